@@ -1,0 +1,33 @@
+use std::fmt::Debug;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::Millis;
+
+/// Where time comes from. Tests hand in a clock that they move themselves.
+pub trait Clock: Debug + Send + Sync {
+    /// The wall clock. It may step in either direction.
+    fn utc(&self) -> Millis;
+
+    /// Time since some fixed moment; it never steps.
+    fn monotonic(&self) -> Duration;
+}
+
+/// The machine's own clocks.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn utc(&self) -> Millis {
+        match SystemTime::now().duration_since(UNIX_EPOCH) {
+            Ok(since) => i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
+            // A clock before 1970 is wrong, but it is what the machine says.
+            Err(before) => -i64::try_from(before.duration().as_millis()).unwrap_or(i64::MAX),
+        }
+    }
+
+    fn monotonic(&self) -> Duration {
+        static START: OnceLock<Instant> = OnceLock::new();
+        START.get_or_init(Instant::now).elapsed()
+    }
+}

@@ -1,0 +1,60 @@
+use std::borrow::Cow;
+
+/// How a series behaves over time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// Only grows, except when its source restarts.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// The sender did not say.
+    Unknown,
+}
+
+impl Kind {
+    pub const ALL: [Kind; 3] = [Kind::Counter, Kind::Gauge, Kind::Unknown];
+
+    /// The word used in JSON and on the command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Unknown => "unknown",
+        }
+    }
+}
+
+/// The base unit of a family, empty when it is a plain number.
+pub type Unit = Cow<'static, str>;
+
+/// How detailed a metric is: an agent at level N keeps what is at most N.
+pub type Level = u8;
+
+/// What all series of one name share.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Family {
+    pub name: Cow<'static, str>,
+    pub kind: Kind,
+    pub help: Cow<'static, str>,
+    pub unit: Unit,
+    pub level: Level,
+}
+
+impl Family {
+    /// A family known at compile time, as collectors declare them.
+    pub const fn new(
+        name: &'static str,
+        kind: Kind,
+        unit: &'static str,
+        level: Level,
+        help: &'static str,
+    ) -> Family {
+        Family {
+            name: Cow::Borrowed(name),
+            kind,
+            help: Cow::Borrowed(help),
+            unit: Cow::Borrowed(unit),
+            level,
+        }
+    }
+}

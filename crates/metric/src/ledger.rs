@@ -1,0 +1,133 @@
+//! The books: for every input, what it offered, what was kept, and what was dropped and why.
+//! At rest, received = kept + dropped; a black-box test adds them up.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! closed_set {
+    ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum $name { $($(#[$variant_meta])* $variant,)* }
+
+        impl $name {
+            pub const ALL: &'static [$name] = &[$($name::$variant,)*];
+
+            /// The value of the label under which it is published.
+            pub fn as_str(self) -> &'static str {
+                match self { $($name::$variant => $text,)* }
+            }
+        }
+    };
+}
+
+closed_set! {
+    /// Where samples come from.
+    Input {
+        /// The node's own collectors.
+        Collect = "collect",
+        /// Points handed in one by one, with their own times.
+        Push = "push",
+    }
+}
+
+closed_set! {
+    /// Why a sample was dropped.
+    Reason {
+        /// The store did not keep up and its queue was full.
+        QueueFull = "queue_full",
+        /// More series than `limits.series`.
+        SeriesLimit = "series_limit",
+        /// Older than what the store keeps.
+        TooOld = "too_old",
+        /// More than ten minutes ahead of the clock.
+        Future = "future",
+        /// The log could not be written and memory was full.
+        Memory = "memory",
+        /// The log could not be written, and the sender was told so.
+        Degraded = "degraded",
+        /// The agent was stopping.
+        Closed = "closed",
+    }
+}
+
+const INPUTS: usize = Input::ALL.len();
+const REASONS: usize = Reason::ALL.len();
+
+/// Counters shared by all inputs and the store. Cheap to update from any thread.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    received: [AtomicU64; INPUTS],
+    kept: [AtomicU64; INPUTS],
+    dropped: [[AtomicU64; REASONS]; INPUTS],
+    duplicates: AtomicU64,
+    late: AtomicU64,
+}
+
+/// One input's books at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    pub input: Input,
+    pub received: u64,
+    pub kept: u64,
+    /// Every reason, in the order of [`Reason::ALL`].
+    pub dropped: Vec<(Reason, u64)>,
+}
+
+impl Ledger {
+    pub fn received(&self, input: Input, count: u64) {
+        self.received[input as usize].fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub fn kept(&self, input: Input, count: u64) {
+        self.kept[input as usize].fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub fn dropped(&self, input: Input, reason: Reason, count: u64) {
+        self.dropped[input as usize][reason as usize].fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Samples that replaced an earlier one of the same series and time. They count as kept.
+    pub fn duplicate(&self, count: u64) {
+        self.duplicates.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Samples that came out of order. They count as kept.
+    pub fn out_of_order(&self, count: u64) {
+        self.late.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub fn duplicates(&self) -> u64 {
+        self.duplicates.load(Ordering::Relaxed)
+    }
+
+    pub fn out_of_order_total(&self) -> u64 {
+        self.late.load(Ordering::Relaxed)
+    }
+
+    pub fn received_total(&self, input: Input) -> u64 {
+        self.received[input as usize].load(Ordering::Relaxed)
+    }
+
+    pub fn kept_total(&self, input: Input) -> u64 {
+        self.kept[input as usize].load(Ordering::Relaxed)
+    }
+
+    pub fn dropped_total(&self, input: Input, reason: Reason) -> u64 {
+        self.dropped[input as usize][reason as usize].load(Ordering::Relaxed)
+    }
+
+    pub fn accounts(&self) -> Vec<Account> {
+        Input::ALL
+            .iter()
+            .map(|&input| Account {
+                input,
+                received: self.received_total(input),
+                kept: self.kept_total(input),
+                dropped: Reason::ALL
+                    .iter()
+                    .map(|&reason| (reason, self.dropped_total(input, reason)))
+                    .collect(),
+            })
+            .collect()
+    }
+}

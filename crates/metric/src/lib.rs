@@ -1,0 +1,31 @@
+//! The vocabulary of Pegel: what a series, a sample, a tick and a selector are. No I/O at all.
+//!
+//! | word | meaning |
+//! |---|---|
+//! | family | what all series of one metric name share: kind, help text, unit, level |
+//! | series | a family plus labels; identified by its text `name{k="v",…}` with sorted keys |
+//! | sample | one value (f64) of a series at one time (milliseconds since 1970, UTC) |
+//! | tick | the samples of one or more groups of series, all taken for one nominal time |
+//! | point | one sample that came by itself, with its own time |
+//! | ledger | the books: received = kept + dropped by reason, for every input |
+
+mod clock;
+mod family;
+mod glob;
+mod ledger;
+mod number;
+mod selector;
+mod series;
+mod tick;
+
+pub use clock::{Clock, SystemClock};
+pub use family::{Family, Kind, Level, Unit};
+pub use glob::glob_matches;
+pub use ledger::{Account, Input, Ledger, Reason};
+pub use number::format_value;
+pub use selector::{Selector, SelectorError};
+pub use series::{Labels, Series, SeriesError, NAME_BYTES_MAX, LABELS_MAX, TEXT_BYTES_MAX};
+pub use tick::{Group, GroupRow, Members, Point, Slot, Tick};
+
+/// Milliseconds since 1970-01-01 00:00 UTC.
+pub type Millis = i64;

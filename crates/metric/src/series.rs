@@ -1,0 +1,328 @@
+use std::borrow::Cow;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use crate::Family;
+
+/// The longest metric name that is accepted.
+pub const NAME_BYTES_MAX: usize = 1024;
+/// The most labels that one series may carry.
+pub const LABELS_MAX: usize = 64;
+/// The longest text `name{…}` of one series.
+pub const TEXT_BYTES_MAX: usize = 16 * 1024;
+
+/// A family plus labels. Two series are the same when their texts are the same.
+///
+/// The text is the only copy of the labels: a node may hold hundreds of thousands of series, and
+/// nearly all uses want the text.
+pub struct Series {
+    family: Arc<Family>,
+    text: Box<str>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SeriesError {
+    #[error("the metric name is empty")]
+    NameEmpty,
+    #[error("the metric name has {0} bytes; at most {NAME_BYTES_MAX} are accepted")]
+    NameLong(usize),
+    #[error("the metric name has the character {0:?}, which is not accepted")]
+    NameCharacter(char),
+    #[error("a label has an empty key")]
+    LabelEmpty,
+    #[error("the label key {0:?} has the character {1:?}, which is not accepted")]
+    LabelCharacter(String, char),
+    #[error("the label {0:?} is given twice")]
+    LabelTwice(String),
+    #[error("{0} labels; at most {LABELS_MAX} are accepted")]
+    LabelsMany(usize),
+    #[error("name and labels have {0} bytes; at most {TEXT_BYTES_MAX} are accepted")]
+    TextLong(usize),
+    #[error("not a series: {0}")]
+    Syntax(&'static str),
+}
+
+impl Series {
+    /// Labels may come in any order.
+    pub fn new(family: Arc<Family>, labels: &[(&str, &str)]) -> Result<Series, SeriesError> {
+        check_name(&family.name)?;
+        if labels.len() > LABELS_MAX {
+            return Err(SeriesError::LabelsMany(labels.len()));
+        }
+        let mut sorted: Vec<&(&str, &str)> = labels.iter().collect();
+        sorted.sort_unstable_by_key(|(key, _)| *key);
+        let mut text = String::with_capacity(family.name.len() + 16 * labels.len() + 2);
+        text.push_str(&family.name);
+        for (index, (key, value)) in sorted.iter().enumerate() {
+            check_key(key)?;
+            if index > 0 && sorted[index - 1].0 == *key {
+                return Err(SeriesError::LabelTwice((*key).to_owned()));
+            }
+            text.push(if index == 0 { '{' } else { ',' });
+            text.push_str(key);
+            text.push_str("=\"");
+            escape(&mut text, value);
+            text.push('"');
+        }
+        if !sorted.is_empty() {
+            text.push('}');
+        }
+        if text.len() > TEXT_BYTES_MAX {
+            return Err(SeriesError::TextLong(text.len()));
+        }
+        Ok(Series { family, text: text.into_boxed_str() })
+    }
+
+    /// Reads back what [`Series::text`] gave. Labels may come in any order here too.
+    ///
+    /// `family` is looked up by name, so that all series of one name share it.
+    pub fn parse(
+        text: &str,
+        family: impl FnOnce(&str) -> Arc<Family>,
+    ) -> Result<Series, SeriesError> {
+        let (name, labels) = split(text)?;
+        let labels: Vec<(&str, String)> = labels
+            .map(|label| label.map(|(key, value)| (key, value.into_owned())))
+            .collect::<Result<_, _>>()?;
+        let labels: Vec<(&str, &str)> =
+            labels.iter().map(|(key, value)| (*key, value.as_str())).collect();
+        Series::new(family(name), &labels)
+    }
+
+    pub fn family(&self) -> &Arc<Family> {
+        &self.family
+    }
+
+    pub fn name(&self) -> &str {
+        &self.family.name
+    }
+
+    /// `name{k="v",…}` with sorted keys; the bare name when there are no labels.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The text after the name: `{k="v",…}`, or nothing.
+    pub fn labels_text(&self) -> &str {
+        &self.text[self.family.name.len()..]
+    }
+
+    /// The labels, sorted by key.
+    pub fn labels(&self) -> Labels<'_> {
+        Labels { rest: inside_braces(self.labels_text()) }
+    }
+
+    pub fn label(&self, key: &str) -> Option<Cow<'_, str>> {
+        self.labels().find(|(k, _)| *k == key).map(|(_, value)| value)
+    }
+}
+
+impl fmt::Debug for Series {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Display for Series {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl PartialEq for Series {
+    fn eq(&self, other: &Series) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Series {}
+
+impl Hash for Series {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.text.hash(state);
+    }
+}
+
+impl PartialOrd for Series {
+    fn partial_cmp(&self, other: &Series) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Series {
+    fn cmp(&self, other: &Series) -> std::cmp::Ordering {
+        self.text.cmp(&other.text)
+    }
+}
+
+/// The labels of one series, in the order of their keys.
+#[derive(Debug, Clone)]
+pub struct Labels<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Iterator for Labels<'a> {
+    type Item = (&'a str, Cow<'a, str>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        // The text was made by `Series::new`, so that every label parses.
+        next_label(&mut self.rest)?.ok()
+    }
+}
+
+fn check_name(name: &str) -> Result<(), SeriesError> {
+    if name.is_empty() {
+        return Err(SeriesError::NameEmpty);
+    }
+    if name.len() > NAME_BYTES_MAX {
+        return Err(SeriesError::NameLong(name.len()));
+    }
+    match name.chars().find(|c| matches!(c, '{' | '}' | '"') || c.is_control()) {
+        Some(c) => Err(SeriesError::NameCharacter(c)),
+        None => Ok(()),
+    }
+}
+
+fn check_key(key: &str) -> Result<(), SeriesError> {
+    if key.is_empty() {
+        return Err(SeriesError::LabelEmpty);
+    }
+    match key.chars().find(|c| matches!(c, '{' | '}' | '"' | '=' | ',' | '!' | '~') || c.is_control()) {
+        Some(c) => Err(SeriesError::LabelCharacter(key.to_owned(), c)),
+        None => Ok(()),
+    }
+}
+
+fn escape(out: &mut String, value: &str) {
+    for c in value.chars() {
+        match c {
+            '\\' => out.push_str("\\\\"),
+            '"' => out.push_str("\\\""),
+            '\n' => out.push_str("\\n"),
+            c => out.push(c),
+        }
+    }
+}
+
+fn inside_braces(labels_text: &str) -> &str {
+    labels_text.strip_prefix('{').and_then(|t| t.strip_suffix('}')).unwrap_or("")
+}
+
+type ParsedLabel<'a> = Result<(&'a str, Cow<'a, str>), SeriesError>;
+
+/// Splits `name{…}` into the name and its labels, still to be checked.
+fn split(text: &str) -> Result<(&str, impl Iterator<Item = ParsedLabel<'_>>), SeriesError> {
+    let brace = text.find('{').unwrap_or(text.len());
+    let (name, labels_text) = text.split_at(brace);
+    if !labels_text.is_empty() && !labels_text.ends_with('}') {
+        return Err(SeriesError::Syntax("no closing brace"));
+    }
+    let mut rest = inside_braces(labels_text);
+    Ok((name, std::iter::from_fn(move || next_label(&mut rest))))
+}
+
+/// Takes `key="value"` and a following comma off the front of `rest`.
+pub(crate) fn next_label<'a>(rest: &mut &'a str) -> Option<ParsedLabel<'a>> {
+    if rest.is_empty() {
+        return None;
+    }
+    let text = std::mem::take(rest);
+    let Some((key, after_key)) = text.split_once('=') else {
+        return Some(Err(SeriesError::Syntax("a label without '='")));
+    };
+    match quoted(after_key) {
+        Ok((value, after)) => {
+            *rest = after.strip_prefix(',').unwrap_or(after);
+            if !after.is_empty() && !after.starts_with(',') {
+                *rest = "";
+                return Some(Err(SeriesError::Syntax("no comma between labels")));
+            }
+            Some(Ok((key, value)))
+        }
+        Err(error) => Some(Err(error)),
+    }
+}
+
+/// Reads a double-quoted value with the escapes `\\`, `\"`, `\n`; returns it and what follows.
+pub(crate) fn quoted(text: &str) -> Result<(Cow<'_, str>, &str), SeriesError> {
+    let Some(body) = text.strip_prefix('"') else {
+        return Err(SeriesError::Syntax("a label value without quotes"));
+    };
+    let mut owned: Option<String> = None;
+    let mut chars = body.char_indices();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '"' => {
+                let value = match owned {
+                    Some(value) => Cow::Owned(value),
+                    None => Cow::Borrowed(&body[..at]),
+                };
+                return Ok((value, &body[at + 1..]));
+            }
+            '\\' => {
+                let buffer = owned.get_or_insert_with(|| body[..at].to_owned());
+                match chars.next() {
+                    Some((_, 'n')) => buffer.push('\n'),
+                    Some((_, c @ ('\\' | '"'))) => buffer.push(c),
+                    _ => return Err(SeriesError::Syntax("an unknown escape in a label value")),
+                }
+            }
+            c => {
+                if let Some(buffer) = &mut owned {
+                    buffer.push(c);
+                }
+            }
+        }
+    }
+    Err(SeriesError::Syntax("a label value without a closing quote"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Kind;
+
+    fn family(name: &str) -> Arc<Family> {
+        Arc::new(Family {
+            name: Cow::Owned(name.to_owned()),
+            kind: Kind::Gauge,
+            help: "".into(),
+            unit: "".into(),
+            level: 1,
+        })
+    }
+
+    #[test]
+    fn text_sorts_and_escapes() {
+        let series = Series::new(family("m"), &[("b", "x\"y\\z\n"), ("a", "1")]).expect("valid");
+        assert_eq!(series.text(), r#"m{a="1",b="x\"y\\z\n"}"#);
+        let labels: Vec<(String, String)> =
+            series.labels().map(|(k, v)| (k.to_owned(), v.into_owned())).collect();
+        assert_eq!(labels, [("a".into(), "1".into()), ("b".into(), "x\"y\\z\n".into())]);
+        assert_eq!(series.labels_text(), r#"{a="1",b="x\"y\\z\n"}"#);
+    }
+
+    #[test]
+    fn text_reads_back() {
+        for text in ["m", r#"m{a="1"}"#, r#"queue.depth{a="{,}",b="\\\"\n"}"#] {
+            let series = Series::parse(text, family).expect("valid");
+            assert_eq!(series.text(), text);
+        }
+        assert_eq!(Series::parse(r#"m{b="2",a="1"}"#, family).expect("valid").text(), r#"m{a="1",b="2"}"#);
+    }
+
+    #[test]
+    fn refuses_what_could_not_be_told_apart() {
+        use SeriesError::*;
+        assert_eq!(Series::new(family(""), &[]), Err(NameEmpty));
+        assert_eq!(Series::new(family("a{b"), &[]), Err(NameCharacter('{')));
+        assert_eq!(Series::new(family("a\0"), &[]), Err(NameCharacter('\0')));
+        assert_eq!(Series::new(family("a"), &[("k", "1"), ("k", "2")]), Err(LabelTwice("k".into())));
+        assert_eq!(Series::new(family("a"), &[("", "1")]), Err(LabelEmpty));
+        assert!(matches!(Series::new(family(&"x".repeat(2000)), &[]), Err(NameLong(2000))));
+        for text in ["m{a=\"1\"", "m{a=1}", "m{a}", "m{a=\"1\"b=\"2\"}", "m{a=\"\\x\"}", "m{a=\"}"] {
+            assert!(matches!(Series::parse(text, family), Err(Syntax(_))), "{text}");
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! How samples travel from an input to the store.
+
+use std::sync::Arc;
+
+use crate::{Family, Input, Level, Millis, Series, SeriesError};
+
+/// One sample that came by itself, with its own time.
+#[derive(Debug, Clone)]
+pub struct Point {
+    pub series: Arc<Series>,
+    pub time: Millis,
+    pub value: f64,
+}
+
+/// The series of a group, in the order of their slots. Immutable: a change makes a new one, so that
+/// the store resolves each version once and compares pointers afterwards.
+#[derive(Debug)]
+pub struct Members {
+    /// The group's name, unique among all groups: the name of its collector.
+    pub group: Arc<str>,
+    pub series: Vec<Arc<Series>>,
+    /// How long the last row stays the current one when no other follows, in milliseconds.
+    pub live_for: Millis,
+}
+
+/// A place in a [`Group`], where a collector puts the value of one series.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slot(u32);
+
+impl Slot {
+    /// The slot of a series that this agent does not keep: values put there vanish.
+    const NOWHERE: Slot = Slot(u32::MAX);
+}
+
+/// What a collector fills in: its series, declared once, and their current values.
+///
+/// A series whose slot is not set in a pass is absent from that tick.
+#[derive(Debug)]
+pub struct Group {
+    level: Level,
+    members: Arc<Members>,
+    /// Declared or retired since `members` was made: the next list of series.
+    next: Option<Vec<Arc<Series>>>,
+    free: Vec<Slot>,
+    values: Vec<f64>,
+    present: Vec<u64>,
+}
+
+impl Group {
+    /// Keeps families up to `level`; the others get a slot that leads nowhere.
+    pub fn new(name: &str, level: Level, live_for: Millis) -> Group {
+        Group {
+            level,
+            members: Arc::new(Members { group: name.into(), series: Vec::new(), live_for }),
+            next: None,
+            free: Vec::new(),
+            values: Vec::new(),
+            present: Vec::new(),
+        }
+    }
+
+    /// A slot for a series that was not seen before. Call it once per series, not once per tick.
+    pub fn declare(
+        &mut self,
+        family: &Arc<Family>,
+        labels: &[(&str, &str)],
+    ) -> Result<Slot, SeriesError> {
+        if family.level > self.level {
+            return Ok(Slot::NOWHERE);
+        }
+        let series = Arc::new(Series::new(family.clone(), labels)?);
+        let next = self.next.get_or_insert_with(|| self.members.series.clone());
+        if let Some(slot) = self.free.pop() {
+            next[slot.0 as usize] = series;
+            return Ok(slot);
+        }
+        let slot = Slot(u32::try_from(next.len()).expect("a group has fewer than 2^32 series"));
+        next.push(series);
+        self.values.push(0.0);
+        self.present.resize(next.len().div_ceil(64), 0);
+        Ok(slot)
+    }
+
+    /// Gives a slot back when its device is gone. It is reused by a later `declare`.
+    pub fn retire(&mut self, slot: Slot) {
+        if slot != Slot::NOWHERE {
+            self.present[slot.0 as usize / 64] &= !(1 << (slot.0 % 64));
+            self.free.push(slot);
+        }
+    }
+
+    #[inline]
+    pub fn set(&mut self, slot: Slot, value: f64) {
+        let at = slot.0 as usize;
+        if let Some(place) = self.values.get_mut(at) {
+            *place = value;
+            self.present[at / 64] |= 1 << (at % 64);
+        }
+    }
+
+    /// Forgets the values of the last pass, not the series.
+    pub fn clear(&mut self) {
+        self.present.fill(0);
+    }
+
+    /// The members as of now; the same pointer as long as nothing was declared.
+    pub fn members(&mut self) -> &Arc<Members> {
+        if let Some(series) = self.next.take() {
+            self.members = Arc::new(Members {
+                group: self.members.group.clone(),
+                series,
+                live_for: self.members.live_for,
+            });
+        }
+        &self.members
+    }
+
+    /// Copies the current values into a tick.
+    pub fn append_to(&mut self, tick: &mut Tick) {
+        let members = self.members().clone();
+        let row = tick.next_row(members);
+        row.values.extend_from_slice(&self.values);
+        row.present.extend_from_slice(&self.present);
+    }
+}
+
+/// The values of one group at one time.
+#[derive(Debug)]
+pub struct GroupRow {
+    pub members: Arc<Members>,
+    /// One value for each member; those that are absent hold anything.
+    pub values: Vec<f64>,
+    /// One bit for each member, 64 to a word, lowest first.
+    pub present: Vec<u64>,
+}
+
+impl GroupRow {
+    pub fn is_present(&self, index: usize) -> bool {
+        self.present.get(index / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
+    }
+
+    pub fn present_count(&self) -> u64 {
+        self.present.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+}
+
+/// Rows of one or more groups, all for one nominal time. Its buffers are reused from tick to tick.
+#[derive(Debug)]
+pub struct Tick {
+    pub input: Input,
+    pub time: Millis,
+    rows: Vec<GroupRow>,
+    used: usize,
+}
+
+impl Tick {
+    pub fn new(input: Input) -> Tick {
+        Tick { input, time: 0, rows: Vec::new(), used: 0 }
+    }
+
+    /// Empties the tick and keeps its buffers.
+    pub fn reset(&mut self, time: Millis) {
+        self.time = time;
+        self.used = 0;
+    }
+
+    pub fn rows(&self) -> &[GroupRow] {
+        &self.rows[..self.used]
+    }
+
+    pub fn sample_count(&self) -> u64 {
+        self.rows().iter().map(GroupRow::present_count).sum()
+    }
+
+    fn next_row(&mut self, members: Arc<Members>) -> &mut GroupRow {
+        if self.used == self.rows.len() {
+            self.rows.push(GroupRow { members, values: Vec::new(), present: Vec::new() });
+        } else {
+            self.rows[self.used].members = members;
+        }
+        let row = &mut self.rows[self.used];
+        row.values.clear();
+        row.present.clear();
+        self.used += 1;
+        row
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Kind;
+
+    static LOAD: Family = Family::new("load", Kind::Gauge, "", 2, "Load.");
+
+    #[test]
+    fn members_change_only_when_series_do() {
+        let family = Arc::new(LOAD.clone());
+        let mut group = Group::new("load", 3, 1000);
+        let a = group.declare(&family, &[("d", "a")]).expect("valid");
+        let b = group.declare(&family, &[("d", "b")]).expect("valid");
+        let first = group.members().clone();
+        group.set(a, 1.0);
+        let mut tick = Tick::new(Input::Collect);
+        tick.reset(5);
+        group.append_to(&mut tick);
+        assert!(Arc::ptr_eq(&tick.rows()[0].members, &first));
+        assert_eq!((tick.rows()[0].is_present(0), tick.rows()[0].is_present(1)), (true, false));
+
+        group.clear();
+        group.retire(b);
+        let c = group.declare(&family, &[("d", "c")]).expect("valid");
+        assert_eq!(c, b, "a retired slot is used again");
+        let texts: Vec<&str> = group.members().series.iter().map(|s| s.text()).collect();
+        assert_eq!(texts, ["load{d=\"a\"}", "load{d=\"c\"}"]);
+        assert_eq!(first.series[1].text(), "load{d=\"b\"}", "the old version is untouched");
+    }
+
+    #[test]
+    fn what_is_above_the_level_goes_nowhere() {
+        let mut group = Group::new("load", 1, 1000);
+        let slot = group.declare(&Arc::new(LOAD.clone()), &[]).expect("valid");
+        group.set(slot, 1.0);
+        group.retire(slot);
+        assert!(group.members().series.is_empty());
+    }
+}

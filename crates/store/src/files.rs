@@ -1,0 +1,146 @@
+//! The file operations that the store needs, behind a trait, so that tests can make each of them fail.
+
+use std::fmt::Debug;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A directory tree. All paths are absolute.
+pub trait Files: Debug + Send + Sync {
+    /// A new, empty file; an existing one is emptied.
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn FileHandle>>;
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn FileHandle>>;
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    fn make_dir(&self, path: &Path) -> io::Result<()>;
+    /// After this, names made or removed in the directory survive a power cut.
+    fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    /// Names of the plain files in a directory, sorted.
+    fn list(&self, path: &Path) -> io::Result<Vec<String>>;
+}
+
+/// An open file. Reads and writes carry their own positions.
+pub trait FileHandle: Debug + Send + Sync {
+    fn len(&self) -> io::Result<u64>;
+    /// May write less than all, as `write(2)` may.
+    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<usize>;
+    /// Reads until the buffer is full or the file ends.
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize>;
+    /// After this, what was written survives a power cut.
+    fn sync(&self) -> io::Result<()>;
+    fn truncate(&self, len: u64) -> io::Result<()>;
+}
+
+/// Writes all of `bytes`, going on after short writes and interruptions.
+pub(crate) fn write_all_at(file: &dyn FileHandle, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match file.write_at(bytes, at) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => {
+                bytes = &bytes[written..];
+                at += written as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Reads exactly `len` bytes, or says that the file is shorter.
+pub(crate) fn read_exact_at(file: &dyn FileHandle, at: u64, len: usize) -> io::Result<Vec<u8>> {
+    let mut buffer = vec![0; len];
+    let read = file.read_at(&mut buffer, at)?;
+    if read < len {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(buffer)
+}
+
+/// The real thing.
+#[derive(Debug, Clone, Copy)]
+pub struct DiskFiles;
+
+#[derive(Debug)]
+struct DiskFile(fs::File);
+
+impl Files for DiskFiles {
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn FileHandle>> {
+        let file = fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(path)?;
+        Ok(Arc::new(DiskFile(file)))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn FileHandle>> {
+        Ok(Arc::new(DiskFile(fs::OpenOptions::new().read(true).write(true).open(path)?)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn make_dir(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir_all(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        fs::File::open(path)?.sync_all()
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(path)? {
+            let entry = entry?;
+            if entry.file_type()?.is_file()
+                && let Ok(name) = entry.file_name().into_string()
+            {
+                names.push(name);
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+}
+
+impl FileHandle for DiskFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
+        self.0.write_at(bytes, at)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.0.read_at(&mut buffer[filled..], at + filled as u64) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn truncate(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+}
+

@@ -1,0 +1,41 @@
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pegel_metric::{Clock, SystemClock};
+
+use crate::files::{DiskFiles, Files};
+
+/// What a store is opened with. The limits are hard: the store stays within them, whatever is offered.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub dir: PathBuf,
+    /// How long samples stay in memory before they go to a block.
+    pub keep_memory: Duration,
+    /// How long samples are kept at all.
+    pub keep_disk: Duration,
+    /// How large log and blocks may grow together.
+    pub keep_bytes: u64,
+    /// How much memory samples and series may take.
+    pub memory_bytes_max: u64,
+    /// How many series may be live at one time.
+    pub series_max: usize,
+    pub clock: Arc<dyn Clock>,
+    pub files: Arc<dyn Files>,
+}
+
+impl Options {
+    /// The defaults of the configuration, in `dir`.
+    pub fn new(dir: impl Into<PathBuf>) -> Options {
+        Options {
+            dir: dir.into(),
+            keep_memory: Duration::from_secs(5 * 60),
+            keep_disk: Duration::from_secs(2 * 24 * 3600),
+            keep_bytes: 1 << 30,
+            memory_bytes_max: 256 << 20,
+            series_max: 200_000,
+            clock: Arc::new(SystemClock),
+            files: Arc::new(DiskFiles),
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What a reader asks, and what it gets.
+
+use std::time::{Duration, Instant};
+
+use pegel_metric::{Kind, Millis, Selector};
+
+/// A question about a stretch of time.
+#[derive(Debug, Clone)]
+pub struct Question {
+    pub selector: Selector,
+    /// Both ends are part of the answer.
+    pub start: Millis,
+    pub end: Millis,
+    /// One value per step; without it every sample.
+    pub step: Option<Step>,
+    /// How much memory the answer may take while it is made, and how long that may last.
+    pub bytes_max: usize,
+    pub deadline: Instant,
+}
+
+impl Question {
+    /// With the usual bounds: 32 MiB and ten seconds.
+    pub fn new(selector: Selector, start: Millis, end: Millis, step: Option<Step>) -> Question {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        Question { selector, start, end, step, bytes_max: 32 << 20, deadline }
+    }
+}
+
+/// Samples are put into buckets `[k × millis, (k + 1) × millis)`; a bucket's time is its start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step {
+    pub millis: Millis,
+    /// Without it, what suits the series: the last value of a counter, the average of anything else.
+    pub fold: Option<Fold>,
+}
+
+/// How the samples of one bucket become one value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fold {
+    First,
+    Last,
+    Min,
+    Max,
+    Avg,
+    Sum,
+    Count,
+}
+
+impl Fold {
+    pub const ALL: [Fold; 7] =
+        [Fold::First, Fold::Last, Fold::Min, Fold::Max, Fold::Avg, Fold::Sum, Fold::Count];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Fold::First => "first",
+            Fold::Last => "last",
+            Fold::Min => "min",
+            Fold::Max => "max",
+            Fold::Avg => "avg",
+            Fold::Sum => "sum",
+            Fold::Count => "count",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Fold> {
+        Fold::ALL.into_iter().find(|fold| fold.as_str() == text)
+    }
+
+    pub(crate) fn suiting(kind: Kind) -> Fold {
+        match kind {
+            Kind::Counter => Fold::Last,
+            Kind::Gauge | Kind::Unknown => Fold::Avg,
+        }
+    }
+}
+
+/// The current value of a live series.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Latest {
+    pub value: f64,
+    /// When it took that value.
+    pub changed: Millis,
+    /// When it was last sampled.
+    pub seen: Millis,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum QueryError {
+    #[error("the answer needs more than {0} bytes; ask for fewer series, less time or a larger step")]
+    TooLarge(usize),
+    #[error("the answer took too long; ask for fewer series, less time or a larger step")]
+    TooLong,
+    #[error("the step must be at least 1 ms")]
+    Step,
+    #[error("the start lies after the end")]
+    Reversed,
+    #[error("cannot read block {path}")]
+    Read {
+        path: std::path::PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+}

@@ -1,0 +1,34 @@
+use std::path::PathBuf;
+
+use pegel_metric::Millis;
+use serde::Serialize;
+
+/// The state of the store, as `/status` shows it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Status {
+    pub dir: PathBuf,
+    /// Live series.
+    pub series: u64,
+    /// What samples and series take in memory.
+    pub memory_bytes: u64,
+    pub log_bytes: u64,
+    pub block_bytes: u64,
+    pub blocks: u64,
+    /// The times of the oldest and the newest sample.
+    pub oldest: Option<Millis>,
+    pub newest: Option<Millis>,
+    pub duplicates: u64,
+    pub out_of_order: u64,
+    /// Bytes cut off the end of the log at start: what a crash left half-written.
+    pub torn_bytes: u64,
+    /// Files that could not be read, wholly or in part, and were set aside.
+    pub set_aside: Vec<PathBuf>,
+    /// Why the log cannot be written just now, and since when.
+    pub degraded: Option<Degraded>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Degraded {
+    pub reason: String,
+    pub since: Millis,
+}
