@@ -1,1 +1,26 @@
+//! What tests need: the built agent as a process, an HTTP client, a clock and a file system that do as
+//! they are told, seeded random numbers, and golden files. Functions panic where a test would fail anyway.
 
+mod agent_process;
+mod conservation;
+mod fake_clock;
+mod faulty_files;
+mod golden;
+mod http;
+mod need;
+mod poll;
+mod process;
+mod rng;
+mod temp_dir;
+
+pub use agent_process::{AgentBuilder, AgentProcess, Endpoint};
+pub use conservation::assert_conserved;
+pub use fake_clock::FakeClock;
+pub use faulty_files::{Fault, FaultyFiles, Operation};
+pub use golden::assert_golden;
+pub use http::{Address, Answer, get, get_with};
+pub use need::{need, need_hardware};
+pub use poll::{eventually, eventually_within};
+pub use process::{Finished, Process};
+pub use rng::Rng;
+pub use temp_dir::TempDir;

@@ -1,0 +1,266 @@
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::http::{self, Address, Answer};
+use crate::{Finished, Process, TempDir};
+
+/// How long an agent may take to start or to stop on a loaded machine.
+const BOUND: Duration = Duration::from_secs(30);
+
+/// An agent to be: by default on free loopback ports, with its own directory and socket, and nothing
+/// of the caller's environment but `PATH`.
+#[derive(Debug)]
+pub struct AgentBuilder {
+    binary: PathBuf,
+    home: TempDir,
+    dir: PathBuf,
+    socket: PathBuf,
+    listen: Vec<String>,
+    args: Vec<OsString>,
+    envs: Vec<(OsString, OsString)>,
+}
+
+/// A running agent; killed when the value goes out of scope.
+#[derive(Debug)]
+pub struct AgentProcess {
+    process: Process,
+    home: TempDir,
+    pub dir: PathBuf,
+    pub socket: PathBuf,
+    pub endpoint: Endpoint,
+    /// From the start of the process to its `endpoint.json`.
+    pub ready_after: Duration,
+}
+
+/// What `endpoint.json` says.
+#[derive(Debug, Clone)]
+pub struct Endpoint {
+    pub http: Vec<Address>,
+    pub json: serde_json::Value,
+}
+
+impl AgentBuilder {
+    pub fn new(binary: impl AsRef<Path>) -> AgentBuilder {
+        let home = TempDir::new();
+        AgentBuilder {
+            binary: binary.as_ref().to_owned(),
+            dir: home.join("store"),
+            socket: home.join("push.sock"),
+            home,
+            listen: vec!["127.0.0.1:0".to_owned()],
+            args: Vec::new(),
+            envs: Vec::new(),
+        }
+    }
+
+    pub fn dir(mut self, dir: impl AsRef<Path>) -> AgentBuilder {
+        self.dir = dir.as_ref().to_owned();
+        self
+    }
+
+    pub fn socket(mut self, socket: impl AsRef<Path>) -> AgentBuilder {
+        self.socket = socket.as_ref().to_owned();
+        self
+    }
+
+    /// Replaces the list of listeners.
+    pub fn listen(mut self, addresses: &[&str]) -> AgentBuilder {
+        self.listen = addresses
+            .iter()
+            .map(|&address| address.to_owned())
+            .collect();
+        self
+    }
+
+    pub fn arg(mut self, arg: impl AsRef<OsStr>) -> AgentBuilder {
+        self.args.push(arg.as_ref().to_owned());
+        self
+    }
+
+    pub fn args(self, args: &[&str]) -> AgentBuilder {
+        args.iter().fold(self, |builder, arg| builder.arg(arg))
+    }
+
+    pub fn env(mut self, key: &str, value: impl AsRef<OsStr>) -> AgentBuilder {
+        self.envs.push((key.into(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// Writes a configuration file and points the agent at it.
+    pub fn config(self, yaml: &str) -> AgentBuilder {
+        let path = self.home.join("pegel.yaml");
+        fs::write(&path, yaml).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        self.arg("--config").arg(&path)
+    }
+
+    fn command(&self) -> Command {
+        let mut command = isolated(&self.binary, &self.home);
+        command
+            .arg("agent")
+            .arg("--dir")
+            .arg(&self.dir)
+            .arg("--socket")
+            .arg(&self.socket);
+        for address in &self.listen {
+            command.arg("--listen").arg(address);
+        }
+        command
+            .args(&self.args)
+            .envs(self.envs.iter().map(|(key, value)| (key, value)));
+        command
+    }
+
+    /// Starts the agent and waits until it says where it listens. A failure shows its output.
+    #[track_caller]
+    pub fn start(self) -> AgentProcess {
+        self.try_start()
+            .unwrap_or_else(|finished| panic!("the agent ended: {finished}"))
+    }
+
+    /// As [`AgentBuilder::start`]; an agent that ends before it is ready is the error.
+    pub fn try_start(self) -> Result<AgentProcess, Finished> {
+        let started = Instant::now();
+        let mut process = Process::start(&mut self.command());
+        let path = self.dir.join("endpoint.json");
+        let endpoint = loop {
+            if let Some(endpoint) = Endpoint::read(&path, process.pid()) {
+                break endpoint;
+            }
+            if process.has_ended() {
+                return Err(process.wait(BOUND));
+            }
+            assert!(
+                started.elapsed() < BOUND,
+                "no {} in {BOUND:?}",
+                path.display()
+            );
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        let AgentBuilder {
+            home, dir, socket, ..
+        } = self;
+        let ready_after = started.elapsed();
+        Ok(AgentProcess {
+            process,
+            home,
+            dir,
+            socket,
+            endpoint,
+            ready_after,
+        })
+    }
+
+    /// Runs the agent to its end: with `--once`, or when it should refuse to start.
+    #[track_caller]
+    pub fn run(self) -> Finished {
+        Process::start(&mut self.command()).wait(BOUND)
+    }
+}
+
+impl Endpoint {
+    /// None until the agent with this number has written the file. It is renamed into place, so that
+    /// it is whole as soon as it is there; the number tells it from one left by an agent before.
+    fn read(path: &Path, pid: u32) -> Option<Endpoint> {
+        let text = fs::read(path).ok()?;
+        let json: serde_json::Value = serde_json::from_slice(&text)
+            .unwrap_or_else(|e| panic!("{} is not JSON: {e}", path.display()));
+        if json["pid"].as_u64() != Some(u64::from(pid)) {
+            return None;
+        }
+        let http = json["http"].as_array().expect("a list of addresses");
+        let http = http.iter().map(|address| {
+            let address = address.as_str().expect("an address is a text");
+            Address::Tcp(address.parse().unwrap_or_else(|e| panic!("{address}: {e}")))
+        });
+        Some(Endpoint {
+            http: http.collect(),
+            json: json.clone(),
+        })
+    }
+}
+
+impl AgentProcess {
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// The first HTTP listener.
+    pub fn http(&self) -> &Address {
+        &self.endpoint.http[0]
+    }
+
+    pub fn unix(&self) -> Address {
+        Address::Unix(self.socket.clone())
+    }
+
+    /// GET that must be answered with 200.
+    #[track_caller]
+    pub fn get(&self, path: &str) -> Answer {
+        let answer = http::get(self.http(), path).unwrap_or_else(|e| panic!("GET {path}: {e}"));
+        assert_eq!(answer.status, 200, "GET {path}: {}", answer.text());
+        answer
+    }
+
+    #[track_caller]
+    pub fn status(&self) -> serde_json::Value {
+        self.get("/status").json()
+    }
+
+    /// A client command that talks to this agent.
+    pub fn client(&self, binary: impl AsRef<Path>, args: &[&str]) -> Finished {
+        let mut command = isolated(binary.as_ref(), &self.home);
+        command.env("PEGEL_SOCKET", &self.socket).args(args);
+        Process::start(&mut command).wait(BOUND)
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        self.process.signal(signal);
+    }
+
+    pub fn has_ended(&mut self) -> bool {
+        self.process.has_ended()
+    }
+
+    pub fn stderr(&self) -> String {
+        self.process.stderr()
+    }
+
+    /// Everything that the agent has written, for a message.
+    pub fn output(&self) -> String {
+        self.process.output()
+    }
+
+    /// Waits until the agent ends by itself.
+    pub fn wait(self) -> Finished {
+        self.process.wait(BOUND)
+    }
+
+    /// SIGTERM, and the end of it.
+    pub fn stop(self) -> Finished {
+        self.process.signal(Signal::TERM);
+        self.process.wait(BOUND)
+    }
+
+    /// SIGKILL. The directory stays as the agent left it, if the test gave it one of its own.
+    pub fn kill(self) -> Finished {
+        self.process.kill()
+    }
+}
+
+/// A command without the caller's environment, at home in a directory of its own.
+fn isolated(binary: &Path, home: &TempDir) -> Command {
+    let mut command = Command::new(binary);
+    command
+        .env_clear()
+        .env("HOME", home.path())
+        .current_dir(home.path());
+    if let Some(path) = std::env::var_os("PATH") {
+        command.env("PATH", path);
+    }
+    command
+}

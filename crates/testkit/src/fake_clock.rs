@@ -1,0 +1,68 @@
+use std::sync::Mutex;
+use std::time::Duration;
+
+use pegel_metric::{Clock, Millis};
+
+/// A clock that stands still until the test moves it.
+#[derive(Debug)]
+pub struct FakeClock {
+    now: Mutex<(Millis, Duration)>,
+}
+
+impl FakeClock {
+    pub fn new(utc: Millis) -> FakeClock {
+        FakeClock {
+            now: Mutex::new((utc, Duration::ZERO)),
+        }
+    }
+
+    /// Time passes: both clocks go forward.
+    pub fn advance(&self, by: Duration) {
+        let mut now = self
+            .now
+            .lock()
+            .expect("no test panics while it holds the clock");
+        now.0 += i64::try_from(by.as_millis()).expect("a step that fits");
+        now.1 += by;
+    }
+
+    /// Someone sets the wall clock, in either direction; the monotonic one does not notice.
+    pub fn step(&self, by: Millis) {
+        self.now
+            .lock()
+            .expect("no test panics while it holds the clock")
+            .0 += by;
+    }
+}
+
+impl Clock for FakeClock {
+    fn utc(&self) -> Millis {
+        self.now
+            .lock()
+            .expect("no test panics while it holds the clock")
+            .0
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.now
+            .lock()
+            .expect("no test panics while it holds the clock")
+            .1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_moves_only_the_wall_clock() {
+        let clock = FakeClock::new(1_000);
+        clock.advance(Duration::from_millis(500));
+        clock.step(-700);
+        assert_eq!(
+            (clock.utc(), clock.monotonic()),
+            (800, Duration::from_millis(500))
+        );
+    }
+}

@@ -1,0 +1,299 @@
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use pegel_store::{DiskFiles, FileHandle, Files};
+use rustix::io::Errno;
+
+/// A file operation that can be made to fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Operation {
+    Create,
+    Open,
+    Rename,
+    Remove,
+    MakeDir,
+    SyncDir,
+    List,
+    Length,
+    Write,
+    Read,
+    Sync,
+    Truncate,
+}
+
+impl Operation {
+    pub const ALL: [Operation; 12] = [
+        Operation::Create,
+        Operation::Open,
+        Operation::Rename,
+        Operation::Remove,
+        Operation::MakeDir,
+        Operation::SyncDir,
+        Operation::List,
+        Operation::Length,
+        Operation::Write,
+        Operation::Read,
+        Operation::Sync,
+        Operation::Truncate,
+    ];
+
+    /// What a read-only file system refuses.
+    pub const CHANGING: [Operation; 6] = [
+        Operation::Create,
+        Operation::Rename,
+        Operation::Remove,
+        Operation::MakeDir,
+        Operation::Write,
+        Operation::Truncate,
+    ];
+}
+
+/// From the next operation of this kind on, `skip` succeed, then `times` fail.
+#[derive(Debug, Clone)]
+pub struct Fault {
+    pub operation: Operation,
+    pub error: Errno,
+    pub skip: u64,
+    pub times: u64,
+    /// Before a write fails, this many of its bytes reach the file, as on a disk that fills up.
+    pub torn_bytes: usize,
+}
+
+impl Fault {
+    /// Fails every time until [`FaultyFiles::heal`].
+    pub fn always(operation: Operation, error: Errno) -> Fault {
+        Fault {
+            operation,
+            error,
+            skip: 0,
+            times: u64::MAX,
+            torn_bytes: 0,
+        }
+    }
+
+    /// Fails once, after `skip` that succeed.
+    pub fn once(operation: Operation, error: Errno, skip: u64) -> Fault {
+        Fault {
+            operation,
+            error,
+            skip,
+            times: 1,
+            torn_bytes: 0,
+        }
+    }
+}
+
+/// A real directory in which chosen operations fail. Clones share their faults.
+#[derive(Debug, Clone, Default)]
+pub struct FaultyFiles {
+    plan: Arc<Mutex<Plan>>,
+}
+
+#[derive(Debug, Default)]
+struct Plan {
+    faults: Vec<Fault>,
+    operations: u64,
+    failures: u64,
+}
+
+impl FaultyFiles {
+    pub fn new() -> FaultyFiles {
+        FaultyFiles::default()
+    }
+
+    pub fn inject(&self, fault: Fault) {
+        self.plan().faults.push(fault);
+    }
+
+    /// The disk is full: what makes a file longer fails, until [`FaultyFiles::heal`].
+    pub fn fill_up(&self) {
+        for operation in [Operation::Create, Operation::MakeDir, Operation::Write] {
+            self.inject(Fault::always(operation, Errno::NOSPC));
+        }
+    }
+
+    /// The file system becomes read-only, until [`FaultyFiles::heal`].
+    pub fn make_read_only(&self) {
+        for operation in Operation::CHANGING {
+            self.inject(Fault::always(operation, Errno::ROFS));
+        }
+    }
+
+    /// From now on everything succeeds.
+    pub fn heal(&self) {
+        self.plan().faults.clear();
+    }
+
+    /// How many operations were asked for, failed ones too.
+    pub fn operations(&self) -> u64 {
+        self.plan().operations
+    }
+
+    pub fn failures(&self) -> u64 {
+        self.plan().failures
+    }
+
+    fn plan(&self) -> std::sync::MutexGuard<'_, Plan> {
+        self.plan
+            .lock()
+            .expect("nothing panics while it holds the plan")
+    }
+
+    fn check(&self, operation: Operation) -> io::Result<()> {
+        self.failing(operation)
+            .map_or(Ok(()), |fault| Err(fault.error.into()))
+    }
+
+    /// Counts one operation, and returns the fault that hits it.
+    fn failing(&self, operation: Operation) -> Option<Fault> {
+        let mut plan = self.plan();
+        plan.operations += 1;
+        let mut hit = None;
+        for fault in plan
+            .faults
+            .iter_mut()
+            .filter(|fault| fault.operation == operation)
+        {
+            if fault.skip > 0 {
+                fault.skip -= 1;
+            } else if fault.times > 0 && hit.is_none() {
+                fault.times = fault.times.saturating_sub(1);
+                hit = Some(fault.clone());
+            }
+        }
+        plan.failures += u64::from(hit.is_some());
+        hit
+    }
+
+    fn wrap(&self, file: Arc<dyn FileHandle>) -> Arc<dyn FileHandle> {
+        Arc::new(FaultyFile {
+            files: self.clone(),
+            file,
+        })
+    }
+}
+
+impl Files for FaultyFiles {
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn FileHandle>> {
+        self.check(Operation::Create)?;
+        Ok(self.wrap(DiskFiles.create(path)?))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn FileHandle>> {
+        self.check(Operation::Open)?;
+        Ok(self.wrap(DiskFiles.open(path)?))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.check(Operation::Rename)?;
+        DiskFiles.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.check(Operation::Remove)?;
+        DiskFiles.remove(path)
+    }
+
+    fn make_dir(&self, path: &Path) -> io::Result<()> {
+        self.check(Operation::MakeDir)?;
+        DiskFiles.make_dir(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.check(Operation::SyncDir)?;
+        DiskFiles.sync_dir(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        self.check(Operation::List)?;
+        DiskFiles.list(path)
+    }
+}
+
+#[derive(Debug)]
+struct FaultyFile {
+    files: FaultyFiles,
+    file: Arc<dyn FileHandle>,
+}
+
+impl FileHandle for FaultyFile {
+    fn len(&self) -> io::Result<u64> {
+        self.files.check(Operation::Length)?;
+        self.file.len()
+    }
+
+    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
+        let Some(fault) = self.files.failing(Operation::Write) else {
+            return self.file.write_at(bytes, at);
+        };
+        let torn = &bytes[..fault.torn_bytes.min(bytes.len())];
+        if !torn.is_empty() {
+            self.file.write_at(torn, at)?;
+        }
+        Err(fault.error.into())
+    }
+
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        self.files.check(Operation::Read)?;
+        self.file.read_at(buffer, at)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.files.check(Operation::Sync)?;
+        self.file.sync()
+    }
+
+    fn truncate(&self, len: u64) -> io::Result<()> {
+        self.files.check(Operation::Truncate)?;
+        self.file.truncate(len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TempDir;
+
+    #[test]
+    fn fails_the_chosen_write_and_only_that() {
+        let dir = TempDir::new();
+        let files = FaultyFiles::new();
+        let file = files.create(&dir.join("a")).expect("no fault yet");
+        files.inject(Fault {
+            torn_bytes: 2,
+            ..Fault::once(Operation::Write, Errno::IO, 1)
+        });
+        assert_eq!(file.write_at(b"one", 0).expect("skipped"), 3);
+        let error = file
+            .write_at(b"two", 3)
+            .expect_err("the second write fails");
+        assert_eq!(error.raw_os_error(), Some(Errno::IO.raw_os_error()));
+        assert_eq!(
+            file.len().expect("no fault"),
+            5,
+            "the torn bytes are in the file"
+        );
+        assert_eq!(file.write_at(b"two", 3).expect("healed by itself"), 3);
+        assert_eq!(files.failures(), 1);
+    }
+
+    #[test]
+    fn a_full_disk_still_reads_and_heals() {
+        let dir = TempDir::new();
+        let files = FaultyFiles::new();
+        let file = files.create(&dir.join("a")).expect("no fault yet");
+        file.write_at(b"abc", 0).expect("room");
+        files.fill_up();
+        let error = file.write_at(b"d", 3).expect_err("full");
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert!(files.create(&dir.join("b")).is_err());
+        let mut buffer = [0; 3];
+        assert_eq!(
+            file.read_at(&mut buffer, 0).expect("reading needs no room"),
+            3
+        );
+        files.heal();
+        assert_eq!(file.write_at(b"d", 3).expect("room again"), 1);
+    }
+}

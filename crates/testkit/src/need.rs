@@ -1,0 +1,79 @@
+//! Tests that need something from outside the repository say so here. What is missing makes a skipped
+//! test, which `cargo xtask test` lists by name; with `CI=true` it makes a failed one.
+
+use std::env;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::panic::Location;
+use std::path::PathBuf;
+use std::thread;
+
+/// The program's path; or None, and the test should return at once.
+#[track_caller]
+pub fn need(program: &str) -> Option<PathBuf> {
+    if let Some(path) = find(program) {
+        return Some(path);
+    }
+    let reason = format!("the program {program} is not installed");
+    let is_ci = env::var_os("CI").is_some_and(|value| value == "true");
+    assert!(!is_ci, "{reason}; with CI=true that is a failure");
+    record_skip(&reason);
+    None
+}
+
+/// Whether the machine offers something that no package can install (a device, a privilege). Without it
+/// the test is skipped, also with `CI=true`.
+#[track_caller]
+pub fn need_hardware(is_there: bool, what: &str) -> Option<()> {
+    if is_there {
+        return Some(());
+    }
+    record_skip(&format!("this machine has no {what}"));
+    None
+}
+
+fn find(program: &str) -> Option<PathBuf> {
+    env::split_paths(&env::var_os("PATH")?)
+        .map(|dir| dir.join(program))
+        .find(|path| {
+            path.metadata()
+                .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+        })
+}
+
+/// One line per skip in the file that `cargo xtask test` names: test, tab, reason.
+#[track_caller]
+#[allow(clippy::print_stderr)] // Without xtask, `cargo test -- --nocapture` should still show it.
+fn record_skip(reason: &str) {
+    let place = Location::caller();
+    // The test runner names its threads after the tests, unless it runs them one by one.
+    let test = match thread::current().name() {
+        Some(name) if name != "main" => name.to_owned(),
+        _ => format!("{}:{}", place.file(), place.line()),
+    };
+    eprintln!("skipped: {test}: {reason}");
+    let Some(path) = env::var_os("PEGEL_SKIPS") else {
+        return;
+    };
+    let line = format!("{test}\t{reason}\n");
+    // A single append of a short line is atomic, so that parallel tests do not mix.
+    let written = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(&path)
+        .and_then(|mut file| file.write_all(line.as_bytes()));
+    written.unwrap_or_else(|e| panic!("cannot record a skip in {path:?}: {e}"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_what_is_on_the_path() {
+        let shell = find("sh").expect("every system has a shell");
+        assert!(shell.is_absolute() && shell.ends_with("sh"));
+        assert_eq!(find("no-such-program-as-this"), None);
+    }
+}
