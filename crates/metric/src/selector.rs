@@ -1,10 +1,13 @@
 //! Which series a question is about: `--match` on the command line, `match=` over HTTP.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use regex_lite::Regex;
 
-use crate::Series;
 use crate::glob::glob_matches;
 use crate::series::quoted;
+use crate::{Family, Kind, Series, SeriesError};
 
 /// A pattern over series.
 ///
@@ -15,8 +18,18 @@ use crate::series::quoted;
 /// - `*{*mode="idle"*}`: braces that hold no matchers are part of a glob over the whole text.
 #[derive(Debug, Clone)]
 pub struct Selector {
-    pattern: String,
-    matchers: Option<Vec<Matcher>>,
+    shape: Shape,
+}
+
+#[derive(Debug, Clone)]
+enum Shape {
+    /// Fits the name or the whole text.
+    Glob(String),
+    /// A glob for the name, and what the labels must be.
+    Matchers(String, Vec<Matcher>),
+    /// This text and no other.
+    Text(Box<str>),
+    Any(Vec<Selector>),
 }
 
 #[derive(Debug, Clone)]
@@ -60,39 +73,60 @@ impl Selector {
                 })
                 .collect::<Result<_, _>>()?;
             let pattern = if name.is_empty() { "*" } else { name };
-            return Ok(Selector { pattern: pattern.to_owned(), matchers: Some(matchers) });
+            return Ok(Selector { shape: Shape::Matchers(pattern.to_owned(), matchers) });
         }
-        Ok(Selector { pattern: text.to_owned(), matchers: None })
+        Ok(Selector { shape: Shape::Glob(text.to_owned()) })
     }
 
     /// Everything.
     pub fn all() -> Selector {
-        Selector { pattern: "*".to_owned(), matchers: None }
+        Selector { shape: Shape::Glob("*".to_owned()) }
     }
 
     /// All series of exactly this name.
     pub fn name(name: &str) -> Selector {
-        Selector { pattern: name.to_owned(), matchers: Some(Vec::new()) }
+        Selector { shape: Shape::Matchers(name.to_owned(), Vec::new()) }
+    }
+
+    /// Exactly one series, by its text; its labels may come in any order.
+    pub fn series(text: &str) -> Result<Selector, SeriesError> {
+        Ok(Selector { shape: Shape::Text(canonical_text(text)?) })
+    }
+
+    /// What at least one of them matches; nothing when there are none.
+    pub fn any(mut selectors: Vec<Selector>) -> Selector {
+        match selectors.len() {
+            1 => selectors.remove(0),
+            _ => Selector { shape: Shape::Any(selectors) },
+        }
     }
 
     pub fn matches(&self, series: &Series) -> bool {
-        match &self.matchers {
-            None => {
-                self.pattern == "*"
-                    || glob_matches(&self.pattern, series.name())
-                    || glob_matches(&self.pattern, series.text())
+        match &self.shape {
+            Shape::Glob(pattern) => {
+                pattern == "*"
+                    || glob_matches(pattern, series.name())
+                    || glob_matches(pattern, series.text())
             }
-            Some(matchers) => {
-                glob_matches(&self.pattern, series.name())
+            Shape::Matchers(pattern, matchers) => {
+                glob_matches(pattern, series.name())
                     && matchers.iter().all(|matcher| matcher.matches(series))
             }
+            Shape::Text(text) => **text == *series.text(),
+            Shape::Any(selectors) => selectors.iter().any(|selector| selector.matches(series)),
         }
     }
 
     /// The one name that can match, where the pattern holds no wildcard: lets an index skip the rest.
     pub fn exact_name(&self) -> Option<&str> {
-        let plain = !self.pattern.contains(['*', '?', '{']);
-        plain.then_some(self.pattern.as_str())
+        match &self.shape {
+            Shape::Glob(pattern) | Shape::Matchers(pattern, _) => {
+                let plain = !pattern.contains(['*', '?', '{']);
+                plain.then_some(pattern.as_str())
+            }
+            Shape::Text(text) => text.split('{').next(),
+            Shape::Any(_) => None,
+        }
     }
 }
 
@@ -106,6 +140,20 @@ impl Matcher {
             Test::Unfit(expression) => !expression.is_match(&value),
         }
     }
+}
+
+/// The text with its keys in order, as [`Series::text`] has it.
+fn canonical_text(text: &str) -> Result<Box<str>, SeriesError> {
+    let unknown = |name: &str| {
+        Arc::new(Family {
+            name: Cow::Owned(name.to_owned()),
+            kind: Kind::Unknown,
+            help: "".into(),
+            unit: "".into(),
+            level: 0,
+        })
+    };
+    Ok(Series::parse(text, unknown)?.text().into())
 }
 
 fn whole(expression: &str) -> Result<Regex, SelectorError> {
@@ -140,11 +188,7 @@ fn split_matchers(text: &str) -> Option<(&str, Vec<(&str, &str, String)>)> {
 
 #[cfg(test)]
 mod tests {
-    use std::borrow::Cow;
-    use std::sync::Arc;
-
     use super::*;
-    use crate::{Family, Kind};
 
     fn series(text: &str) -> Series {
         Series::parse(text, |name| {
@@ -187,6 +231,24 @@ mod tests {
         assert_eq!(exact("node_load1"), Some("node_load1".into()));
         assert_eq!(exact(r#"m{a="*"}"#), Some("m".into()));
         assert_eq!(exact("node_*"), None);
+    }
+
+    #[test]
+    fn one_series_is_told_from_others_of_its_name() {
+        let selector = Selector::series(r#"m{b="2",a="1"}"#).expect("valid");
+        assert!(selector.matches(&series(r#"m{a="1",b="2"}"#)));
+        assert!(!selector.matches(&series(r#"m{a="1",b="2",c="3"}"#)));
+        assert_eq!(selector.exact_name(), Some("m"));
+        assert!(Selector::series("m{a=1}").is_err());
+    }
+
+    #[test]
+    fn any_is_the_union() {
+        let selector = Selector::any(vec![Selector::name("m"), Selector::name("n")]);
+        assert!(selector.matches(&series("m")) && selector.matches(&series("n")));
+        assert!(!selector.matches(&series("o")));
+        assert!(!Selector::any(Vec::new()).matches(&series("m")));
+        assert_eq!(Selector::any(vec![Selector::name("m")]).exact_name(), Some("m"));
     }
 
     #[test]
