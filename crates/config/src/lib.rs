@@ -1,1 +1,35 @@
+//! Configuration: how components declare their keys, and how files, environment and command line
+//! become values.
+//!
+//! 1. A component declares its keys once, with [`settings!`]: documentation, type, default.
+//! 2. [`load`] reads a file and its includes into a [`Tree`], where every value knows its place.
+//!    The environment and the command line are laid over it with [`Tree::set`].
+//! 3. [`read`] turns the tree into the component's struct, or into one [`ConfigError`] that holds
+//!    every mistake with file, line, column, key and what would be accepted.
+//! 4. [`default_file`] writes the file that explains every key.
 
+mod load;
+mod problem;
+mod setting;
+mod template;
+mod tree;
+mod values;
+mod written;
+mod yaml;
+
+pub use load::{FILE_BYTES_MAX, FILES_MAX, INCLUDE_DEPTH_MAX, load};
+pub use problem::{ConfigError, Problem};
+pub use setting::{Key, Section, Setting, scalar};
+pub use template::default_file;
+pub use tree::{Entry, Place, Tree, Value};
+pub use values::{Address, Bytes, Level, LogLevel, Rate, Span};
+pub use written::Written;
+
+/// Reads a whole configuration.
+pub fn read<T: Setting>(tree: &Tree) -> Result<T, ConfigError> {
+    let mut problems = Vec::new();
+    match T::read(tree, &mut problems) {
+        Some(value) if problems.is_empty() => Ok(value),
+        _ => Err(ConfigError { problems }),
+    }
+}

@@ -1,0 +1,226 @@
+//! Configuration files and what they include, as one [`Tree`].
+//!
+//! Limits: a file has at most 1 MiB, includes nest at most 8 deep, 1,000 files in all. A key may be
+//! set once over all files; maps are merged, everything else set twice is an error that names both
+//! places, because nobody could tell which one is meant to win.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pegel_metric::glob_matches;
+
+use crate::problem::{ConfigError, Problem};
+use crate::setting::Setting;
+use crate::tree::{Entry, Place, Tree, Value};
+use crate::yaml;
+
+pub const FILE_BYTES_MAX: u64 = 1 << 20;
+pub const INCLUDE_DEPTH_MAX: usize = 8;
+pub const FILES_MAX: usize = 1000;
+
+/// Reads a file and all that it includes. The `include` of the first file stays in the tree.
+pub fn load(path: &Path) -> Result<Tree, ConfigError> {
+    let mut loader = Loader {
+        open: Vec::new(),
+        files: 0,
+        problems: Vec::new(),
+    };
+    let tree = loader.file(path, None);
+    match tree {
+        Some(tree) if loader.problems.is_empty() => Ok(tree),
+        _ => Err(ConfigError {
+            problems: loader.problems,
+        }),
+    }
+}
+
+struct Loader {
+    /// The files being read, outermost first: an include of one of them is a cycle.
+    open: Vec<PathBuf>,
+    files: usize,
+    problems: Vec<Problem>,
+}
+
+impl Loader {
+    /// `from` is the item of the `include` list that led here.
+    fn file(&mut self, path: &Path, from: Option<&Tree>) -> Option<Tree> {
+        match self.enter(path) {
+            Ok(real) => {
+                self.open.push(real);
+                let tree = self.read(path, from);
+                self.open.pop();
+                tree
+            }
+            Err(message) => self.fail(path, from, message),
+        }
+    }
+
+    fn enter(&mut self, path: &Path) -> Result<PathBuf, String> {
+        let real = fs::canonicalize(path).map_err(|error| format!("cannot read it: {error}"))?;
+        if self.open.contains(&real) {
+            return Err("it includes itself".to_owned());
+        }
+        if self.open.len() > INCLUDE_DEPTH_MAX {
+            return Err(format!("includes nest more than {INCLUDE_DEPTH_MAX} deep"));
+        }
+        self.files += 1;
+        if self.files > FILES_MAX {
+            return Err(format!("more than {FILES_MAX} files are included"));
+        }
+        Ok(real)
+    }
+
+    fn read(&mut self, path: &Path, from: Option<&Tree>) -> Option<Tree> {
+        let text = match read_text(path) {
+            Ok(text) => text,
+            Err(message) => return self.fail(path, from, message),
+        };
+        let mut tree = match yaml::parse(&Arc::from(path), &text) {
+            Ok(tree) => tree,
+            Err(problem) => {
+                self.problems.push(problem);
+                return None;
+            }
+        };
+        if !matches!(tree.value, Value::Map(_)) {
+            let message = format!("the file holds {} where keys are needed", tree.kind());
+            self.problems.push(Problem::new(
+                &tree,
+                message,
+                "write one `key: value` per line",
+            ));
+            return None;
+        }
+        if let Some(include) = tree.get("include").cloned() {
+            self.includes(path, &include, &mut tree);
+        }
+        Some(tree)
+    }
+
+    fn includes(&mut self, path: &Path, include: &Tree, tree: &mut Tree) {
+        let Some(patterns) = Vec::<String>::read(include, &mut self.problems) else {
+            return;
+        };
+        let dir = path.parent().unwrap_or(Path::new("")).to_owned();
+        for (index, pattern) in patterns.iter().enumerate() {
+            let item = match &include.value {
+                Value::List(items) => &items[index],
+                _ => include,
+            };
+            match expand(&dir, pattern) {
+                Ok(paths) => {
+                    for path in paths {
+                        if let Some(mut other) = self.file(&path, Some(item)) {
+                            // Its own includes are in it by now.
+                            other.remove("include");
+                            merge(tree, other, &mut self.problems);
+                        }
+                    }
+                }
+                Err(message) => self.problems.push(Problem::new(item, message, "")),
+            }
+        }
+    }
+
+    fn fail(&mut self, path: &Path, from: Option<&Tree>, message: String) -> Option<Tree> {
+        self.problems.push(match from {
+            Some(item) => Problem::new(item, format!("{}: {message}", path.display()), ""),
+            None => Problem {
+                place: None,
+                key: path.display().to_string(),
+                message,
+                hint: String::new(),
+            },
+        });
+        None
+    }
+}
+
+fn read_text(path: &Path) -> Result<String, String> {
+    let cannot = |error: std::io::Error| format!("cannot read it: {error}");
+    let file = fs::File::open(path).map_err(cannot)?;
+    if !file.metadata().map_err(cannot)?.is_file() {
+        return Err("not a plain file".to_owned());
+    }
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(cannot)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err("the file has more than 1 MiB".to_owned());
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let line = 1 + error.as_bytes()[..at]
+            .iter()
+            .filter(|byte| **byte == b'\n')
+            .count();
+        format!("line {line} is not UTF-8")
+    })
+}
+
+/// The files that a pattern means, sorted. Only the last part of the path may hold `*` and `?`.
+fn expand(dir: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
+    let path = dir.join(pattern);
+    if !pattern.contains(['*', '?']) {
+        return Ok(vec![path]);
+    }
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name().and_then(|n| n.to_str()))
+    else {
+        return Err(format!("\"{pattern}\" names no file"));
+    };
+    if parent.to_string_lossy().contains(['*', '?']) {
+        return Err(format!(
+            "\"{pattern}\": only the file's name may hold * and ?"
+        ));
+    }
+    let entries = match fs::read_dir(parent) {
+        Ok(entries) => entries,
+        // A directory for additions need not exist.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(format!("cannot list {}: {error}", parent.display())),
+    };
+    let mut paths: Vec<PathBuf> = entries
+        .filter_map(Result::ok)
+        .filter(|entry| {
+            let entry_name = entry.file_name();
+            let entry_name = entry_name.to_string_lossy();
+            !entry_name.starts_with('.') && glob_matches(name, &entry_name)
+        })
+        .map(|entry| entry.path())
+        .collect();
+    paths.sort_unstable();
+    Ok(paths)
+}
+
+/// Adds the keys of `other`; both files may add to the same map, but not set the same value.
+fn merge(tree: &mut Tree, other: Tree, problems: &mut Vec<Problem>) {
+    let (Value::Map(entries), Value::Map(others)) = (&mut tree.value, other.value) else {
+        return;
+    };
+    for new in others {
+        match entries.iter_mut().find(|entry| entry.key == new.key) {
+            None => entries.push(new),
+            Some(old) if both_maps(old, &new) => merge(&mut old.value, new.value, problems),
+            Some(old) => problems.push(twice(&old.place, &new)),
+        }
+    }
+}
+
+fn both_maps(old: &Entry, new: &Entry) -> bool {
+    matches!(
+        (&old.value.value, &new.value.value),
+        (Value::Map(_), Value::Map(_))
+    )
+}
+
+fn twice(first: &Place, second: &Entry) -> Problem {
+    Problem {
+        place: Some(second.place.clone()),
+        key: second.value.path.clone(),
+        message: format!("the key is already set at {first}"),
+        hint: "keep one of the two".to_owned(),
+    }
+}

@@ -1,0 +1,156 @@
+//! What is wrong with a configuration: what, where, and what would be right.
+
+use std::fmt;
+
+use crate::tree::{Place, Tree};
+
+/// One mistake.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    pub place: Option<Place>,
+    /// The key it is about; empty when the file as a whole is meant.
+    pub key: String,
+    pub message: String,
+    /// What would have been accepted, or what to do.
+    pub hint: String,
+}
+
+impl Problem {
+    pub fn new(tree: &Tree, message: impl Into<String>, hint: impl Into<String>) -> Problem {
+        Problem {
+            place: Some(tree.place.clone()),
+            key: tree.path.clone(),
+            message: message.into(),
+            hint: hint.into(),
+        }
+    }
+
+    /// A value that does not have the accepted form.
+    pub fn value(tree: &Tree, message: impl Into<String>, accepts: &str) -> Problem {
+        Problem::new(tree, message, format!("accepted: {accepts}"))
+    }
+
+    /// A key that nobody reads.
+    pub fn unknown_key<'a>(
+        place: &Place,
+        inside: &str,
+        key: &str,
+        known: impl Iterator<Item = &'a str>,
+    ) -> Problem {
+        let known: Vec<&str> = known.collect();
+        let message = match nearest(key, &known) {
+            Some(near) => format!("unknown key; did you mean `{near}`?"),
+            None => "unknown key".to_owned(),
+        };
+        let path = if inside.is_empty() {
+            key.to_owned()
+        } else {
+            format!("{inside}.{key}")
+        };
+        Problem {
+            place: Some(place.clone()),
+            key: path,
+            message,
+            hint: format!("accepted: {}", known.join(", ")),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(place) = &self.place {
+            write!(f, "{place}: ")?;
+        }
+        if !self.key.is_empty() {
+            write!(f, "{}: ", self.key)?;
+        }
+        f.write_str(&self.message)?;
+        if !self.hint.is_empty() {
+            write!(f, "\n  {}", self.hint)?;
+        }
+        Ok(())
+    }
+}
+
+/// All mistakes that were found, in the order of the file.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", join(problems))]
+pub struct ConfigError {
+    pub problems: Vec<Problem>,
+}
+
+impl From<Problem> for ConfigError {
+    fn from(problem: Problem) -> ConfigError {
+        ConfigError {
+            problems: vec![problem],
+        }
+    }
+}
+
+fn join(problems: &[Problem]) -> String {
+    problems
+        .iter()
+        .map(Problem::to_string)
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// The known word that a mistyped one most likely stands for.
+fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+    let close_enough = (word.chars().count() / 3).max(1) + 1;
+    known
+        .iter()
+        .map(|candidate| (distance(word, candidate), *candidate))
+        .filter(|(distance, candidate)| *distance <= close_enough && *distance < candidate.len())
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// How many letters must be added, dropped, changed or swapped with their neighbour.
+fn distance(a: &str, b: &str) -> usize {
+    let a: Vec<char> = a.chars().collect();
+    let b: Vec<char> = b.chars().collect();
+    let mut before: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=b.len()).collect();
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let changed = last[j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut best = changed.min(last[j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(before[j - 2] + 1);
+            }
+            row.push(best);
+        }
+        before = std::mem::replace(&mut last, row);
+    }
+    last[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_the_letters_between_two_words() {
+        for (a, b, expected) in [
+            ("", "abc", 3),
+            ("rate", "rate", 0),
+            ("levle", "level", 1),
+            ("raet", "rate", 1),
+            ("kep", "keep", 1),
+        ] {
+            assert_eq!(distance(a, b), expected, "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn suggests_only_what_is_near() {
+        let known = ["level", "listen", "rate", "dir"];
+        assert_eq!(nearest("levle", &known), Some("level"));
+        assert_eq!(nearest("listn", &known), Some("listen"));
+        assert_eq!(nearest("rates", &known), Some("rate"));
+        assert_eq!(nearest("graphite", &known), None);
+        assert_eq!(nearest("x", &known), None);
+    }
+}

@@ -1,0 +1,362 @@
+//! How a value is read from a [`Tree`] and written back, and the [`settings!`](crate::settings) macro
+//! with which a component declares its keys.
+
+use std::path::PathBuf;
+
+use crate::problem::Problem;
+use crate::tree::{Entry, Tree, Value};
+use crate::written::Written;
+
+/// Something that can stand behind a key.
+pub trait Setting: Sized {
+    /// What may be written, for messages and for the default file.
+    fn accepts() -> String;
+
+    /// Reads the value, or adds to `problems` and returns `None`.
+    fn read(tree: &Tree, problems: &mut Vec<Problem>) -> Option<Self>;
+
+    /// The value as it was written, or as one would write it.
+    fn written(&self) -> Written;
+
+    /// The keys inside, where the value is a map with fixed keys.
+    fn keys() -> Vec<Key> {
+        Vec::new()
+    }
+}
+
+/// What is known about one key without any file: the default file and the manual are made from it.
+#[derive(Debug, Clone)]
+pub struct Key {
+    pub name: &'static str,
+    pub doc: &'static [&'static str],
+    pub accepts: String,
+    pub default: Written,
+    /// Stands in the default file, commented out, where there is no default to show.
+    pub example: Option<&'static str>,
+    pub inner: Vec<Key>,
+}
+
+/// A map with fixed keys; made by [`settings!`](crate::settings).
+pub trait Section: Default {
+    fn keys() -> Vec<Key>;
+
+    /// Reads one entry; false when the key is not one of this section's.
+    fn read_entry(&mut self, entry: &Entry, problems: &mut Vec<Problem>) -> bool;
+
+    fn entries(&self) -> Vec<(String, Written)>;
+}
+
+impl<T: Section> Setting for T {
+    fn accepts() -> String {
+        let names: Vec<&str> = <T as Section>::keys().iter().map(|key| key.name).collect();
+        format!("a map with the keys {}", names.join(", "))
+    }
+
+    fn read(tree: &Tree, problems: &mut Vec<Problem>) -> Option<T> {
+        let entries = match &tree.value {
+            Value::Map(entries) => entries.as_slice(),
+            Value::Nothing => &[],
+            _ => {
+                let message = format!("{} where a map is needed", tree.kind());
+                problems.push(Problem::value(tree, message, &T::accepts()));
+                return None;
+            }
+        };
+        let before = problems.len();
+        let mut section = T::default();
+        for entry in entries {
+            if !section.read_entry(entry, problems) {
+                let keys = <T as Section>::keys();
+                let known = keys.iter().map(|key| key.name);
+                problems.push(Problem::unknown_key(
+                    &entry.place,
+                    &tree.path,
+                    &entry.key,
+                    known,
+                ));
+            }
+        }
+        (problems.len() == before).then_some(section)
+    }
+
+    fn written(&self) -> Written {
+        Written::Map(self.entries())
+    }
+
+    fn keys() -> Vec<Key> {
+        <T as Section>::keys()
+    }
+}
+
+/// The text of a single value.
+pub fn scalar<'a, T: Setting>(tree: &'a Tree, problems: &mut Vec<Problem>) -> Option<&'a str> {
+    match &tree.value {
+        Value::Scalar(text) => Some(text),
+        _ => {
+            let message = format!("{} where a single value is needed", tree.kind());
+            problems.push(Problem::value(tree, message, &T::accepts()));
+            None
+        }
+    }
+}
+
+/// For types that parse from text: implements [`Setting`] with their `parse`, `accepts` and `Display`.
+#[macro_export]
+macro_rules! text_setting {
+    ($type:ty, $accepts:expr) => {
+        impl $crate::Setting for $type {
+            fn accepts() -> String {
+                $accepts.to_string()
+            }
+
+            fn read(tree: &$crate::Tree, problems: &mut Vec<$crate::Problem>) -> Option<Self> {
+                let text = $crate::scalar::<Self>(tree, problems)?;
+                match text.parse::<Self>() {
+                    Ok(value) => Some(value),
+                    Err(error) => {
+                        let message = error.to_string();
+                        problems.push($crate::Problem::value(tree, message, &Self::accepts()));
+                        None
+                    }
+                }
+            }
+
+            fn written(&self) -> $crate::Written {
+                $crate::Written::Scalar(self.to_string())
+            }
+        }
+    };
+}
+
+impl Setting for bool {
+    fn accepts() -> String {
+        "true or false (also yes, no, on, off, 1, 0)".to_owned()
+    }
+
+    fn read(tree: &Tree, problems: &mut Vec<Problem>) -> Option<bool> {
+        let text = scalar::<bool>(tree, problems)?;
+        match text.to_ascii_lowercase().as_str() {
+            "true" | "yes" | "on" | "1" => Some(true),
+            "false" | "no" | "off" | "0" => Some(false),
+            _ => {
+                let message = format!("\"{text}\" is neither true nor false");
+                problems.push(Problem::value(tree, message, &bool::accepts()));
+                None
+            }
+        }
+    }
+
+    fn written(&self) -> Written {
+        Written::Scalar(self.to_string())
+    }
+}
+
+macro_rules! whole_numbers {
+    ($($type:ty),*) => {$(
+        impl Setting for $type {
+            fn accepts() -> String {
+                format!("a whole number from 0 to {}", <$type>::MAX)
+            }
+
+            fn read(tree: &Tree, problems: &mut Vec<Problem>) -> Option<$type> {
+                let text = scalar::<$type>(tree, problems)?;
+                let value = text.replace('_', "").parse().ok();
+                if value.is_none() {
+                    let message = format!("\"{text}\" is not such a number");
+                    problems.push(Problem::value(tree, message, &<$type>::accepts()));
+                }
+                value
+            }
+
+            fn written(&self) -> Written {
+                Written::Scalar(self.to_string())
+            }
+        }
+    )*};
+}
+
+whole_numbers!(u16, u32, u64);
+
+impl Setting for String {
+    fn accepts() -> String {
+        "text".to_owned()
+    }
+
+    fn read(tree: &Tree, problems: &mut Vec<Problem>) -> Option<String> {
+        let text = scalar::<String>(tree, problems)?;
+        if text.is_empty() {
+            problems.push(Problem::value(tree, "the value is empty", "text"));
+            return None;
+        }
+        Some(text.to_owned())
+    }
+
+    fn written(&self) -> Written {
+        Written::Scalar(self.clone())
+    }
+}
+
+impl Setting for PathBuf {
+    fn accepts() -> String {
+        "a path".to_owned()
+    }
+
+    fn read(tree: &Tree, problems: &mut Vec<Problem>) -> Option<PathBuf> {
+        let text = scalar::<PathBuf>(tree, problems)?;
+        if text.is_empty() || text.contains('\0') {
+            problems.push(Problem::value(
+                tree,
+                "the path is empty or has a NUL",
+                "a path",
+            ));
+            return None;
+        }
+        Some(PathBuf::from(text))
+    }
+
+    fn written(&self) -> Written {
+        Written::Scalar(self.display().to_string())
+    }
+}
+
+/// A key that may be left out, or set to nothing.
+impl<T: Setting> Setting for Option<T> {
+    fn accepts() -> String {
+        T::accepts()
+    }
+
+    fn read(tree: &Tree, problems: &mut Vec<Problem>) -> Option<Option<T>> {
+        match tree.value {
+            Value::Nothing => Some(None),
+            _ => T::read(tree, problems).map(Some),
+        }
+    }
+
+    fn written(&self) -> Written {
+        self.as_ref().map_or(Written::Nothing, T::written)
+    }
+
+    fn keys() -> Vec<Key> {
+        T::keys()
+    }
+}
+
+/// A list; a single value counts as a list of one.
+impl<T: Setting> Setting for Vec<T> {
+    fn accepts() -> String {
+        format!("a list; each item: {}", T::accepts())
+    }
+
+    fn read(tree: &Tree, problems: &mut Vec<Problem>) -> Option<Vec<T>> {
+        match &tree.value {
+            Value::Nothing => Some(Vec::new()),
+            Value::List(items) => {
+                // Every item is read, so that all mistakes are found.
+                let read: Vec<Option<T>> =
+                    items.iter().map(|item| T::read(item, problems)).collect();
+                read.into_iter().collect()
+            }
+            _ => T::read(tree, problems).map(|item| vec![item]),
+        }
+    }
+
+    fn written(&self) -> Written {
+        Written::List(self.iter().map(T::written).collect())
+    }
+}
+
+/// Declares the keys of a component once: documentation, name, type and default. From this come the
+/// struct, its `Default`, the reader, the default file and the manual.
+///
+/// ```
+/// pegel_config::settings! {
+///     /// How long samples are kept.
+///     pub struct Keep {
+///         /// In memory.
+///         memory: pegel_config::Span = pegel_config::Span::seconds(300),
+///         /// A place; the text behind the arrow is the example in the default file.
+///         place: Option<String> = None => "here",
+///     }
+/// }
+/// ```
+///
+/// `..name: Type;` lines before the first key take in the keys of another section at the same depth.
+#[macro_export]
+macro_rules! settings {
+    (
+        $(#[doc = $struct_doc:expr])*
+        pub struct $name:ident {
+            $(..$part:ident: $part_type:ty;)*
+            $(
+                $(#[doc = $doc:expr])*
+                $key:ident: $type:ty = $default:expr $(=> $example:literal)?
+            ),* $(,)?
+        }
+    ) => {
+        $(#[doc = $struct_doc])*
+        #[derive(Debug, Clone)]
+        pub struct $name {
+            $(pub $part: $part_type,)*
+            $($(#[doc = $doc])* pub $key: $type,)*
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                $name {
+                    $($part: Default::default(),)*
+                    $($key: $default,)*
+                }
+            }
+        }
+
+        impl $crate::Section for $name {
+            fn keys() -> Vec<$crate::Key> {
+                let defaults = <$name as Default>::default();
+                let mut keys = Vec::new();
+                $(keys.extend(<$part_type as $crate::Section>::keys());)*
+                $(keys.push($crate::Key {
+                    name: stringify!($key),
+                    doc: &[$($doc),*],
+                    accepts: <$type as $crate::Setting>::accepts(),
+                    default: $crate::Setting::written(&defaults.$key),
+                    example: $crate::settings!(@example $($example)?),
+                    inner: <$type as $crate::Setting>::keys(),
+                });)*
+                // A section without keys of its own uses its defaults for nothing.
+                let _ = &defaults;
+                keys
+            }
+
+            fn read_entry(
+                &mut self,
+                entry: &$crate::Entry,
+                problems: &mut Vec<$crate::Problem>,
+            ) -> bool {
+                $(if $crate::Section::read_entry(&mut self.$part, entry, problems) {
+                    return true;
+                })*
+                match entry.key.as_str() {
+                    $(stringify!($key) => {
+                        if let Some(value) = $crate::Setting::read(&entry.value, problems) {
+                            self.$key = value;
+                        }
+                        true
+                    })*
+                    _ => false,
+                }
+            }
+
+            fn entries(&self) -> Vec<(String, $crate::Written)> {
+                let mut entries = Vec::new();
+                $(entries.extend($crate::Section::entries(&self.$part));)*
+                $(entries.push((
+                    stringify!($key).to_owned(),
+                    $crate::Setting::written(&self.$key),
+                ));)*
+                entries
+            }
+        }
+    };
+    (@example) => { None };
+    (@example $example:literal) => { Some($example) };
+}

@@ -1,0 +1,284 @@
+//! YAML text to a [`Tree`]. The only file that knows the YAML library.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::{DuplicateKeyPolicy, Location, MessageFormatter, Spanned, UserMessageFormatter};
+
+use crate::problem::Problem;
+use crate::tree::{Entry, Place, Tree, Value};
+
+/// How deep maps and lists may nest. No key needs more than a handful.
+const DEPTH_MAX: usize = 32;
+
+/// Reads one document; an empty one is an empty map.
+pub fn parse(path: &Arc<Path>, text: &str) -> Result<Tree, Problem> {
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_depth: DEPTH_MAX,
+            max_documents: 1,
+            max_nodes: 100_000,
+            max_aliases: 1_000,
+        },
+        duplicate_keys: DuplicateKeyPolicy::Error,
+        with_snippet: false,
+    };
+    let reader = Reader { path, text };
+    match serde_saphyr::from_str_with_options::<Option<Raw>>(text, options) {
+        Ok(Some(raw)) => Ok(reader.tree(raw, String::new())),
+        Ok(None) => Ok(Tree::empty(Place::File {
+            path: path.clone(),
+            line: 1,
+            column: 1,
+        })),
+        Err(error) => Err(reader.problem(&error)),
+    }
+}
+
+struct Reader<'a> {
+    path: &'a Arc<Path>,
+    text: &'a str,
+}
+
+impl Reader<'_> {
+    fn place(&self, at: Location) -> Place {
+        // Unknown positions are 0; messages count from 1.
+        Place::File {
+            path: self.path.clone(),
+            line: at.line().max(1),
+            column: at.column().max(1),
+        }
+    }
+
+    fn tree(&self, raw: Raw, path: String) -> Tree {
+        let place = self.place(raw.0.referenced);
+        let value = match raw.0.value {
+            Shape::Nothing => Value::Nothing,
+            Shape::Text(text) => Value::Scalar(text),
+            Shape::Plain => Value::Scalar(self.written(raw.0.defined)),
+            Shape::List(items) => Value::List(
+                items
+                    .into_iter()
+                    .enumerate()
+                    .map(|(index, item)| self.tree(item, format!("{path}[{index}]")))
+                    .collect(),
+            ),
+            Shape::Map(entries) => Value::Map(
+                entries
+                    .into_iter()
+                    .map(|(key, value)| self.entry(key, value, &path))
+                    .collect(),
+            ),
+        };
+        Tree { place, path, value }
+    }
+
+    fn entry(&self, key: Spanned<String>, value: Raw, inside: &str) -> Entry {
+        let path = match inside {
+            "" => key.value.clone(),
+            inside => format!("{inside}.{}", key.value),
+        };
+        Entry {
+            place: self.place(key.referenced),
+            value: self.tree(value, path),
+            key: key.value,
+        }
+    }
+
+    /// The source text of a number or truth value: `007` and `1e3` stay what they are.
+    fn written(&self, at: Location) -> String {
+        let span = at.span();
+        let slice = span
+            .byte_offset()
+            .zip(span.byte_len())
+            .and_then(|(start, len)| {
+                let start = usize::try_from(start).ok()?;
+                self.text.get(start..start + usize::try_from(len).ok()?)
+            });
+        slice.unwrap_or_default().trim().to_owned()
+    }
+
+    fn problem(&self, error: &serde_saphyr::Error) -> Problem {
+        let error = error.without_snippet();
+        Problem {
+            place: Some(self.place(error.location().unwrap_or(Location::UNKNOWN))),
+            key: String::new(),
+            message: format!(
+                "not valid YAML: {}",
+                UserMessageFormatter.format_message(error)
+            ),
+            hint: String::new(),
+        }
+    }
+}
+
+/// A value as the library hands it over, with its location.
+struct Raw(Spanned<Shape>);
+
+enum Shape {
+    Nothing,
+    /// A string, quoted or plain.
+    Text(String),
+    /// A number or truth value: its text is taken from the source.
+    Plain,
+    List(Vec<Raw>),
+    Map(Vec<(Spanned<String>, Raw)>),
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Raw, D::Error> {
+        Spanned::deserialize(deserializer).map(Raw)
+    }
+}
+
+impl<'de> Deserialize<'de> for Shape {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Shape, D::Error> {
+        deserializer.deserialize_any(ShapeVisitor)
+    }
+}
+
+struct ShapeVisitor;
+
+impl<'de> Visitor<'de> for ShapeVisitor {
+    type Value = Shape;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value, a list or a map")
+    }
+
+    fn visit_unit<E>(self) -> Result<Shape, E> {
+        Ok(Shape::Nothing)
+    }
+
+    fn visit_none<E>(self) -> Result<Shape, E> {
+        Ok(Shape::Nothing)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Shape, E> {
+        Ok(Shape::Plain)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Shape, E> {
+        Ok(Shape::Plain)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Shape, E> {
+        Ok(Shape::Plain)
+    }
+
+    fn visit_i128<E>(self, _: i128) -> Result<Shape, E> {
+        Ok(Shape::Plain)
+    }
+
+    fn visit_u128<E>(self, _: u128) -> Result<Shape, E> {
+        Ok(Shape::Plain)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Shape, E> {
+        Ok(Shape::Plain)
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Shape, E> {
+        Ok(Shape::Text(text.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Shape, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = list.next_element()? {
+            items.push(item);
+        }
+        Ok(Shape::List(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Shape, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(Shape::Map(entries))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse_text(text: &str) -> Result<Tree, Problem> {
+        parse(&Arc::from(Path::new("f.yaml")), text)
+    }
+
+    fn scalar(tree: &Tree, path: &str) -> (String, String) {
+        let found = tree.find(path).unwrap_or_else(|| panic!("no {path}"));
+        match &found.value {
+            Value::Scalar(text) => (text.clone(), found.place.to_string()),
+            other => panic!("{path}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn scalars_keep_their_written_form_and_place() {
+        let tree = parse_text(
+            "rate: 0.50\nnode: 007\nquoted: \"a\\tb\"\nyes: true\nbig: 99999999999999999999\nkeep: {memory: 5m,  disk: 1e3}\n",
+        )
+        .expect("valid");
+        for (path, text, place) in [
+            ("rate", "0.50", "f.yaml:1:7"),
+            ("node", "007", "f.yaml:2:7"),
+            ("quoted", "a\tb", "f.yaml:3:9"),
+            ("yes", "true", "f.yaml:4:6"),
+            ("big", "99999999999999999999", "f.yaml:5:6"),
+            ("keep.memory", "5m", "f.yaml:6:16"),
+            ("keep.disk", "1e3", "f.yaml:6:27"),
+        ] {
+            assert_eq!(
+                scalar(&tree, path),
+                (text.to_owned(), place.to_owned()),
+                "{path}"
+            );
+        }
+    }
+
+    #[test]
+    fn aliases_and_umlauts_do_not_confuse_the_text() {
+        let tree = parse_text("a: \"äöü\"\nb: &x 12\nc: *x\nd: 3\n").expect("valid");
+        assert_eq!(scalar(&tree, "c"), ("12".into(), "f.yaml:3:4".into()));
+        assert_eq!(scalar(&tree, "d").0, "3");
+    }
+
+    #[test]
+    fn an_empty_file_is_an_empty_map() {
+        for text in ["", "# only a comment\n", "---\n"] {
+            let tree = parse_text(text).unwrap_or_else(|e| panic!("{text:?}: {e}"));
+            assert!(
+                matches!(&tree.value, Value::Map(entries) if entries.is_empty()),
+                "{text:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn refuses_bombs_and_nonsense_with_a_place() {
+        let deep = format!("a: {}{}\n", "[".repeat(100), "]".repeat(100));
+        let mut bomb = String::from("a0: &a0 [1,1,1,1,1,1,1,1,1,1]\n");
+        for level in 1..9 {
+            let inner = vec![format!("*a{}", level - 1); 10].join(",");
+            bomb.push_str(&format!("a{level}: &a{level} [{inner}]\n"));
+        }
+        for text in [
+            "a: [1, 2\n",
+            "a: 1\na: 2\n",
+            "a: b: c\n",
+            "a: \"x\n",
+            "a: *nope\n",
+            &deep,
+            &bomb,
+        ] {
+            let problem = parse_text(text).expect_err("not valid");
+            let message = problem.to_string();
+            assert!(message.starts_with("f.yaml:"), "{message}");
+            assert!(message.contains(": not valid YAML: "), "{message}");
+        }
+    }
+}
