@@ -1,1 +1,68 @@
-fn main() {}
+//! The project's chores: `cargo xtask COMMAND`.
+#![allow(clippy::print_stdout, clippy::print_stderr)] // Printing is what a chore does.
+
+mod bench;
+mod deps;
+mod packages;
+mod step;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+const USAGE: &str = "\
+cargo xtask test            install what the tests need, run every test, list what was skipped
+cargo xtask tidy [--fix]    check the source tree; --fix rewrites the generated files
+cargo xtask deps            check licences, sources and bans of all dependencies
+cargo xtask bench [--once]  run the benches with their gates; --once: each one time, without gates
+cargo xtask ci              fmt, clippy, deps, tidy, test, bench --once: what .ci/run calls";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done = std::env::set_current_dir(step::root())
+        .map_err(Into::into)
+        .and_then(|()| run(&args));
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &[&str]) -> Result<()> {
+    match args {
+        ["test"] => step::run("test", test::run),
+        ["tidy"] => step::run("tidy", || tidy::run(tidy::Generated::Check)),
+        ["tidy", "--fix"] => step::run("tidy", || tidy::run(tidy::Generated::Rewrite)),
+        ["deps"] => step::run("deps", deps::run),
+        ["bench"] => step::run("bench", || bench::run(bench::Mode::Gated)),
+        ["bench", "--once"] => step::run("bench --once", || bench::run(bench::Mode::Once)),
+        ["ci"] => ci(),
+        _ => bail!("expected one of:\n{USAGE}"),
+    }
+}
+
+/// Stops at the first step that fails: the later ones would mostly repeat its complaint.
+fn ci() -> Result<()> {
+    step::run("fmt", || step::cargo(&["fmt", "--all", "--check"]))?;
+    step::run("clippy", || {
+        step::cargo(&[
+            "clippy",
+            "--locked",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ])
+    })?;
+    for step in [&["deps"][..], &["tidy"], &["test"], &["bench", "--once"]] {
+        run(step)?;
+    }
+    Ok(())
+}

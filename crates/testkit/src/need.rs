@@ -52,6 +52,7 @@ fn record_skip(reason: &str) {
         Some(name) if name != "main" => name.to_owned(),
         _ => format!("{}:{}", place.file(), place.line()),
     };
+    let test = format!("{}::{test}", binary_name());
     eprintln!("skipped: {test}: {reason}");
     let Some(path) = env::var_os("PEGEL_SKIPS") else {
         return;
@@ -66,6 +67,18 @@ fn record_skip(reason: &str) {
     written.unwrap_or_else(|e| panic!("cannot record a skip in {path:?}: {e}"));
 }
 
+/// The name of the test binary without the hash that cargo adds.
+fn binary_name() -> String {
+    let binary = env::current_exe().unwrap_or_default();
+    let stem = binary
+        .file_stem()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    stem.rsplit_once('-')
+        .map_or(stem.clone(), |(name, _)| name.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,5 +88,10 @@ mod tests {
         let shell = find("sh").expect("every system has a shell");
         assert!(shell.is_absolute() && shell.ends_with("sh"));
         assert_eq!(find("no-such-program-as-this"), None);
+    }
+
+    #[test]
+    fn the_binary_is_named_without_its_hash() {
+        assert_eq!(binary_name(), "pegel_testkit");
     }
 }

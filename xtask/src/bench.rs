@@ -1,0 +1,22 @@
+use anyhow::{Context, Result, ensure};
+
+use crate::step;
+
+pub enum Mode {
+    /// As often as the figures need, and a missed gate fails.
+    Gated,
+    /// Each bench one time, to see that it builds and runs.
+    Once,
+}
+
+pub fn run(mode: Mode) -> Result<()> {
+    let mut command = step::cargo_command();
+    command.args(["bench", "--locked", "--package", "pegel-bench"]);
+    match mode {
+        Mode::Gated => command.env_remove("PEGEL_BENCH_ONCE"),
+        Mode::Once => command.env("PEGEL_BENCH_ONCE", "1"),
+    };
+    let status = command.status().context("cannot start cargo")?;
+    ensure!(status.success(), "a bench failed or missed its gate");
+    Ok(())
+}

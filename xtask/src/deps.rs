@@ -1,0 +1,194 @@
+//! What we build on: every dependency in the lock file, its licence, where it comes from, and what is
+//! not wanted here at all.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::step;
+
+const LICENCES: [&str; 11] = [
+    "0BSD",
+    "Apache-2.0",
+    "Apache-2.0 WITH LLVM-exception",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "BSL-1.0",
+    "ISC",
+    "MIT",
+    "Unicode-3.0",
+    "Unlicense",
+    "Zlib",
+];
+
+const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
+
+/// A name, or the beginning of one before `*`, and why not.
+const BANS: [(&str, &str); 11] = [
+    ("openssl*", "TLS is rustls"),
+    ("native-tls", "TLS is rustls"),
+    ("serde_yaml*", "archived; YAML is serde-saphyr"),
+    ("sled", "the store is our own"),
+    ("rust-embed*", "files are embedded with include_bytes!"),
+    ("async-std", "one async runtime: tokio"),
+    ("smol", "one async runtime: tokio"),
+    ("datafusion*", "far larger than all of Pegel"),
+    ("inventory", "registries are visible slices"),
+    ("linkme", "registries are visible slices"),
+    ("ring", "one crypto provider: aws-lc-rs"),
+];
+
+pub fn run() -> Result<()> {
+    let metadata = step::cargo_output(&[
+        "metadata",
+        "--locked",
+        "--format-version",
+        "1",
+        "--all-features",
+    ])?;
+    let metadata: Value = serde_json::from_str(&metadata).context("cargo metadata is not JSON")?;
+    let packages = metadata["packages"]
+        .as_array()
+        .context("cargo metadata has no packages")?;
+    let mut complaints = Vec::new();
+    let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for package in packages {
+        let name = package["name"].as_str().context("a package without name")?;
+        let version = package["version"]
+            .as_str()
+            .context("a package without version")?;
+        complaints.extend(
+            complain(package)
+                .into_iter()
+                .map(|c| format!("{name} {version}: {c}")),
+        );
+        versions.entry(name).or_default().insert(version);
+    }
+    println!("{} packages, {} names", packages.len(), versions.len());
+    for (name, versions) in versions.iter().filter(|(_, versions)| versions.len() > 1) {
+        let versions: Vec<&str> = versions.iter().copied().collect();
+        println!(
+            "note: {name} is built in {} versions: {}",
+            versions.len(),
+            versions.join(", ")
+        );
+    }
+    for complaint in &complaints {
+        println!("error: {complaint}");
+    }
+    ensure!(
+        complaints.is_empty(),
+        "{} complaints about dependencies",
+        complaints.len()
+    );
+    Ok(())
+}
+
+fn complain(package: &Value) -> Vec<String> {
+    let mut complaints = Vec::new();
+    let name = package["name"].as_str().unwrap_or_default();
+    if let Some((_, why)) = BANS.iter().find(|(pattern, _)| fits(pattern, name)) {
+        complaints.push(format!("not wanted: {why}"));
+    }
+    match package["source"].as_str() {
+        None | Some(CRATES_IO) => {}
+        Some(other) => complaints.push(format!("comes from {other}; only crates.io is accepted")),
+    }
+    match package["license"].as_str() {
+        Some(licence) if is_accepted(licence) => {}
+        Some(licence) => complaints.push(format!("licence {licence:?} is not on the list")),
+        None => complaints.push("states no licence".to_owned()),
+    }
+    complaints
+}
+
+fn fits(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(beginning) => name.starts_with(beginning),
+        None => name == pattern,
+    }
+}
+
+/// Whether an SPDX expression leaves us a choice that is on the list. `/` is an old way to write OR.
+fn is_accepted(expression: &str) -> bool {
+    let expression = expression.replace('/', " OR ");
+    let tokens = expression.replace('(', " ( ").replace(')', " ) ");
+    let tokens: Vec<&str> = tokens.split_whitespace().collect();
+    let mut at = 0;
+    let accepted = any_of(&tokens, &mut at);
+    accepted && at == tokens.len()
+}
+
+fn any_of(tokens: &[&str], at: &mut usize) -> bool {
+    let mut accepted = all_of(tokens, at);
+    while tokens.get(*at) == Some(&"OR") {
+        *at += 1;
+        accepted |= all_of(tokens, at);
+    }
+    accepted
+}
+
+fn all_of(tokens: &[&str], at: &mut usize) -> bool {
+    let mut accepted = one(tokens, at);
+    while tokens.get(*at) == Some(&"AND") {
+        *at += 1;
+        accepted &= one(tokens, at);
+    }
+    accepted
+}
+
+fn one(tokens: &[&str], at: &mut usize) -> bool {
+    let Some(&token) = tokens.get(*at) else {
+        return false;
+    };
+    *at += 1;
+    if token == "(" {
+        let accepted = any_of(tokens, at);
+        let is_closed = tokens.get(*at) == Some(&")");
+        *at += 1;
+        return accepted && is_closed;
+    }
+    let mut licence = token.to_owned();
+    if tokens.get(*at) == Some(&"WITH") {
+        licence = format!("{licence} WITH {}", tokens.get(*at + 1).unwrap_or(&""));
+        *at += 2;
+    }
+    LICENCES.contains(&licence.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_licence_is_accepted_when_it_leaves_a_choice_from_the_list() {
+        for (expression, expected) in [
+            ("MIT", true),
+            ("MIT/Apache-2.0", true),
+            ("GPL-3.0 OR MIT", true),
+            ("GPL-3.0 AND MIT", false),
+            ("GPL-3.0", false),
+            ("(MIT OR Apache-2.0) AND Unicode-3.0", true),
+            ("(MIT OR GPL-2.0) AND GPL-2.0", false),
+            ("Apache-2.0 WITH LLVM-exception OR GPL-2.0", true),
+            ("GPL-2.0 WITH Classpath-exception-2.0", false),
+            ("(MIT", false),
+            ("MIT)", false),
+            ("", false),
+        ] {
+            assert_eq!(is_accepted(expression), expected, "{expression}");
+        }
+    }
+
+    #[test]
+    fn bans_and_foreign_sources_are_found() {
+        let package = serde_json::json!({
+            "name": "openssl-sys", "license": "MIT", "source": "git+https://example.org/openssl",
+        });
+        let complaints = complain(&package);
+        assert_eq!(complaints.len(), 2, "{complaints:?}");
+        let ours = serde_json::json!({"name": "pegel", "license": "MIT", "source": null});
+        assert!(complain(&ours).is_empty());
+    }
+}

@@ -1,0 +1,51 @@
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+
+/// The root of the repository.
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("xtask lies in the repository")
+}
+
+/// Runs one step under a heading, and says how long it took.
+pub fn run(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    println!("== {name}");
+    let started = Instant::now();
+    let done = work();
+    let word = if done.is_ok() { "ok" } else { "FAILED" };
+    println!(
+        "== {name}: {word} in {:.1} s",
+        started.elapsed().as_secs_f64()
+    );
+    done.with_context(|| format!("the step {name:?} failed"))
+}
+
+/// The cargo that runs us, so that a toolchain chosen on the command line stays chosen.
+pub fn cargo_command() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")))
+}
+
+pub fn cargo(args: &[&str]) -> Result<()> {
+    let status = cargo_command()
+        .args(args)
+        .status()
+        .context("cannot start cargo")?;
+    ensure!(status.success(), "`cargo {}` failed", args.join(" "));
+    Ok(())
+}
+
+/// Runs cargo and returns what it printed.
+pub fn cargo_output(args: &[&str]) -> Result<String> {
+    let output = cargo_command()
+        .args(args)
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .context("cannot start cargo")?;
+    ensure!(output.status.success(), "`cargo {}` failed", args.join(" "));
+    String::from_utf8(output.stdout).context("cargo printed something that is not UTF-8")
+}

@@ -1,0 +1,68 @@
+//! Checks over the source tree that the compiler does not make.
+
+mod collectors;
+mod dead_files;
+mod generated;
+mod links;
+mod names;
+mod size;
+mod tree;
+mod unfinished;
+mod unsafe_code;
+
+use anyhow::{Result, ensure};
+
+use tree::Tree;
+
+pub use generated::Generated;
+
+/// Something that is not as it should be, and where.
+#[derive(Debug)]
+pub struct Complaint {
+    pub place: String,
+    pub text: String,
+}
+
+impl Complaint {
+    fn new(place: impl Into<String>, text: impl Into<String>) -> Complaint {
+        Complaint {
+            place: place.into(),
+            text: text.into(),
+        }
+    }
+
+    fn at(file: &tree::File, line_index: usize, text: impl Into<String>) -> Complaint {
+        Complaint::new(format!("{}:{}", file.path, line_index + 1), text)
+    }
+}
+
+pub fn run(generated: Generated) -> Result<()> {
+    let tree = Tree::read(crate::step::root())?;
+    let mut complaints = Vec::new();
+    complaints.extend(names::check(&tree));
+    complaints.extend(dead_files::check(&tree)?);
+    complaints.extend(unfinished::check(&tree));
+    complaints.extend(unsafe_code::check(&tree));
+    complaints.extend(collectors::check(&tree));
+    complaints.extend(links::check(&tree));
+    complaints.extend(generated::check(&tree, generated)?);
+    let warnings = size::check(&tree);
+    for warning in &warnings {
+        println!("warning: {}: {}", warning.place, warning.text);
+    }
+    for complaint in &complaints {
+        println!("error: {}: {}", complaint.place, complaint.text);
+    }
+    println!(
+        "{} files checked, {} errors, {} warnings",
+        tree.files.len(),
+        complaints.len(),
+        warnings.len()
+    );
+    ensure!(
+        complaints.is_empty(),
+        "{} complaints about the source tree",
+        complaints.len()
+    );
+    Ok(())
+}

@@ -1,0 +1,136 @@
+//! Rust files that no target reaches through `mod`.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::Complaint;
+use super::tree::Tree;
+use crate::step;
+
+pub fn check(tree: &Tree) -> Result<Vec<Complaint>> {
+    let metadata = step::cargo_output(&["metadata", "--no-deps", "--format-version", "1"])?;
+    let metadata: Value = serde_json::from_str(&metadata).context("cargo metadata is not JSON")?;
+    let root = format!("{}/", step::root().display());
+    let mut targets = Vec::new();
+    for package in metadata["packages"]
+        .as_array()
+        .context("cargo metadata has no packages")?
+    {
+        for target in package["targets"]
+            .as_array()
+            .context("a package without targets")?
+        {
+            let path = target["src_path"]
+                .as_str()
+                .context("a target without source")?;
+            targets.push(normalize(path.strip_prefix(&root).unwrap_or(path)));
+        }
+    }
+    Ok(unreached(tree, targets))
+}
+
+fn unreached(tree: &Tree, targets: Vec<String>) -> Vec<Complaint> {
+    let mut reached: BTreeSet<String> = BTreeSet::new();
+    // Modules of a target's own file lie beside it; those of `a.rs` lie in `a/`.
+    let mut open: Vec<(String, bool)> = targets.into_iter().map(|path| (path, true)).collect();
+    while let Some((path, is_root)) = open.pop() {
+        let Some(file) = tree.get(&path) else {
+            continue;
+        };
+        if !reached.insert(path.clone()) {
+            continue;
+        }
+        let beside = is_root || file.stem() == "mod";
+        let inside = if beside {
+            file.dir().to_owned()
+        } else {
+            format!("{}{}/", file.dir(), file.stem())
+        };
+        for module in modules(&file.text) {
+            match module {
+                Module::Named(name) => {
+                    open.push((format!("{inside}{name}.rs"), false));
+                    open.push((format!("{inside}{name}/mod.rs"), false));
+                }
+                Module::At(path) => open.push((normalize(&format!("{}{path}", file.dir())), false)),
+            }
+        }
+    }
+    tree.with_extension(&["rs"])
+        .filter(|file| !reached.contains(&file.path))
+        .map(|file| {
+            Complaint::new(
+                &file.path,
+                "no target reaches this file; a `mod` is missing",
+            )
+        })
+        .collect()
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Module<'a> {
+    Named(&'a str),
+    At(&'a str),
+}
+
+fn modules(text: &str) -> Vec<Module<'_>> {
+    let mut modules = Vec::new();
+    let mut path = None;
+    for line in text.lines().map(str::trim) {
+        if let Some(rest) = line.strip_prefix("#[path = \"") {
+            path = rest.split('"').next();
+            continue;
+        }
+        let declaration = match line.find("mod ") {
+            Some(0) => Some(&line[4..]),
+            Some(at) if line.starts_with("pub") && !line[..at - 1].contains(' ') => {
+                Some(&line[at + 4..])
+            }
+            _ => None,
+        };
+        if let Some(name) = declaration.and_then(|rest| rest.strip_suffix(';')) {
+            modules.push(path.take().map_or(Module::Named(name), Module::At));
+        }
+    }
+    modules
+}
+
+/// Resolves `a/../b`.
+fn normalize(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            ".." => drop(parts.pop()),
+            "." => {}
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_are_followed_and_the_rest_is_dead() {
+        let tree = Tree::of(&[
+            ("c/src/lib.rs", "mod a;\npub(crate) mod b;\n// mod gone;\n"),
+            ("c/src/a.rs", "mod inner;\n"),
+            ("c/src/a/inner.rs", ""),
+            ("c/src/b/mod.rs", "pub mod deep;\n"),
+            ("c/src/b/deep.rs", ""),
+            ("c/src/gone.rs", ""),
+            ("tests/x.rs", "#[path = \"../extra/y.rs\"]\nmod y;\n"),
+            ("extra/y.rs", ""),
+        ]);
+        let targets = vec!["c/src/lib.rs".to_owned(), normalize("c/../tests/x.rs")];
+        let places: Vec<String> = unreached(&tree, targets)
+            .into_iter()
+            .map(|c| c.place)
+            .collect();
+        assert_eq!(places, ["c/src/gone.rs"]);
+    }
+}

@@ -1,0 +1,117 @@
+//! Links in documents that lead to files or headings which are not there.
+
+use super::Complaint;
+use super::tree::{File, Tree};
+use crate::step;
+
+pub fn check(tree: &Tree) -> Vec<Complaint> {
+    check_with(tree, |path| step::root().join(path).exists())
+}
+
+fn check_with(tree: &Tree, exists: impl Fn(&str) -> bool) -> Vec<Complaint> {
+    let mut complaints = Vec::new();
+    for file in tree.with_extension(&["md"]) {
+        for (index, target) in links(&file.text) {
+            if target.contains("://") || target.starts_with("mailto:") {
+                continue;
+            }
+            let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let resolved = if path.is_empty() {
+                file.path.clone()
+            } else {
+                resolve(file, path)
+            };
+            if !exists(&resolved) && tree.get(&resolved).is_none() {
+                complaints.push(Complaint::at(
+                    file,
+                    index,
+                    format!("{target} leads nowhere"),
+                ));
+            } else if !anchor.is_empty()
+                && let Some(to) = tree.get(&resolved)
+                && !headings(&to.text).any(|heading| heading == anchor)
+            {
+                complaints.push(Complaint::at(
+                    file,
+                    index,
+                    format!("no heading for {target}"),
+                ));
+            }
+        }
+    }
+    complaints
+}
+
+fn resolve(file: &File, path: &str) -> String {
+    let mut parts: Vec<&str> = file
+        .dir()
+        .split('/')
+        .filter(|part| !part.is_empty())
+        .collect();
+    for part in path.split('/') {
+        match part {
+            ".." => drop(parts.pop()),
+            "." | "" => {}
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+/// The targets of `[text](target)`, with their lines; not inside fences.
+fn links(text: &str) -> Vec<(usize, &str)> {
+    let mut links = Vec::new();
+    let mut is_fenced = false;
+    for (index, line) in text.lines().enumerate() {
+        is_fenced ^= line.trim_start().starts_with("```");
+        if is_fenced {
+            continue;
+        }
+        for rest in line.split("](").skip(1) {
+            links.extend(rest.split(')').next().map(|target| (index, target)));
+        }
+    }
+    links
+}
+
+/// Headings as web pages name them: lower case, spaces to hyphens, other marks left out.
+fn headings(text: &str) -> impl Iterator<Item = String> {
+    let lines = text.lines().filter(|line| line.starts_with('#'));
+    lines.map(|line| {
+        let title = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = title
+            .chars()
+            .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_to_nowhere_are_found() {
+        let tree = Tree::of(&[
+            (
+                "README.md",
+                "[a](docs/a.md) [b](docs/gone.md)\n[c](docs/a.md#the-one) [d](https://x.y)",
+            ),
+            (
+                "docs/a.md",
+                "# The One\n[r](../README.md) [s](#nope) [t](#the-one)\n```\n[u](v)\n```\n",
+            ),
+        ]);
+        let complaints: Vec<String> = check_with(&tree, |_| false)
+            .into_iter()
+            .map(|c| format!("{} {}", c.place, c.text))
+            .collect();
+        assert_eq!(
+            complaints,
+            [
+                "README.md:1 docs/gone.md leads nowhere",
+                "docs/a.md:2 no heading for #nope"
+            ]
+        );
+    }
+}

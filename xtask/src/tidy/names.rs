@@ -1,0 +1,36 @@
+//! Names that say that the right name was not found yet.
+
+use super::Complaint;
+use super::tree::Tree;
+
+const VAGUE: [&str; 8] = [
+    "util", "utils", "common", "helper", "helpers", "types", "misc", "shared",
+];
+
+pub fn check(tree: &Tree) -> Vec<Complaint> {
+    let vague = |file: &&super::tree::File| {
+        file.path
+            .split(['/', '.'])
+            .any(|part| VAGUE.contains(&part.to_ascii_lowercase().as_str()))
+    };
+    let code = tree.with_extension(&["rs", "sh", "py", "c", "h", "js"]);
+    code.filter(vague)
+        .map(|file| Complaint::new(&file.path, "a name that says what is inside is wanted"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vague_names_are_found_in_files_and_folders() {
+        let tree = Tree::of(&[
+            ("a/utils.rs", ""),
+            ("common/b.rs", ""),
+            ("a/types_of_tea.rs", ""),
+        ]);
+        let places: Vec<String> = check(&tree).into_iter().map(|c| c.place).collect();
+        assert_eq!(places, ["a/utils.rs", "common/b.rs"]);
+    }
+}

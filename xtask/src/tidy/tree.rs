@@ -1,0 +1,93 @@
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+/// The text files of the repository, sorted by path.
+#[derive(Debug)]
+pub struct Tree {
+    pub files: Vec<File>,
+}
+
+#[derive(Debug)]
+pub struct File {
+    /// Relative to the root, with `/`.
+    pub path: String,
+    pub text: String,
+}
+
+/// Directories that hold nothing of ours, or data that is not prose or code.
+const SKIPPED: [&str; 5] = [".git", "target", "fixtures", "golden", "node_modules"];
+
+impl Tree {
+    pub fn read(root: &Path) -> Result<Tree> {
+        let mut files = Vec::new();
+        walk(root, "", &mut files)?;
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(Tree { files })
+    }
+
+    #[cfg(test)]
+    pub fn of(files: &[(&str, &str)]) -> Tree {
+        let files = files.iter().map(|&(path, text)| File {
+            path: path.into(),
+            text: text.into(),
+        });
+        Tree {
+            files: files.collect(),
+        }
+    }
+
+    pub fn get(&self, path: &str) -> Option<&File> {
+        self.files.iter().find(|file| file.path == path)
+    }
+
+    pub fn with_extension<'a>(&'a self, extensions: &'a [&str]) -> impl Iterator<Item = &'a File> {
+        self.files
+            .iter()
+            .filter(|file| extensions.contains(&file.extension()))
+    }
+}
+
+impl File {
+    pub fn extension(&self) -> &str {
+        self.path
+            .rsplit_once('.')
+            .map_or("", |(_, extension)| extension)
+    }
+
+    /// The directory, with a closing `/`; empty for the root.
+    pub fn dir(&self) -> &str {
+        self.path
+            .rfind('/')
+            .map_or("", |slash| &self.path[..=slash])
+    }
+
+    /// The file's name without directory and extension.
+    pub fn stem(&self) -> &str {
+        let name = &self.path[self.dir().len()..];
+        name.split_once('.').map_or(name, |(stem, _)| stem)
+    }
+}
+
+fn walk(dir: &Path, prefix: &str, files: &mut Vec<File>) -> Result<()> {
+    let entries = fs::read_dir(dir).with_context(|| format!("cannot list {}", dir.display()))?;
+    for entry in entries {
+        let entry = entry.with_context(|| format!("cannot list {}", dir.display()))?;
+        let Ok(name) = entry.file_name().into_string() else {
+            continue;
+        };
+        let kind = entry
+            .file_type()
+            .with_context(|| format!("cannot stat {name}"))?;
+        let path = format!("{prefix}{name}");
+        if kind.is_dir() && !SKIPPED.contains(&name.as_str()) {
+            walk(&entry.path(), &format!("{path}/"), files)?;
+        } else if kind.is_file()
+            && let Ok(text) = fs::read_to_string(entry.path())
+        {
+            files.push(File { path, text });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,73 @@
+//! Every `unsafe` says why it is sound. Clippy asks that of blocks; this asks it of the rest as well.
+
+use super::Complaint;
+use super::tree::Tree;
+
+pub fn check(tree: &Tree) -> Vec<Complaint> {
+    let mut complaints = Vec::new();
+    for file in tree.with_extension(&["rs"]) {
+        let lines: Vec<&str> = file.text.lines().collect();
+        for (index, line) in lines.iter().enumerate() {
+            if is_unsafe(line) && !is_explained(&lines, index) {
+                complaints.push(Complaint::at(
+                    file,
+                    index,
+                    "unsafe without a SAFETY comment",
+                ));
+            }
+        }
+    }
+    complaints
+}
+
+fn is_unsafe(line: &str) -> bool {
+    let code = line.split("//").next().unwrap_or_default();
+    ["{", "impl ", "fn ", "extern "].iter().any(|next| {
+        let needle = format!("unsafe {next}");
+        // Not in a text, and not the end of a longer word.
+        code.split(&needle).count() > 1
+            && code.find(&needle).is_some_and(|at| {
+                let before = &code[..at];
+                before.matches('"').count().is_multiple_of(2)
+                    && !before.ends_with(|c: char| c.is_alphanumeric() || c == '_')
+            })
+    })
+}
+
+/// On the line itself, or in the comments and attributes right above.
+fn is_explained(lines: &[&str], index: usize) -> bool {
+    let explains = |line: &str| line.contains("SAFETY:") || line.contains("# Safety");
+    explains(lines[index])
+        || lines[..index]
+            .iter()
+            .rev()
+            .take_while(|line| {
+                let line = line.trim_start();
+                line.starts_with("//") || line.starts_with("#[")
+            })
+            .any(|line| explains(line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unexplained_unsafe_is_found() {
+        let text = "\
+// SAFETY: checked above.
+unsafe { a() }
+let b = unsafe { a() };
+// SAFETY: for the next line only.
+let c = 1;
+unsafe impl Send for X {}
+/// # Safety
+#[inline]
+pub unsafe fn d() {}
+#![deny(unsafe_op_in_unsafe_fn)] // unsafe { is not here
+";
+        let tree = Tree::of(&[("a.rs", text)]);
+        let places: Vec<String> = check(&tree).into_iter().map(|c| c.place).collect();
+        assert_eq!(places, ["a.rs:3", "a.rs:6"]);
+    }
+}
