@@ -10,6 +10,7 @@ mod http;
 mod need;
 mod poll;
 mod process;
+mod readings;
 mod rng;
 mod temp_dir;
 
@@ -22,5 +23,6 @@ pub use http::{Address, Answer, get, get_with};
 pub use need::{need, need_hardware};
 pub use poll::{eventually, eventually_within};
 pub use process::{Finished, Process};
+pub use readings::Readings;
 pub use rng::Rng;
 pub use temp_dir::TempDir;
