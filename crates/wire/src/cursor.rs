@@ -1,0 +1,144 @@
+//! The pieces that lines of both text formats are made of.
+
+use pegel_metric::Millis;
+
+use crate::exposition::ParseError;
+use crate::line::Dialect;
+
+/// What is wrong with a line, and at which byte of it.
+pub(crate) struct Fault<'a> {
+    pub line: &'a str,
+    pub at: usize,
+    pub expected: &'static str,
+}
+
+impl<'a> Fault<'a> {
+    pub fn new(line: &'a str, at: usize, expected: &'static str) -> Fault<'a> {
+        Fault { line, at, expected }
+    }
+
+    pub fn on_line(self, number: usize) -> ParseError {
+        let found = match self.line[self.at..].chars().next() {
+            Some(c) => format!("{c:?}"),
+            None => "the end of the line".to_owned(),
+        };
+        let column = self.line[..self.at].chars().count() + 1;
+        ParseError {
+            line: number,
+            column,
+            expected: self.expected,
+            found,
+        }
+    }
+}
+
+/// A place in a line.
+pub(crate) struct Cursor<'a> {
+    pub line: &'a str,
+    pub at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    pub fn rest(&self) -> &'a str {
+        &self.line[self.at..]
+    }
+
+    pub fn peek(&self) -> Option<char> {
+        self.rest().chars().next()
+    }
+
+    pub fn fault(&self, expected: &'static str) -> Fault<'a> {
+        Fault::new(self.line, self.at, expected)
+    }
+
+    pub fn take(&mut self, wanted: char) -> bool {
+        let found = self.peek() == Some(wanted);
+        if found {
+            self.at += wanted.len_utf8();
+        }
+        found
+    }
+
+    pub fn skip_blanks(&mut self) {
+        self.at = self.line.len() - self.rest().trim_start_matches([' ', '\t']).len();
+    }
+
+    /// Up to the next blank.
+    pub fn word(&mut self) -> &'a str {
+        let rest = self.rest();
+        let word = &rest[..rest.find([' ', '\t']).unwrap_or(rest.len())];
+        self.at += word.len();
+        word
+    }
+
+    /// A metric name or a label key; `also` is accepted beside letters, digits and `_`.
+    pub fn name(&mut self, also: char) -> Result<&'a str, Fault<'a>> {
+        let rest = self.rest();
+        let accepted = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == also;
+        let name = &rest[..rest.find(|c| !accepted(c)).unwrap_or(rest.len())];
+        if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
+            return Err(self.fault("a metric name"));
+        }
+        self.at += name.len();
+        Ok(name)
+    }
+
+    pub fn number(&mut self, expected: &'static str) -> Result<f64, Fault<'a>> {
+        let at = self.at;
+        let word = self.word();
+        let fault = |expected| Fault::new(self.line, at, expected);
+        let value: f64 = word.parse().map_err(|_| fault(expected))?;
+        // `1e400` would silently become infinite.
+        if value.is_infinite() && word.contains(|c: char| c.is_ascii_digit()) {
+            return Err(fault("a number that fits a double"));
+        }
+        Ok(value)
+    }
+
+    pub fn time(&mut self, dialect: Dialect) -> Result<Millis, Fault<'a>> {
+        let at = self.at;
+        let fault = |line, expected| Fault::new(line, at, expected);
+        match dialect {
+            Dialect::Text => {
+                let parsed = self.word().parse();
+                parsed.map_err(|_| fault(self.line, "a time in whole milliseconds"))
+            }
+            Dialect::OpenMetrics => {
+                let millis = self.number("a time in seconds")? * 1000.0;
+                // Beyond 2^53 a double no longer holds every millisecond.
+                if millis.is_nan() || millis.abs() > 9_007_199_254_740_992.0 {
+                    return Err(fault(self.line, "a time in seconds"));
+                }
+                Ok(millis.round() as Millis)
+            }
+        }
+    }
+
+    /// A value in double quotes with the escapes `\\`, `\"` and `\n`.
+    pub fn quoted(&mut self) -> Result<String, Fault<'a>> {
+        if !self.take('"') {
+            return Err(self.fault("a label value in double quotes"));
+        }
+        let mut value = String::new();
+        let start = self.at;
+        let mut chars = self.rest().char_indices();
+        while let Some((at, c)) = chars.next() {
+            match c {
+                '"' => {
+                    self.at = start + at + 1;
+                    return Ok(value);
+                }
+                '\\' => match chars.next() {
+                    Some((_, 'n')) => value.push('\n'),
+                    Some((_, c @ ('\\' | '"'))) => value.push(c),
+                    _ => {
+                        let expected = "one of the escapes \\\\, \\\" and \\n";
+                        return Err(Fault::new(self.line, start + at, expected));
+                    }
+                },
+                c => value.push(c),
+            }
+        }
+        Err(Fault::new(self.line, self.line.len(), "a closing quote"))
+    }
+}

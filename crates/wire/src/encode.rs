@@ -1,0 +1,165 @@
+//! What both text formats share when they are written: grouping, order, names and escapes.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use pegel_metric::{Family, Series, format_value};
+
+use crate::naming::{label_key, metric_name};
+
+/// One series and its current value.
+pub(crate) type Reading = (Arc<Series>, f64);
+
+/// What became of the series that were to be written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Encoded {
+    pub written: usize,
+    /// Series left out: under the names of this format they cannot be told from one that was
+    /// written, or their name was already taken by a metric of another kind.
+    pub collisions: usize,
+}
+
+/// All readings whose metric name is the same in this format.
+pub(crate) struct Block<'a> {
+    pub name: Cow<'a, str>,
+    /// Of the first series; the others follow it or are left out.
+    pub family: &'a Family,
+    readings: Vec<&'a [&'a Reading]>,
+}
+
+/// Families by name, series by text.
+pub(crate) fn sorted(readings: &[Reading]) -> Vec<&Reading> {
+    let mut sorted: Vec<&Reading> = readings.iter().collect();
+    sorted.sort_unstable_by(|(a, _), (b, _)| by_name(a, b).then_with(|| a.text().cmp(b.text())));
+    sorted
+}
+
+/// Series of one family mostly share its pointer, which spares comparing the names.
+fn by_name(a: &Series, b: &Series) -> Ordering {
+    if Arc::ptr_eq(a.family(), b.family()) {
+        Ordering::Equal
+    } else {
+        a.name().cmp(b.name())
+    }
+}
+
+/// The blocks in the order of their names. Where several names become one, the series whose name
+/// needed no change come first, so that they are the ones that stay.
+pub(crate) fn blocks<'a>(sorted: &'a [&'a Reading]) -> Vec<Block<'a>> {
+    let mut families: Vec<(Cow<'a, str>, &'a [&'a Reading])> = sorted
+        .chunk_by(|(a, _), (b, _)| by_name(a, b).is_eq())
+        .map(|readings| (metric_name(readings[0].0.name()), readings))
+        .collect();
+    families.sort_by(|(a, of_a), (b, of_b)| {
+        let foreign = |name: &str, readings: &[&Reading]| readings[0].0.name() != name;
+        a.cmp(b)
+            .then_with(|| foreign(a, of_a).cmp(&foreign(b, of_b)))
+    });
+    let mut blocks: Vec<Block<'a>> = Vec::with_capacity(families.len());
+    for (name, readings) in families {
+        match blocks.last_mut() {
+            Some(last) if last.name == name => last.readings.push(readings),
+            _ => {
+                let family = readings[0].0.family();
+                blocks.push(Block {
+                    name,
+                    family,
+                    readings: vec![readings],
+                });
+            }
+        }
+    }
+    blocks
+}
+
+/// Writes one line per series that can be told from the others.
+pub(crate) fn write_samples(out: &mut String, block: &Block<'_>, encoded: &mut Encoded) {
+    // Labels can only meet when names or keys were changed; else equal neighbours are enough.
+    let mut written: HashSet<String> = HashSet::new();
+    let merged = block.readings.len() > 1;
+    let changed = |series: &Series| series.labels().any(|(key, value)| changes(key, &value));
+    let careful = merged || block.readings[0].iter().any(|(series, _)| changed(series));
+    let mut previous: Option<&str> = None;
+    for (series, value) in block.readings.iter().copied().flatten() {
+        let start = out.len();
+        out.push_str(&block.name);
+        let labels_at = out.len();
+        let mut distinct = series.family().kind == block.family.kind
+            && previous.replace(series.text()) != Some(series.text());
+        if careful {
+            distinct = distinct
+                && write_changed_labels(out, series)
+                && written.insert(out[labels_at..].to_owned());
+        } else {
+            out.push_str(series.labels_text());
+        }
+        if !distinct {
+            out.truncate(start);
+            encoded.collisions += 1;
+            continue;
+        }
+        out.push(' ');
+        format_value(out, *value);
+        out.push('\n');
+        encoded.written += 1;
+    }
+}
+
+fn changes(key: &str, value: &str) -> bool {
+    value.contains('\0') || matches!(label_key(key), Cow::Owned(_)) || key == "__name__"
+}
+
+/// Writes the labels under the keys of this format; `false` when two keys become the same.
+fn write_changed_labels(out: &mut String, series: &Series) -> bool {
+    let mut labels: Vec<(Cow<'_, str>, Cow<'_, str>)> = series
+        .labels()
+        .map(|(key, value)| (label_key(key), value))
+        .collect();
+    labels.sort();
+    for (index, (key, value)) in labels.iter().enumerate() {
+        if index > 0 && labels[index - 1].0 == *key {
+            return false;
+        }
+        out.push(if index == 0 { '{' } else { ',' });
+        out.push_str(key);
+        out.push_str("=\"");
+        escape(out, value, true);
+        out.push('"');
+    }
+    if !labels.is_empty() {
+        out.push('}');
+    }
+    true
+}
+
+/// Prometheus takes a NUL for the end of the text, so that it must not appear in it.
+pub(crate) fn escape(out: &mut String, text: &str, quotes: bool) {
+    for c in text.chars() {
+        match c {
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '"' if quotes => out.push_str("\\\""),
+            '\0' => out.push('\u{FFFD}'),
+            c => out.push(c),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) fn reading(kind: pegel_metric::Kind, text: &str, help: &str, value: f64) -> Reading {
+    let family = |name: &str| {
+        Arc::new(Family {
+            name: Cow::Owned(name.to_owned()),
+            kind,
+            help: Cow::Owned(help.to_owned()),
+            unit: "".into(),
+            level: 1,
+        })
+    };
+    (
+        Arc::new(Series::parse(text, family).expect("a valid series")),
+        value,
+    )
+}

@@ -1,0 +1,79 @@
+//! What a parsed exposition holds, and what can be wrong with one.
+
+use pegel_metric::Millis;
+
+/// The longest line that is read.
+pub const LINE_BYTES_MAX: usize = 64 * 1024;
+
+/// Everything that an exporter said, in its order.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Exposition {
+    pub samples: Vec<Sample>,
+    pub families: Vec<Metadata>,
+}
+
+impl Exposition {
+    /// What was said about a family. In OpenMetrics a counter's family lacks the `_total`.
+    pub fn family(&self, name: &str) -> Option<&Metadata> {
+        self.families.iter().find(|family| family.name == name)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sample {
+    pub name: String,
+    /// In the order in which they came; no key appears twice.
+    pub labels: Vec<(String, String)>,
+    pub value: f64,
+    pub time: Option<Millis>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Metadata {
+    pub name: String,
+    pub kind: Option<MetricType>,
+    pub help: Option<String>,
+    /// OpenMetrics only.
+    pub unit: Option<String>,
+}
+
+/// The types that either format knows. Pegel itself writes the first three.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetricType {
+    Counter,
+    Gauge,
+    /// `unknown` in OpenMetrics, `untyped` in the text format.
+    Unknown,
+    Histogram,
+    Summary,
+    GaugeHistogram,
+    Info,
+    StateSet,
+}
+
+impl MetricType {
+    pub(crate) fn parse(word: &str) -> Option<MetricType> {
+        Some(match word {
+            "counter" => MetricType::Counter,
+            "gauge" => MetricType::Gauge,
+            "unknown" | "untyped" => MetricType::Unknown,
+            "histogram" => MetricType::Histogram,
+            "summary" => MetricType::Summary,
+            "gaugehistogram" => MetricType::GaugeHistogram,
+            "info" => MetricType::Info,
+            "stateset" => MetricType::StateSet,
+            _ => return None,
+        })
+    }
+}
+
+/// The first place where an exposition cannot be understood. Lines and columns count from 1,
+/// columns in characters.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}, column {column}: expected {expected}, found {found}")]
+pub struct ParseError {
+    pub line: usize,
+    pub column: usize,
+    pub expected: &'static str,
+    pub found: String,
+}

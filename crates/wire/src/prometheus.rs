@@ -1,0 +1,191 @@
+//! The Prometheus text format, version 0.0.4.
+
+use std::sync::Arc;
+
+use pegel_metric::{Kind, Series};
+
+use crate::encode::{Block, Encoded, blocks, escape, sorted, write_samples};
+use crate::exposition::{Exposition, ParseError};
+use crate::line::{Dialect, parse_lines};
+
+/// What an answer in this format declares itself to be.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Appends all readings, families sorted by name and series by text.
+pub fn encode(readings: &[(Arc<Series>, f64)], out: &mut String) -> Encoded {
+    let mut encoded = Encoded::default();
+    for block in blocks(&sorted(readings)) {
+        write_metadata(out, &block);
+        write_samples(out, &block, &mut encoded);
+    }
+    encoded
+}
+
+fn write_metadata(out: &mut String, block: &Block<'_>) {
+    if !block.family.help.is_empty() {
+        out.push_str("# HELP ");
+        out.push_str(&block.name);
+        out.push(' ');
+        escape(out, &block.family.help, false);
+        out.push('\n');
+    }
+    out.push_str("# TYPE ");
+    out.push_str(&block.name);
+    out.push_str(match block.family.kind {
+        Kind::Counter => " counter\n",
+        Kind::Gauge => " gauge\n",
+        Kind::Unknown => " untyped\n",
+    });
+}
+
+/// Reads a whole exposition. Comments and blank lines are skipped; times are milliseconds.
+pub fn parse(bytes: &[u8]) -> Result<Exposition, ParseError> {
+    parse_lines(bytes, Dialect::Text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encode::reading;
+    use crate::{MetricType, Sample};
+
+    fn encoded(readings: &[(Arc<Series>, f64)]) -> (String, Encoded) {
+        let mut out = String::new();
+        let encoded = encode(readings, &mut out);
+        (out, encoded)
+    }
+
+    #[test]
+    fn families_are_sorted_by_name_and_series_by_text() {
+        let (text, encoded) = encoded(&[
+            reading(Kind::Gauge, "cpu_max", "", 3.0),
+            reading(
+                Kind::Counter,
+                r#"cpu{n="1"}"#,
+                "Time\nspent \\ \"used\".",
+                2.5,
+            ),
+            reading(
+                Kind::Counter,
+                r#"cpu{n="0"}"#,
+                "Time\nspent \\ \"used\".",
+                1.0,
+            ),
+            reading(Kind::Unknown, "a", "", f64::NAN),
+        ]);
+        let expected = "# TYPE a untyped\na NaN\n\
+                        # HELP cpu Time\\nspent \\\\ \"used\".\n# TYPE cpu counter\ncpu{n=\"0\"} 1\ncpu{n=\"1\"} 2.5\n\
+                        # TYPE cpu_max gauge\ncpu_max 3\n";
+        assert_eq!(text, expected);
+        assert_eq!(
+            encoded,
+            Encoded {
+                written: 4,
+                collisions: 0
+            }
+        );
+    }
+
+    #[test]
+    fn names_that_become_one_are_counted_and_the_native_one_stays() {
+        let (text, encoded) = encoded(&[
+            reading(Kind::Gauge, "queue.depth", "", 1.0),
+            reading(Kind::Gauge, "queue_depth", "", 2.0),
+            reading(Kind::Gauge, r#"queue.depth{q="a"}"#, "", 3.0),
+            reading(Kind::Counter, "queue-depth", "", 4.0),
+            reading(Kind::Gauge, r#"9{a.b="1"}"#, "", 5.0),
+            reading(Kind::Gauge, r#"9{a-b="1"}"#, "", 6.0),
+            reading(Kind::Gauge, r#"twice{a-b="1",a.b="2"}"#, "", 7.0),
+        ]);
+        let expected = "# TYPE _9 gauge\n_9{a_b=\"1\"} 6\n\
+                        # TYPE queue_depth gauge\nqueue_depth 2\nqueue_depth{q=\"a\"} 3\n\
+                        # TYPE twice gauge\n";
+        assert_eq!(text, expected);
+        assert_eq!(
+            encoded,
+            Encoded {
+                written: 3,
+                collisions: 4
+            }
+        );
+    }
+
+    #[test]
+    fn one_series_is_never_written_twice() {
+        let (text, encoded) = encoded(&[
+            reading(Kind::Gauge, "a", "", 1.0),
+            reading(Kind::Gauge, "a", "", 1.0),
+        ]);
+        assert_eq!(text, "# TYPE a gauge\na 1\n");
+        assert_eq!(
+            encoded,
+            Encoded {
+                written: 1,
+                collisions: 1
+            }
+        );
+    }
+
+    #[test]
+    fn what_would_end_or_break_a_scrape_is_changed() {
+        let (text, _) = encoded(&[reading(
+            Kind::Gauge,
+            "a{__name__=\"b\",c=\"x\0y\"}",
+            "no\0",
+            1.0,
+        )]);
+        assert_eq!(
+            text,
+            "# HELP a no\u{FFFD}\n# TYPE a gauge\na{_name=\"b\",c=\"x\u{FFFD}y\"} 1\n"
+        );
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let readings = [
+            reading(
+                Kind::Counter,
+                r#"c_total{k="\\ \" \n {,} ü"}"#,
+                "Help \\ me\n\"now\".",
+                0.1,
+            ),
+            reading(Kind::Gauge, "g", "", f64::INFINITY),
+            reading(Kind::Gauge, "h", "", -5e-324),
+        ];
+        let parsed = parse(encoded(&readings).0.as_bytes()).expect("valid");
+        assert_eq!(parsed.samples.len(), 3);
+        for (sample, (series, value)) in parsed.samples.iter().zip(&readings) {
+            assert_eq!(sample.name, series.name());
+            assert_eq!(sample.value.to_bits(), value.to_bits());
+            let labels: Vec<(String, String)> = series
+                .labels()
+                .map(|(key, value)| (key.to_owned(), value.into_owned()))
+                .collect();
+            assert_eq!(sample.labels, labels);
+        }
+        let family = parsed.family("c_total").expect("declared");
+        assert_eq!(family.help.as_deref(), Some("Help \\ me\n\"now\"."));
+        assert_eq!(family.kind, Some(MetricType::Counter));
+    }
+
+    #[test]
+    fn reads_what_others_write() {
+        let text = "# a comment\n\n#HELP spaced  out \n\tx { a = \"1\" , b=\"2\", }  1.5e3\t1700000000000\r\n# EOF\n";
+        let parsed = parse(text.as_bytes()).expect("valid");
+        let labels = vec![("a".into(), "1".into()), ("b".into(), "2".into())];
+        let sample = Sample {
+            name: "x".into(),
+            labels,
+            value: 1500.0,
+            time: Some(1_700_000_000_000),
+        };
+        assert_eq!(parsed.samples, [sample]);
+        assert_eq!(
+            parsed
+                .family("spaced")
+                .and_then(|f| f.help.clone())
+                .as_deref(),
+            Some("out ")
+        );
+    }
+}
