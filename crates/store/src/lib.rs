@@ -1,5 +1,7 @@
 //! The node-local store: minutes in memory, days on disk, bounded by age and by bytes.
 
+mod config;
+mod codec;
 mod files;
 mod options;
 mod question;
@@ -10,6 +12,7 @@ use std::sync::Arc;
 
 use pegel_metric::{Input, Ledger, Millis, Point, Reason, Selector, Series, Tick};
 
+pub use config::{Keep, Limits};
 pub use files::{DiskFiles, FileHandle, Files};
 pub use options::Options;
 pub use question::{Fold, Latest, Question, QueryError, Step};

@@ -1,0 +1,26 @@
+use pegel_config::{Bytes, Span, settings};
+
+settings! {
+    /// How long samples are kept.
+    pub struct Keep {
+        /// How long samples stay in memory before they go to a block on disk.
+        memory: Span = Span::seconds(5 * 60),
+        /// How long samples are kept at all.
+        disk: Span = Span::seconds(2 * 86_400),
+        /// How large the store may grow on disk; the oldest samples go first.
+        /// Without this key: 1GiB, or 64MiB where the store lies on a tmpfs.
+        bytes: Option<Bytes> = None => "1GiB",
+    }
+}
+
+settings! {
+    /// What the agent may take at most, whatever is offered to it.
+    pub struct Limits {
+        /// How many series may be live at one time. Samples of further ones are dropped and counted.
+        series: u32 = 200_000,
+        /// How much memory samples and series may take.
+        memory: Bytes = Bytes::mebibytes(256),
+        /// How many connections the servers hold open at one time.
+        connections: u32 = 512,
+    }
+}
