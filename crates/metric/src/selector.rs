@@ -161,8 +161,11 @@ fn whole(expression: &str) -> Result<Regex, SelectorError> {
         .map_err(|error| SelectorError::Expression(expression.to_owned(), error.to_string()))
 }
 
+/// Key, operator and value.
+type RawMatcher<'a> = (&'a str, &'a str, String);
+
 /// Reads `name{key op "value",…}`; `None` when the text has another shape.
-fn split_matchers(text: &str) -> Option<(&str, Vec<(&str, &str, String)>)> {
+fn split_matchers(text: &str) -> Option<(&str, Vec<RawMatcher<'_>>)> {
     let (name, body) = text.split_once('{')?;
     let mut rest = body.strip_suffix('}')?.trim();
     let mut matchers = Vec::new();
