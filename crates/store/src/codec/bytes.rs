@@ -1,0 +1,166 @@
+//! Little-endian numbers, LEB128 varints and texts, read from bytes that may be damaged.
+
+use super::Corrupt;
+
+/// Reads from the front of a slice. Every read is checked against what is left, so that a damaged
+/// length can neither panic nor make anyone allocate more than the bytes at hand.
+#[derive(Debug, Clone)]
+pub(crate) struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Reader<'a> {
+        Reader { rest: bytes }
+    }
+
+    /// What was not read yet.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], Corrupt> {
+        let (taken, rest) = self.rest.split_at_checked(count).ok_or(ENDS_EARLY)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    pub(crate) fn u8(&mut self) -> Result<u8, Corrupt> {
+        Ok(u8::from_le_bytes(self.array()?))
+    }
+
+    pub(crate) fn u16(&mut self) -> Result<u16, Corrupt> {
+        Ok(u16::from_le_bytes(self.array()?))
+    }
+
+    pub(crate) fn u32(&mut self) -> Result<u32, Corrupt> {
+        Ok(u32::from_le_bytes(self.array()?))
+    }
+
+    pub(crate) fn u64(&mut self) -> Result<u64, Corrupt> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    pub(crate) fn varint(&mut self) -> Result<u64, Corrupt> {
+        let mut value = 0_u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.u8()?;
+            let bits = u64::from(byte & 0x7f);
+            if shift == 63 && bits > 1 {
+                break;
+            }
+            value |= bits << shift;
+            if byte < 0x80 {
+                return Ok(value);
+            }
+        }
+        Err(Corrupt("a varint is longer than 64 bits"))
+    }
+
+    pub(crate) fn zigzag(&mut self) -> Result<i64, Corrupt> {
+        let value = self.varint()?;
+        Ok((value >> 1) as i64 ^ -((value & 1) as i64))
+    }
+
+    /// A text with its length in front.
+    pub(crate) fn str(&mut self) -> Result<&'a str, Corrupt> {
+        let length = usize::try_from(self.varint()?).map_err(|_| ENDS_EARLY)?;
+        std::str::from_utf8(self.take(length)?).map_err(|_| Corrupt("a text is not UTF-8"))
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Corrupt> {
+        let (taken, rest) = self.rest.split_first_chunk().ok_or(ENDS_EARLY)?;
+        self.rest = rest;
+        Ok(*taken)
+    }
+}
+
+const ENDS_EARLY: Corrupt = Corrupt("the data ends early");
+
+pub(crate) fn put_u16(out: &mut Vec<u8>, value: u16) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+pub(crate) fn put_u32(out: &mut Vec<u8>, value: u32) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+pub(crate) fn put_u64(out: &mut Vec<u8>, value: u64) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Small numbers of either sign become short varints: 0, -1, 1, -2, … are 0, 1, 2, 3, …
+pub(crate) fn put_zigzag(out: &mut Vec<u8>, value: i64) {
+    put_varint(out, (value << 1 ^ value >> 63) as u64);
+}
+
+pub(crate) fn put_str(out: &mut Vec<u8>, text: &str) {
+    put_varint(out, text.len() as u64);
+    out.extend_from_slice(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_texts_read_back() {
+        let numbers = [0, 1, 127, 128, 16_383, 16_384, u64::from(u32::MAX), u64::MAX - 1, u64::MAX];
+        let mut bytes = Vec::new();
+        for number in numbers {
+            put_varint(&mut bytes, number);
+            put_zigzag(&mut bytes, number as i64);
+            put_u64(&mut bytes, number);
+            put_u32(&mut bytes, number as u32);
+            put_u16(&mut bytes, number as u16);
+            put_str(&mut bytes, &number.to_string());
+        }
+        let mut reader = Reader::new(&bytes);
+        for number in numbers {
+            assert_eq!(reader.varint(), Ok(number));
+            assert_eq!(reader.zigzag(), Ok(number as i64));
+            assert_eq!(reader.u64(), Ok(number));
+            assert_eq!(reader.u32(), Ok(number as u32));
+            assert_eq!(reader.u16(), Ok(number as u16));
+            assert_eq!(reader.str(), Ok(number.to_string().as_str()));
+        }
+        assert!(reader.is_empty());
+    }
+
+    #[test]
+    fn small_numbers_of_either_sign_take_one_byte() {
+        for number in -64..64 {
+            let mut bytes = Vec::new();
+            put_zigzag(&mut bytes, number);
+            assert_eq!(bytes.len(), 1, "{number}");
+        }
+    }
+
+    #[test]
+    fn damaged_bytes_are_errors() {
+        assert_eq!(Reader::new(&[0x80; 9]).varint(), Err(ENDS_EARLY));
+        assert!(Reader::new(&[0x80; 20]).varint().is_err());
+        let mut too_large = vec![0xff; 9];
+        too_large.push(2);
+        assert!(Reader::new(&too_large).varint().is_err());
+        // A length that no machine can hold, and one that is merely too long.
+        let mut text = Vec::new();
+        put_varint(&mut text, u64::MAX);
+        assert_eq!(Reader::new(&text).str(), Err(ENDS_EARLY));
+        assert_eq!(Reader::new(&[3, b'a', b'b']).str(), Err(ENDS_EARLY));
+        assert!(Reader::new(&[1, 0xff]).str().is_err());
+        assert_eq!(Reader::new(&[1, 2, 3]).u32(), Err(ENDS_EARLY));
+    }
+}

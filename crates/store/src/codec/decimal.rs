@@ -1,0 +1,176 @@
+//! Floats as integers, bit for bit.
+//!
+//! Most of what a node measures is a decimal number with a fixed count of places: bytes, hundredths
+//! of a second, microseconds. Times a power of ten it is an integer, and integers pack well.
+
+/// How a column of floats became integers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scale {
+    /// Each value is its integer divided by 10 to this power.
+    Decimal(u8),
+    /// At least one value is not such a decimal. Each integer is the value's bits, in an order that
+    /// keeps neighbouring floats next to each other.
+    Bits,
+}
+
+pub(super) const EXPONENT_MAX: u8 = 9;
+const POWERS: [f64; EXPONENT_MAX as usize + 1] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
+
+/// Added to a float within ±2^51, this leaves the nearest integer in the lower bits.
+const ROUNDER: f64 = 1.5 * (1_u64 << 52) as f64;
+const ROUNDED_MAX: i64 = 1 << 51;
+
+/// Values are checked in blocks without a branch for each, so that the compiler can use wide
+/// registers.
+const BLOCK: usize = 64;
+
+/// Fills `integers` with the smallest decimal form that gives every value back bit for bit, or else
+/// with the ordered bits.
+pub(super) fn to_integers(values: &[f64], integers: &mut Vec<i64>) -> Scale {
+    integers.clear();
+    integers.resize(values.len(), 0);
+    let mut exponent = 0;
+    // A few values first: most columns tell their exponent at once, and need one pass.
+    let step = (values.len() / 8).max(1);
+    let mut suspects = values.iter().step_by(step).copied().collect::<Vec<f64>>();
+    loop {
+        for value in suspects.drain(..) {
+            match exponent_of(value, exponent) {
+                Some(larger) => exponent = larger,
+                None => {
+                    for (integer, value) in integers.iter_mut().zip(values) {
+                        *integer = to_ordered(*value);
+                    }
+                    return Scale::Bits;
+                }
+            }
+        }
+        match first_misfit(values, exponent, integers) {
+            None => return Scale::Decimal(exponent),
+            Some(block) => suspects.extend_from_slice(block),
+        }
+    }
+}
+
+/// What an integer of a decimal column is divided by to be the value again.
+pub(super) fn divisor(exponent: u8) -> f64 {
+    POWERS[usize::from(exponent)]
+}
+
+/// The smallest exponent from `least` on that fits the value.
+fn exponent_of(value: f64, least: u8) -> Option<u8> {
+    (least..=EXPONENT_MAX).find(|&exponent| match exponent {
+        0 => whole(value).1,
+        _ => scaled(value, POWERS[usize::from(exponent)]).1,
+    })
+}
+
+/// Returns the first block that holds a value that does not fit.
+fn first_misfit<'a>(values: &'a [f64], exponent: u8, integers: &mut [i64]) -> Option<&'a [f64]> {
+    let power = POWERS[usize::from(exponent)];
+    values.chunks(BLOCK).zip(integers.chunks_mut(BLOCK)).find_map(|(values, integers)| {
+        let mut fits = true;
+        for (value, integer) in values.iter().zip(integers) {
+            let fit;
+            (*integer, fit) = if exponent == 0 { whole(*value) } else { scaled(*value, power) };
+            fits &= fit;
+        }
+        (!fits).then_some(values)
+    })
+}
+
+#[inline(always)]
+fn whole(value: f64) -> (i64, bool) {
+    let integer = value as i64;
+    (integer, (integer as f64).to_bits() == value.to_bits())
+}
+
+#[inline(always)]
+fn scaled(value: f64, power: f64) -> (i64, bool) {
+    let rounded = value * power + ROUNDER;
+    let integer = (rounded.to_bits() as i64).wrapping_sub(ROUNDER.to_bits() as i64);
+    let back = (rounded - ROUNDER) / power;
+    let in_range = (integer.wrapping_add(ROUNDED_MAX) as u64) < 2 * ROUNDED_MAX as u64;
+    (integer, in_range & (back.to_bits() == value.to_bits()))
+}
+
+/// Negative floats grow away from zero in their bits: turned around, the integers are in the order
+/// of the floats. The same function leads back.
+#[inline(always)]
+fn turn(bits: i64) -> i64 {
+    bits ^ ((bits >> 63) & i64::MAX)
+}
+
+fn to_ordered(value: f64) -> i64 {
+    turn(value.to_bits() as i64)
+}
+
+#[inline(always)]
+pub(super) fn from_ordered(integer: i64) -> f64 {
+    f64::from_bits(turn(integer) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scale_of(values: &[f64]) -> Scale {
+        let mut integers = Vec::new();
+        let scale = to_integers(values, &mut integers);
+        let back = integers.iter().map(|&integer| match scale {
+            Scale::Decimal(exponent) => integer as f64 / divisor(exponent),
+            Scale::Bits => from_ordered(integer),
+        });
+        for (back, value) in back.zip(values) {
+            assert_eq!(back.to_bits(), value.to_bits(), "{value} with {scale:?}");
+        }
+        scale
+    }
+
+    #[test]
+    fn the_smallest_exponent_is_found() {
+        for (values, expected) in [
+            (vec![], Scale::Decimal(0)),
+            (vec![3.0, -7.0], Scale::Decimal(0)),
+            (vec![9_007_199_254_740_993.0, 1.8e18, -9.2e18], Scale::Decimal(0)),
+            (vec![0.5, 1.0, 0.25], Scale::Decimal(2)),
+            (vec![123_456.78, 0.1 + 0.7], Scale::Bits),
+            (vec![1.000_001, 86_400.123_456], Scale::Decimal(6)),
+            (vec![1e-9, 0.0], Scale::Decimal(9)),
+            (vec![1e-10], Scale::Bits),
+            (vec![1.0 / 3.0], Scale::Bits),
+            (vec![1.8e19], Scale::Bits),
+            (vec![0.1, 1e16], Scale::Bits),
+            (vec![-0.0], Scale::Bits),
+            (vec![1.0, f64::NAN], Scale::Bits),
+            (vec![f64::INFINITY], Scale::Bits),
+            (vec![f64::MIN_POSITIVE / 2.0], Scale::Bits),
+        ] {
+            assert_eq!(scale_of(&values), expected, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn one_value_with_more_places_is_found_wherever_it_stands() {
+        for at in 0..300 {
+            let mut values = vec![2.0; 300];
+            values[at] = 0.125;
+            assert_eq!(scale_of(&values), Scale::Decimal(3));
+            values[at] = f64::NAN;
+            assert_eq!(scale_of(&values), Scale::Bits);
+        }
+    }
+
+    #[test]
+    fn the_bounds_of_rounding_are_exact() {
+        for integer in [ROUNDED_MAX - 1, ROUNDED_MAX, ROUNDED_MAX + 1, -ROUNDED_MAX, -ROUNDED_MAX - 1, (1 << 53) - 1] {
+            scale_of(&[integer as f64 / 10.0, integer as f64 / 100.0, 0.1]);
+        }
+    }
+
+    #[test]
+    fn ordered_bits_keep_the_order_of_floats() {
+        let sorted = [f64::NEG_INFINITY, -1.5, -5e-324, -0.0, 0.0, 5e-324, 1.5, f64::INFINITY];
+        assert!(sorted.is_sorted_by_key(|&value| to_ordered(value)));
+    }
+}

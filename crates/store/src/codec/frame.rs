@@ -1,0 +1,117 @@
+//! A frame of reference: integers as small offsets from a common base.
+
+use super::Corrupt;
+use super::bits::width_of;
+use super::bytes::{Reader, put_zigzag};
+
+/// What turns offsets back into integers. `delta`: offsets are of the differences between neighbours,
+/// one fewer than integers, and `first` is the integer they start from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Frame {
+    pub(super) delta: bool,
+    first: i64,
+    base: i64,
+    /// Lower bits that are zero in every offset and left out: bytes come in pages and sectors.
+    shift: u32,
+    /// Bits of the largest offset.
+    pub(super) width: u32,
+}
+
+/// The smallest and the largest of some integers.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    least: i64,
+    largest: i64,
+}
+
+impl Span {
+    const NONE: Span = Span { least: i64::MAX, largest: i64::MIN };
+
+    #[inline(always)]
+    fn add(&mut self, integer: i64) {
+        self.least = self.least.min(integer);
+        self.largest = self.largest.max(integer);
+    }
+
+    fn width(self) -> u32 {
+        width_of(self.largest.wrapping_sub(self.least) as u64)
+    }
+}
+
+impl Frame {
+    /// The frame with the narrower offsets, which it appends to `offsets`. There must be at least one
+    /// integer.
+    pub(super) fn narrower(integers: &[i64], offsets: &mut Vec<u64>) -> Frame {
+        let (plain, delta) = spans(integers);
+        Frame::fit(integers, plain, delta, delta.width() < plain.width(), offsets)
+    }
+
+    fn fit(integers: &[i64], plain: Span, delta: Span, by_delta: bool, offsets: &mut Vec<u64>) -> Frame {
+        let span = if by_delta { delta } else { plain };
+        let base = span.least;
+        offsets.clear();
+        if by_delta {
+            offsets.extend(integers.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]).wrapping_sub(base) as u64));
+        } else {
+            offsets.extend(integers.iter().map(|integer| integer.wrapping_sub(base) as u64));
+        }
+        // All zero bits in common; an offset of zero has them all.
+        let shift = offsets.iter().fold(0, |bits, offset| bits | offset).trailing_zeros() % 64;
+        if shift > 0 {
+            offsets.iter_mut().for_each(|offset| *offset >>= shift);
+        }
+        let width = span.width().saturating_sub(shift);
+        Frame { delta: by_delta, first: integers[0], base, shift, width }
+    }
+
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
+        if self.delta {
+            put_zigzag(out, self.first);
+        }
+        put_zigzag(out, self.base);
+        out.push(self.shift as u8);
+        out.push(self.width as u8);
+    }
+
+    pub(super) fn read(reader: &mut Reader<'_>, delta: bool) -> Result<Frame, Corrupt> {
+        let first = if delta { reader.zigzag()? } else { 0 };
+        let base = reader.zigzag()?;
+        let shift = u32::from(reader.u8()?);
+        let width = u32::from(reader.u8()?);
+        if shift > 63 || shift + width > 64 {
+            return Err(Corrupt("a frame is wider than 64 bits"));
+        }
+        Ok(Frame { delta, first, base, shift, width })
+    }
+
+    /// Turns the bits of offsets into integers, and each integer into a value with `value_of`. Under
+    /// `delta`, the first slot is not an offset but the place of the first integer.
+    #[inline(always)]
+    pub(super) fn resolve(&self, slots: &mut [f64], value_of: impl Fn(i64) -> f64) {
+        let integer_of = |slot: f64| self.base.wrapping_add((slot.to_bits() << self.shift) as i64);
+        if !self.delta {
+            slots.iter_mut().for_each(|slot| *slot = value_of(integer_of(*slot)));
+        } else if let Some((first, steps)) = slots.split_first_mut() {
+            let mut last = self.first;
+            *first = value_of(last);
+            for slot in steps {
+                last = last.wrapping_add(integer_of(*slot));
+                *slot = value_of(last);
+            }
+        }
+    }
+}
+
+fn spans(integers: &[i64]) -> (Span, Span) {
+    let mut plain = Span::NONE;
+    let mut delta = Span::NONE;
+    plain.add(integers[0]);
+    for pair in integers.windows(2) {
+        plain.add(pair[1]);
+        delta.add(pair[1].wrapping_sub(pair[0]));
+    }
+    if integers.len() == 1 {
+        delta = Span { least: 0, largest: 0 };
+    }
+    (plain, delta)
+}
