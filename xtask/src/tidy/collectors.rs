@@ -4,7 +4,7 @@ use super::Complaint;
 use super::tree::Tree;
 
 const FOLDER: &str = "crates/collect/src/collectors/";
-const REGISTRY: &str = "crates/collect/src/registry.rs";
+const REGISTRY: &str = "crates/collect/src/lib.rs";
 
 pub fn check(tree: &Tree) -> Vec<Complaint> {
     let Some(registry) = tree.get(REGISTRY) else {
@@ -18,7 +18,7 @@ pub fn check(tree: &Tree) -> Vec<Complaint> {
         .filter(|file| file.dir() == FOLDER);
     collectors
         .filter(|file| file.stem() != "mod")
-        .filter(|file| !registry.text.contains(&format!("{}::", file.stem())))
+        .filter(|file| !registry.text.contains(&format!("&{}::ENTRY,", file.stem())))
         .map(|file| {
             Complaint::new(
                 &file.path,
@@ -37,7 +37,7 @@ mod tests {
         let tree = Tree::of(&[
             (
                 REGISTRY,
-                "pub static REGISTRY: &[Entry] = &[collectors::cpu::ENTRY];",
+                "pub static REGISTRY: &[&Entry] = &[\n    &cpu::ENTRY,\n];",
             ),
             ("crates/collect/src/collectors/cpu.rs", ""),
             ("crates/collect/src/collectors/disk.rs", ""),

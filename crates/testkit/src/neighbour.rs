@@ -1,0 +1,78 @@
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+
+use crate::http::{self, Address, Answer};
+use crate::poll::eventually;
+use crate::{Process, TempDir};
+
+/// A program of the Prometheus family, running beside ours on a port that it chose itself.
+#[derive(Debug)]
+pub struct Neighbour {
+    process: Process,
+    pub address: Address,
+    _home: TempDir,
+}
+
+impl Neighbour {
+    /// The program writes its data, if any, to the directory that `args` is given.
+    #[track_caller]
+    pub fn start(program: &Path, args: impl FnOnce(&TempDir) -> Vec<String>) -> Neighbour {
+        let home = TempDir::new();
+        let mut command = Command::new(program);
+        command
+            .arg("--web.listen-address=127.0.0.1:0")
+            .args(args(&home))
+            .current_dir(home.path());
+        let mut process = Process::start(&mut command);
+        let address = eventually("the program says where it listens", || {
+            if process.has_ended() {
+                panic!("{} ended:\n{}", program.display(), process.output());
+            }
+            listening(&process.stderr()).ok_or_else(|| process.output())
+        });
+        Neighbour {
+            process,
+            address: Address::Tcp(address),
+            _home: home,
+        }
+    }
+
+    /// GET that must be answered with 200.
+    #[track_caller]
+    pub fn get(&self, path: &str) -> Answer {
+        let answer = http::get(&self.address, path)
+            .unwrap_or_else(|e| panic!("GET {path}: {e}\n{}", self.process.output()));
+        assert_eq!(answer.status, 200, "GET {path}: {}", answer.text());
+        answer
+    }
+}
+
+/// `… msg="Listening on" address=127.0.0.1:40123`.
+fn listening(log: &str) -> Option<SocketAddr> {
+    let line = log
+        .lines()
+        .find(|line| line.contains("msg=\"Listening on\""))?;
+    line.split("address=")
+        .nth(1)?
+        .split_whitespace()
+        .next()?
+        .parse()
+        .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_is_read_from_the_log() {
+        let log = "ts=1 level=info msg=\"Starting\"\n\
+                   ts=2 caller=x.go:1 level=info component=web msg=\"Listening on\" address=127.0.0.1:4321\n";
+        assert_eq!(listening(log), Some(([127, 0, 0, 1], 4321).into()));
+        assert_eq!(
+            listening("ts=1 msg=\"Start listening\" address=127.0.0.1:0"),
+            None
+        );
+    }
+}
