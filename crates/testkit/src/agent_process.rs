@@ -155,6 +155,39 @@ impl AgentBuilder {
         })
     }
 
+    /// For an agent that cannot write its `endpoint.json`: waits until its UNIX socket answers, and uses
+    /// that for everything.
+    #[track_caller]
+    pub fn start_without_endpoint(self) -> AgentProcess {
+        let started = Instant::now();
+        let mut process = Process::start(&mut self.command());
+        let address = Address::Unix(self.socket.clone());
+        while http::get(&address, "/healthz").is_err() {
+            assert!(!process.has_ended(), "the agent ended");
+            assert!(
+                started.elapsed() < BOUND,
+                "no answer on {address} in {BOUND:?}"
+            );
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let endpoint = Endpoint {
+            http: vec![address],
+            json: serde_json::Value::Null,
+        };
+        let AgentBuilder {
+            home, dir, socket, ..
+        } = self;
+        let ready_after = started.elapsed();
+        AgentProcess {
+            process,
+            home,
+            dir,
+            socket,
+            endpoint,
+            ready_after,
+        }
+    }
+
     /// Runs the agent to its end: with `--once`, or when it should refuse to start.
     #[track_caller]
     pub fn run(self) -> Finished {

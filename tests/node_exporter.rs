@@ -1,0 +1,152 @@
+//! Beside Debian's node_exporter: on one fixture tree both say the same, and live on the machine our
+//! counters lie between two of its readings.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use pegel_testkit::{
+    AgentBuilder, AgentProcess, MetricType, Neighbour, Readings, assert_conserved, eventually, need,
+};
+
+const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
+const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/basic");
+const PROGRAM: &str = "prometheus-node-exporter";
+
+/// Its collectors that read what our hot collectors read.
+const COLLECTORS: [&str; 8] =
+    ["cpu", "stat", "meminfo", "loadavg", "pressure", "diskstats", "netdev", "vmstat"];
+
+/// What it publishes about itself.
+const ITS_OWN: [&str; 3] = ["node_exporter_", "node_scrape_collector_", "promhttp_"];
+
+/// What it has and we do not, and why.
+const MISSING: [(&str, &str); 0] = [];
+
+fn start_node_exporter(program: &Path, root: &Path) -> Neighbour {
+    Neighbour::start(program, |_| {
+        let mut args = vec![
+            "--collector.disable-defaults".to_owned(),
+            "--web.disable-exporter-metrics".to_owned(),
+            // A fixture tree has no netlink.
+            "--no-collector.netdev.netlink".to_owned(),
+            format!("--path.procfs={}", root.join("proc").display()),
+            format!("--path.sysfs={}", root.join("sys").display()),
+            format!("--path.udev.data={}", root.join("run/udev/data").display()),
+        ];
+        args.extend(COLLECTORS.map(|name| format!("--collector.{name}")));
+        args
+    })
+}
+
+fn read_theirs(node_exporter: &Neighbour) -> Readings {
+    let mut theirs = Readings::parse_prometheus(node_exporter.get("/metrics").text());
+    let is_its_own = |name: &str| ITS_OWN.iter().any(|beginning| name.starts_with(beginning));
+    for (series, value) in &theirs.values {
+        if series.starts_with("node_scrape_collector_success") {
+            assert_eq!(*value, 1.0, "{series}: the neighbour itself failed");
+        }
+    }
+    theirs.values.retain(|series, _| !is_its_own(series));
+    theirs.types.retain(|name, _| !is_its_own(name));
+    theirs
+}
+
+fn read_ours(agent: &AgentProcess) -> Readings {
+    Readings::parse_prometheus(agent.get("/metrics").text())
+}
+
+#[test]
+fn on_one_fixture_tree_both_say_the_same() {
+    let Some(program) = need(PROGRAM) else { return };
+    let node_exporter = start_node_exporter(&program, Path::new(FIXTURE));
+    let agent = AgentBuilder::new(PEGEL).env("PEGEL_ROOT", FIXTURE).start();
+    let (theirs, ours) = (read_theirs(&node_exporter), read_ours(&agent));
+
+    let missing: BTreeSet<&str> = theirs.names().difference(&ours.names()).copied().collect();
+    let explained: BTreeSet<&str> = MISSING.iter().map(|&(name, _)| name).collect();
+    assert_eq!(missing, explained, "names that node_exporter has and we lack");
+
+    let shared: BTreeSet<&str> = theirs.names().intersection(&ours.names()).copied().collect();
+    assert!(shared.len() > 100, "only {} names are shared", shared.len());
+    let mut differences = Vec::new();
+    for name in shared {
+        let (our_type, their_type) = (ours.types.get(name), theirs.types.get(name));
+        if our_type != their_type {
+            differences.push(format!("{name}: type {our_type:?}, theirs {their_type:?}"));
+        }
+        let (our_series, their_series) = (series_of(&ours, name), series_of(&theirs, name));
+        let all: BTreeSet<&String> = our_series.keys().chain(their_series.keys()).collect();
+        for series in all {
+            let (our_value, their_value) = (our_series.get(series), their_series.get(series));
+            if our_value.map(|v| v.to_bits()) != their_value.map(|v| v.to_bits()) {
+                differences.push(format!("{series}: {our_value:?}, theirs {their_value:?}"));
+            }
+        }
+    }
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+    assert_conserved(&agent.status(), 5_000);
+}
+
+fn series_of(readings: &Readings, name: &str) -> BTreeMap<String, f64> {
+    let is_of = |series: &str| series.split('{').next() == Some(name);
+    let of_name = readings.values.iter().filter(|(series, _)| is_of(series));
+    of_name.map(|(series, value)| (series.clone(), *value)).collect()
+}
+
+/// The kernel does not promise that these only grow.
+fn may_shrink(series: &str) -> bool {
+    series.starts_with("node_cpu_seconds_total")
+        && (series.contains("mode=\"iowait\"") || series.contains("mode=\"idle\""))
+}
+
+#[test]
+fn live_counters_lie_between_two_readings() {
+    let Some(program) = need(PROGRAM) else { return };
+    let agent = AgentBuilder::new(PEGEL)
+        .config("rate: 100ms\ncollectors: {vmstat: {rate: 100ms}}\n")
+        .start();
+    let node_exporter = start_node_exporter(&program, Path::new("/"));
+
+    let before = read_theirs(&node_exporter);
+    let read_at = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_millis();
+    // A collector of each kind has sampled since.
+    for name in ["node_load1", "node_vmstat_pgfault"] {
+        eventually("a sample after the first reading", || {
+            let times = sample_times(&agent, name);
+            let is_newer = times.iter().any(|time| u128::from(*time) > read_at + 100);
+            if is_newer { Ok(()) } else { Err(format!("{name}: {:?}", times.last())) }
+        });
+    }
+    let ours = read_ours(&agent);
+    let after = read_theirs(&node_exporter);
+
+    let mut checked = 0;
+    let mut outside = Vec::new();
+    for (series, ours) in &ours.values {
+        let (Some(low), Some(high)) = (before.values.get(series), after.values.get(series)) else {
+            continue;
+        };
+        let name = series.split('{').next().unwrap_or(series);
+        let is_counter = before.types.get(name) == Some(&MetricType::Counter)
+            // It has no types for these, but they are counters of the kernel.
+            || name.starts_with("node_vmstat_");
+        if is_counter && !may_shrink(series) {
+            checked += 1;
+            if !(low <= ours && ours <= high) {
+                outside.push(format!("{series}: {low} ≤ {ours} ≤ {high} does not hold"));
+            }
+        }
+    }
+    assert!(checked > 30, "only {checked} counters were compared");
+    assert!(outside.is_empty(), "{}", outside.join("\n"));
+    assert_conserved(&agent.status(), 5_000);
+}
+
+/// The times of the samples of one series in the last ten seconds, in milliseconds.
+fn sample_times(agent: &AgentProcess, name: &str) -> Vec<u64> {
+    let answer = agent.get(&format!("/api/v1/range?match={name}&start=-10s")).json();
+    let series = answer.as_array().expect("a list of series");
+    let points = series.iter().flat_map(|series| series["points"].as_array().expect("points"));
+    points.map(|point| point[0].as_u64().expect("milliseconds")).collect()
+}
