@@ -79,7 +79,9 @@ impl Files for DiskFiles {
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn FileHandle>> {
-        Ok(Arc::new(DiskFile(fs::OpenOptions::new().read(true).write(true).open(path)?)))
+        Ok(Arc::new(DiskFile(
+            fs::OpenOptions::new().read(true).write(true).open(path)?,
+        )))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -143,4 +145,3 @@ impl FileHandle for DiskFile {
         self.0.set_len(len)
     }
 }
-

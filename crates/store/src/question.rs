@@ -22,7 +22,14 @@ impl Question {
     /// With the usual bounds: 32 MiB and ten seconds.
     pub fn new(selector: Selector, start: Millis, end: Millis, step: Option<Step>) -> Question {
         let deadline = Instant::now() + Duration::from_secs(10);
-        Question { selector, start, end, step, bytes_max: 32 << 20, deadline }
+        Question {
+            selector,
+            start,
+            end,
+            step,
+            bytes_max: 32 << 20,
+            deadline,
+        }
     }
 }
 
@@ -47,8 +54,15 @@ pub enum Fold {
 }
 
 impl Fold {
-    pub const ALL: [Fold; 7] =
-        [Fold::First, Fold::Last, Fold::Min, Fold::Max, Fold::Avg, Fold::Sum, Fold::Count];
+    pub const ALL: [Fold; 7] = [
+        Fold::First,
+        Fold::Last,
+        Fold::Min,
+        Fold::Max,
+        Fold::Avg,
+        Fold::Sum,
+        Fold::Count,
+    ];
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -86,7 +100,9 @@ pub struct Latest {
 
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
-    #[error("the answer needs more than {0} bytes; ask for fewer series, less time or a larger step")]
+    #[error(
+        "the answer needs more than {0} bytes; ask for fewer series, less time or a larger step"
+    )]
     TooLarge(usize),
     #[error("the answer took too long; ask for fewer series, less time or a larger step")]
     TooLong,

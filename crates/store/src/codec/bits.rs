@@ -33,7 +33,12 @@ pub(super) fn pack(numbers: &[u64], width: u32, out: &mut Vec<u8>) {
 }
 
 /// Fills `out` with the numbers, each through `from`. They must fill `bytes` exactly.
-pub(super) fn unpack<T>(bytes: &[u8], width: u32, out: &mut [T], from: impl Fn(u64) -> T) -> Result<(), Corrupt> {
+pub(super) fn unpack<T>(
+    bytes: &[u8],
+    width: u32,
+    out: &mut [T],
+    from: impl Fn(u64) -> T,
+) -> Result<(), Corrupt> {
     if width > 64 {
         return Err(Corrupt("packed numbers are wider than 64 bits"));
     }
@@ -53,7 +58,12 @@ pub(super) fn unpack<T>(bytes: &[u8], width: u32, out: &mut [T], from: impl Fn(u
 /// up to this many bytes beyond its group.
 const OVERREAD: usize = 9;
 
-fn unpack_groups<T, const WIDE: bool>(bytes: &[u8], width: usize, out: &mut [T], from: impl Fn(u64) -> T) {
+fn unpack_groups<T, const WIDE: bool>(
+    bytes: &[u8],
+    width: usize,
+    out: &mut [T],
+    from: impl Fn(u64) -> T,
+) {
     let groups = (out.len() / 8).min(bytes.len().saturating_sub(OVERREAD) / width);
     let (grouped, last) = out.split_at_mut(8 * groups);
     for (index, group) in grouped.as_chunks_mut::<8>().0.iter_mut().enumerate() {
@@ -74,7 +84,9 @@ fn unpack_groups<T, const WIDE: bool>(bytes: &[u8], width: usize, out: &mut [T],
 #[inline(always)]
 fn number_at<const WIDE: bool>(bytes: &[u8], bit: usize, width: usize) -> u64 {
     let from = &bytes[bit / 8..bit / 8 + OVERREAD];
-    let word = u64::from_le_bytes([from[0], from[1], from[2], from[3], from[4], from[5], from[6], from[7]]);
+    let word = u64::from_le_bytes([
+        from[0], from[1], from[2], from[3], from[4], from[5], from[6], from[7],
+    ]);
     let mut number = word >> (bit % 8);
     if WIDE {
         // Two shifts, because with `bit % 8 == 0` one would be by 64.
@@ -91,9 +103,18 @@ mod tests {
     fn every_width_reads_back_at_every_length() {
         for width in 0..=64 {
             for count in (0..70).chain([255, 256, 257]) {
-                let mask = if width == 0 { 0 } else { u64::MAX >> (64 - width) };
+                let mask = if width == 0 {
+                    0
+                } else {
+                    u64::MAX >> (64 - width)
+                };
                 let numbers: Vec<u64> = (0..count as u64)
-                    .map(|i| (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(i as u32) & mask)
+                    .map(|i| {
+                        (i + 1)
+                            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                            .rotate_left(i as u32)
+                            & mask
+                    })
                     .collect();
                 let mut bytes = Vec::new();
                 pack(&numbers, width, &mut bytes);

@@ -117,7 +117,17 @@ mod tests {
 
     #[test]
     fn numbers_and_texts_read_back() {
-        let numbers = [0, 1, 127, 128, 16_383, 16_384, u64::from(u32::MAX), u64::MAX - 1, u64::MAX];
+        let numbers = [
+            0,
+            1,
+            127,
+            128,
+            16_383,
+            16_384,
+            u64::from(u32::MAX),
+            u64::MAX - 1,
+            u64::MAX,
+        ];
         let mut bytes = Vec::new();
         for number in numbers {
             put_varint(&mut bytes, number);

@@ -68,15 +68,22 @@ fn exponent_of(value: f64, least: u8) -> Option<u8> {
 /// Returns the first block that holds a value that does not fit.
 fn first_misfit<'a>(values: &'a [f64], exponent: u8, integers: &mut [i64]) -> Option<&'a [f64]> {
     let power = POWERS[usize::from(exponent)];
-    values.chunks(BLOCK).zip(integers.chunks_mut(BLOCK)).find_map(|(values, integers)| {
-        let mut fits = true;
-        for (value, integer) in values.iter().zip(integers) {
-            let fit;
-            (*integer, fit) = if exponent == 0 { whole(*value) } else { scaled(*value, power) };
-            fits &= fit;
-        }
-        (!fits).then_some(values)
-    })
+    values
+        .chunks(BLOCK)
+        .zip(integers.chunks_mut(BLOCK))
+        .find_map(|(values, integers)| {
+            let mut fits = true;
+            for (value, integer) in values.iter().zip(integers) {
+                let fit;
+                (*integer, fit) = if exponent == 0 {
+                    whole(*value)
+                } else {
+                    scaled(*value, power)
+                };
+                fits &= fit;
+            }
+            (!fits).then_some(values)
+        })
 }
 
 #[inline(always)]
@@ -132,7 +139,10 @@ mod tests {
         for (values, expected) in [
             (vec![], Scale::Decimal(0)),
             (vec![3.0, -7.0], Scale::Decimal(0)),
-            (vec![9_007_199_254_740_993.0, 1.8e18, -9.2e18], Scale::Decimal(0)),
+            (
+                vec![9_007_199_254_740_993.0, 1.8e18, -9.2e18],
+                Scale::Decimal(0),
+            ),
             (vec![0.5, 1.0, 0.25], Scale::Decimal(2)),
             (vec![123_456.78, 0.1 + 0.7], Scale::Bits),
             (vec![1.000_001, 86_400.123_456], Scale::Decimal(6)),
@@ -163,14 +173,30 @@ mod tests {
 
     #[test]
     fn the_bounds_of_rounding_are_exact() {
-        for integer in [ROUNDED_MAX - 1, ROUNDED_MAX, ROUNDED_MAX + 1, -ROUNDED_MAX, -ROUNDED_MAX - 1, (1 << 53) - 1] {
+        for integer in [
+            ROUNDED_MAX - 1,
+            ROUNDED_MAX,
+            ROUNDED_MAX + 1,
+            -ROUNDED_MAX,
+            -ROUNDED_MAX - 1,
+            (1 << 53) - 1,
+        ] {
             scale_of(&[integer as f64 / 10.0, integer as f64 / 100.0, 0.1]);
         }
     }
 
     #[test]
     fn ordered_bits_keep_the_order_of_floats() {
-        let sorted = [f64::NEG_INFINITY, -1.5, -5e-324, -0.0, 0.0, 5e-324, 1.5, f64::INFINITY];
+        let sorted = [
+            f64::NEG_INFINITY,
+            -1.5,
+            -5e-324,
+            -0.0,
+            0.0,
+            5e-324,
+            1.5,
+            f64::INFINITY,
+        ];
         assert!(sorted.is_sorted_by_key(|&value| to_ordered(value)));
     }
 }

@@ -25,7 +25,10 @@ struct Span {
 }
 
 impl Span {
-    const NONE: Span = Span { least: i64::MAX, largest: i64::MIN };
+    const NONE: Span = Span {
+        least: i64::MAX,
+        largest: i64::MIN,
+    };
 
     #[inline(always)]
     fn add(&mut self, integer: i64) {
@@ -39,29 +42,57 @@ impl Span {
 }
 
 impl Frame {
-    /// The frame with the narrower offsets, which it appends to `offsets`. There must be at least one
-    /// integer.
+    /// The frame with the narrower offsets, which replace what is in `offsets`. There must be at least
+    /// one integer.
     pub(super) fn narrower(integers: &[i64], offsets: &mut Vec<u64>) -> Frame {
-        let (plain, delta) = spans(integers);
-        Frame::fit(integers, plain, delta, delta.width() < plain.width(), offsets)
+        let spans = spans(integers);
+        let delta = spans[1].width() < spans[0].width();
+        Frame::over(integers, spans[usize::from(delta)], delta, offsets)
     }
 
-    fn fit(integers: &[i64], plain: Span, delta: Span, by_delta: bool, offsets: &mut Vec<u64>) -> Frame {
-        let span = if by_delta { delta } else { plain };
+    /// The frame of one kind or the other.
+    pub(super) fn of(integers: &[i64], delta: bool, offsets: &mut Vec<u64>) -> Frame {
+        Frame::over(
+            integers,
+            spans(integers)[usize::from(delta)],
+            delta,
+            offsets,
+        )
+    }
+
+    fn over(integers: &[i64], span: Span, delta: bool, offsets: &mut Vec<u64>) -> Frame {
         let base = span.least;
         offsets.clear();
-        if by_delta {
-            offsets.extend(integers.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]).wrapping_sub(base) as u64));
+        if delta {
+            offsets.extend(
+                integers
+                    .windows(2)
+                    .map(|pair| pair[1].wrapping_sub(pair[0]).wrapping_sub(base) as u64),
+            );
         } else {
-            offsets.extend(integers.iter().map(|integer| integer.wrapping_sub(base) as u64));
+            offsets.extend(
+                integers
+                    .iter()
+                    .map(|integer| integer.wrapping_sub(base) as u64),
+            );
         }
         // All zero bits in common; an offset of zero has them all.
-        let shift = offsets.iter().fold(0, |bits, offset| bits | offset).trailing_zeros() % 64;
+        let shift = offsets
+            .iter()
+            .fold(0, |bits, offset| bits | offset)
+            .trailing_zeros()
+            % 64;
         if shift > 0 {
             offsets.iter_mut().for_each(|offset| *offset >>= shift);
         }
         let width = span.width().saturating_sub(shift);
-        Frame { delta: by_delta, first: integers[0], base, shift, width }
+        Frame {
+            delta,
+            first: integers[0],
+            base,
+            shift,
+            width,
+        }
     }
 
     pub(super) fn put(&self, out: &mut Vec<u8>) {
@@ -81,16 +112,32 @@ impl Frame {
         if shift > 63 || shift + width > 64 {
             return Err(Corrupt("a frame is wider than 64 bits"));
         }
-        Ok(Frame { delta, first, base, shift, width })
+        Ok(Frame {
+            delta,
+            first,
+            base,
+            shift,
+            width,
+        })
+    }
+
+    /// The places among the slots of a column where the offsets go.
+    pub(super) fn offsets<'a>(&self, slots: &'a mut [f64]) -> &'a mut [f64] {
+        &mut slots[usize::from(self.delta)..]
     }
 
     /// Turns the bits of offsets into integers, and each integer into a value with `value_of`. Under
     /// `delta`, the first slot is not an offset but the place of the first integer.
     #[inline(always)]
     pub(super) fn resolve(&self, slots: &mut [f64], value_of: impl Fn(i64) -> f64) {
-        let integer_of = |slot: f64| self.base.wrapping_add((slot.to_bits() << self.shift) as i64);
+        let integer_of = |slot: f64| {
+            self.base
+                .wrapping_add((slot.to_bits() << self.shift) as i64)
+        };
         if !self.delta {
-            slots.iter_mut().for_each(|slot| *slot = value_of(integer_of(*slot)));
+            slots
+                .iter_mut()
+                .for_each(|slot| *slot = value_of(integer_of(*slot)));
         } else if let Some((first, steps)) = slots.split_first_mut() {
             let mut last = self.first;
             *first = value_of(last);
@@ -102,7 +149,8 @@ impl Frame {
     }
 }
 
-fn spans(integers: &[i64]) -> (Span, Span) {
+/// Of the integers, and of the differences between neighbours.
+fn spans(integers: &[i64]) -> [Span; 2] {
     let mut plain = Span::NONE;
     let mut delta = Span::NONE;
     plain.add(integers[0]);
@@ -111,7 +159,10 @@ fn spans(integers: &[i64]) -> (Span, Span) {
         delta.add(pair[1].wrapping_sub(pair[0]));
     }
     if integers.len() == 1 {
-        delta = Span { least: 0, largest: 0 };
+        delta = Span {
+            least: 0,
+            largest: 0,
+        };
     }
-    (plain, delta)
+    [plain, delta]
 }

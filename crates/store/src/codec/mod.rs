@@ -5,6 +5,9 @@ pub(crate) mod bytes;
 mod decimal;
 mod entropy;
 mod frame;
+mod repeats;
+#[cfg(test)]
+mod measure;
 mod row;
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,11 @@ use super::Corrupt;
 
 /// Both slices have the same length.
 pub(crate) fn encode_row(previous: &[u64], current: &[u64], out: &mut Vec<u8>) {
-    assert_eq!(previous.len(), current.len(), "a row has as many values as the row before it");
+    assert_eq!(
+        previous.len(),
+        current.len(),
+        "a row has as many values as the row before it"
+    );
     let mut changes = Vec::with_capacity(current.len());
     for (before, after) in previous.chunks(8).zip(current.chunks(8)) {
         let mut changed = 0_u8;
@@ -38,14 +42,18 @@ pub(crate) fn decode_row(bytes: &[u8], previous: &mut [u64]) -> Result<usize, Co
         return Err(Corrupt("a row marks a value that does not exist"));
     }
     let count: usize = bitmap.iter().map(|byte| byte.count_ones() as usize).sum();
-    let planes = planes.get(..8 * count).ok_or(Corrupt("a row ends within its values"))?;
+    let planes = planes
+        .get(..8 * count)
+        .ok_or(Corrupt("a row ends within its values"))?;
     let mut next = 0;
     for (values, changed) in previous.chunks_mut(8).zip(bitmap) {
         let mut changed = *changed;
         while changed != 0 {
             let position = changed.trailing_zeros() as usize;
             changed &= changed - 1;
-            let change = (0..8).fold(0, |change, plane| change | u64::from(planes[plane * count + next]) << (8 * plane));
+            let change = (0..8).fold(0, |change, plane| {
+                change | u64::from(planes[plane * count + next]) << (8 * plane)
+            });
             values[position] ^= change;
             next += 1;
         }
@@ -64,7 +72,13 @@ mod tests {
             let mut previous = state.clone();
             for round in 0..20_u64 {
                 let current: Vec<u64> = (0..count as u64)
-                    .map(|i| if (i + round) % 3 == 0 { (i * round).wrapping_mul(0x9e37_79b9_7f4a_7c15) } else { previous[i as usize] })
+                    .map(|i| {
+                        if (i + round) % 3 == 0 {
+                            (i * round).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                        } else {
+                            previous[i as usize]
+                        }
+                    })
                     .collect();
                 let mut bytes = vec![0xaa];
                 encode_row(&previous, &current, &mut bytes);
@@ -89,7 +103,10 @@ mod tests {
         encode_row(&[0; 11], &[u64::MAX; 11], &mut bytes);
         let mut state = [0; 11];
         for end in 0..bytes.len() {
-            assert!(decode_row(&bytes[..end], &mut state).is_err(), "{end} bytes");
+            assert!(
+                decode_row(&bytes[..end], &mut state).is_err(),
+                "{end} bytes"
+            );
         }
         bytes[1] |= 0x08;
         assert!(decode_row(&bytes, &mut state).is_err());

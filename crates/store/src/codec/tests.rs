@@ -32,69 +32,133 @@ const LENGTHS: [usize; 12] = [0, 1, 2, 63, 64, 65, 255, 256, 257, 600, 3600, 819
 type Shape = (&'static str, fn(&mut Random, usize) -> Vec<f64>);
 
 pub(super) const SHAPES: [Shape; 18] = [
-    ("constant", |random, rows| vec![random.below(1000) as f64 / 8.0; rows]),
-    ("constant NaN", |random, rows| vec![f64::from_bits(0x7ff0_0000_0000_0001 | random.below(1 << 51)); rows]),
-    ("steady counter", |random, rows| running(rows, 1e6, |_| 50.0 + random.below(3) as f64)),
-    ("exactly steady counter", |_, rows| running(rows, 17.0, |_| 500.0)),
+    ("constant", |random, rows| {
+        vec![random.below(1000) as f64 / 8.0; rows]
+    }),
+    ("constant NaN", |random, rows| {
+        vec![f64::from_bits(0x7ff0_0000_0000_0001 | random.below(1 << 51)); rows]
+    }),
+    ("steady counter", |random, rows| {
+        running(rows, 1e6, |_| 50.0 + random.below(3) as f64)
+    }),
+    ("exactly steady counter", |_, rows| {
+        running(rows, 17.0, |_| 500.0)
+    }),
     ("bursty counter", |random, rows| {
-        running(rows, 1e9, |_| if random.below(20) == 0 { random.below(1 << 20) as f64 } else { 0.0 })
+        running(rows, 1e9, |_| {
+            if random.below(20) == 0 {
+                random.below(1 << 20) as f64
+            } else {
+                0.0
+            }
+        })
     }),
     ("counter that restarts", |random, rows| {
         let mut total = 1e12;
-        (0..rows).map(|row| {
-            total = if row % 100 == 99 { 0.0 } else { total + random.below(5000) as f64 };
-            total
-        }).collect()
+        (0..rows)
+            .map(|row| {
+                total = if row % 100 == 99 {
+                    0.0
+                } else {
+                    total + random.below(5000) as f64
+                };
+                total
+            })
+            .collect()
     }),
-    ("counter beyond 2^53", |random, rows| running(rows, 1e18, |_| (random.below(1 << 20) << 10) as f64)),
+    ("counter beyond 2^53", |random, rows| {
+        running(rows, 1e18, |_| (random.below(1 << 20) << 10) as f64)
+    }),
     ("counter at the end of u64", |random, rows| {
-        (0..rows).map(|_| (u64::MAX - random.below(1 << 20)) as f64).collect()
+        (0..rows)
+            .map(|_| (u64::MAX - random.below(1 << 20)) as f64)
+            .collect()
     }),
     ("CPU seconds", |random, rows| {
         let mut ticks = 123_456_789;
-        (0..rows).map(|_| {
-            ticks += 40 + random.below(12);
-            ticks as f64 / 100.0
-        }).collect()
+        (0..rows)
+            .map(|_| {
+                ticks += 40 + random.below(12);
+                ticks as f64 / 100.0
+            })
+            .collect()
     }),
     ("bytes in pages", |random, rows| {
         let mut pages = 1_000_000_i64;
-        (0..rows).map(|_| {
-            pages += random.below(401) as i64 - 200;
-            (pages * 4096) as f64
-        }).collect()
+        (0..rows)
+            .map(|_| {
+                pages += random.below(401) as i64 - 200;
+                (pages * 4096) as f64
+            })
+            .collect()
     }),
     ("pressure totals", |random, rows| {
         let mut micros = 987_654_321_u64;
-        (0..rows).map(|_| {
-            micros += random.below(2) * random.below(5000);
-            micros as f64 / 1e6
-        }).collect()
+        (0..rows)
+            .map(|_| {
+                micros += random.below(2) * random.below(5000);
+                micros as f64 / 1e6
+            })
+            .collect()
     }),
     ("percent of ratios", |random, rows| {
-        (0..rows).map(|_| 100.0 * random.below(101) as f64 / (96 + random.below(9)) as f64).collect()
+        (0..rows)
+            .map(|_| 100.0 * random.below(101) as f64 / (96 + random.below(9)) as f64)
+            .collect()
     }),
-    ("random walk", |random, rows| running(rows, 100.0, |_| random.unit() - 0.5)),
-    ("single precision", |random, rows| (0..rows).map(|_| f64::from(random.unit() as f32)).collect()),
-    ("random bits", |random, rows| (0..rows).map(|_| f64::from_bits(random.bits())).collect()),
+    ("random walk", |random, rows| {
+        running(rows, 100.0, |_| random.unit() - 0.5)
+    }),
+    ("single precision", |random, rows| {
+        (0..rows).map(|_| f64::from(random.unit() as f32)).collect()
+    }),
+    ("random bits", |random, rows| {
+        (0..rows).map(|_| f64::from_bits(random.bits())).collect()
+    }),
     ("special values", |random, rows| {
-        let special = [0.0, -0.0, f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 5e-324, f64::MAX, f64::MIN, 1.0, 0.1];
-        (0..rows).map(|_| special[random.below(11) as usize]).collect()
+        let special = [
+            0.0,
+            -0.0,
+            f64::NAN,
+            -f64::NAN,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+            5e-324,
+            f64::MAX,
+            f64::MIN,
+            1.0,
+            0.1,
+        ];
+        (0..rows)
+            .map(|_| special[random.below(11) as usize])
+            .collect()
     }),
     ("integers of any size", |random, rows| {
-        (0..rows).map(|_| (random.bits() as i64 >> random.below(64)) as f64).collect()
+        (0..rows)
+            .map(|_| (random.bits() as i64 >> random.below(64)) as f64)
+            .collect()
     }),
     ("mostly decimal", |random, rows| {
-        (0..rows).map(|_| if random.below(500) == 0 { f64::NAN } else { random.below(1000) as f64 / 10.0 }).collect()
+        (0..rows)
+            .map(|_| {
+                if random.below(500) == 0 {
+                    f64::NAN
+                } else {
+                    random.below(1000) as f64 / 10.0
+                }
+            })
+            .collect()
     }),
 ];
 
 fn running(rows: usize, start: f64, mut step: impl FnMut(usize) -> f64) -> Vec<f64> {
     let mut total = start;
-    (0..rows).map(|row| {
-        total += step(row);
-        total
-    }).collect()
+    (0..rows)
+        .map(|row| {
+            total += step(row);
+            total
+        })
+        .collect()
 }
 
 fn bits(values: &[f64]) -> Vec<u64> {
@@ -112,9 +176,17 @@ fn every_shape_reads_back_bit_for_bit() {
             for encode in ENCODERS {
                 let mut bytes = Vec::new();
                 encode(&values, &mut bytes);
-                assert!(bytes.len() <= 8 * rows + 1, "{name}, {rows} rows: {} bytes", bytes.len());
+                assert!(
+                    bytes.len() <= 8 * rows + 1,
+                    "{name}, {rows} rows: {} bytes",
+                    bytes.len()
+                );
                 let mut back = vec![42.0];
-                assert_eq!(decode_values(&bytes, rows, &mut back), Ok(()), "{name}, {rows} rows");
+                assert_eq!(
+                    decode_values(&bytes, rows, &mut back),
+                    Ok(()),
+                    "{name}, {rows} rows"
+                );
                 assert_eq!(bits(&back[1..]), bits(&values), "{name}, {rows} rows");
             }
         }
@@ -129,7 +201,12 @@ fn small_is_never_larger_than_quick() {
             let (mut quick, mut small) = (Vec::new(), Vec::new());
             encode_quick(&values, &mut quick);
             encode_small(&values, &mut small);
-            assert!(small.len() <= quick.len(), "{name}, {rows} rows: {} > {}", small.len(), quick.len());
+            assert!(
+                small.len() <= quick.len(),
+                "{name}, {rows} rows: {} > {}",
+                small.len(),
+                quick.len()
+            );
         }
     }
 }
@@ -148,7 +225,10 @@ fn every_truncation_is_an_error() {
                 }
                 for end in 0..bytes.len() {
                     let mut out = vec![1.0];
-                    assert!(decode_values(&bytes[..end], rows, &mut out).is_err(), "{name}, {rows} rows, {end} bytes");
+                    assert!(
+                        decode_values(&bytes[..end], rows, &mut out).is_err(),
+                        "{name}, {rows} rows, {end} bytes"
+                    );
                     assert_eq!(out, [1.0]);
                 }
             }
@@ -168,7 +248,11 @@ fn flipped_bits_and_noise_never_panic() {
                 for round in 0..400 {
                     let mut damaged = bytes.clone();
                     // Heads and metadata are where damage does most.
-                    let reach = if round % 2 == 0 { damaged.len().min(40) } else { damaged.len() };
+                    let reach = if round % 2 == 0 {
+                        damaged.len().min(40)
+                    } else {
+                        damaged.len()
+                    };
                     for _ in 0..=random.below(3) {
                         let at = random.below(reach as u64) as usize;
                         damaged[at] ^= 1 << random.below(8);
@@ -181,7 +265,9 @@ fn flipped_bits_and_noise_never_panic() {
         }
     }
     for _ in 0..20_000 {
-        let mut noise: Vec<u8> = (0..1 + random.below(200)).map(|_| random.bits() as u8).collect();
+        let mut noise: Vec<u8> = (0..1 + random.below(200))
+            .map(|_| random.bits() as u8)
+            .collect();
         noise[0] &= 0xf7;
         expect_rows_or_nothing(&noise, 1 + random.below(700) as usize, "noise");
     }
@@ -206,10 +292,12 @@ fn damaged_times_never_panic_and_always_rise() {
     let mut random = Random::new(11);
     for jitter in [1, 2, 50, 1 << 20, 1 << 50] {
         let mut time = -5_000_000;
-        let times: Vec<i64> = (0..700).map(|_| {
-            time += 1 + random.below(jitter) as i64;
-            time
-        }).collect();
+        let times: Vec<i64> = (0..700)
+            .map(|_| {
+                time += 1 + random.below(jitter) as i64;
+                time
+            })
+            .collect();
         let mut bytes = Vec::new();
         encode_times(&times, &mut bytes);
         for end in 0..bytes.len() {

@@ -16,14 +16,23 @@ const ENTROPY: u8 = 2;
 const PACKED_SMALL: usize = 64;
 
 pub(crate) fn encode_times(times: &[i64], out: &mut Vec<u8>) {
-    assert!(times.len() <= ROWS_MAX, "a column holds at most {ROWS_MAX} times");
-    assert!(times.is_sorted_by(|a, b| a < b), "times are strictly increasing");
+    assert!(
+        times.len() <= ROWS_MAX,
+        "a column holds at most {ROWS_MAX} times"
+    );
+    assert!(
+        times.is_sorted_by(|a, b| a < b),
+        "times are strictly increasing"
+    );
     let Some(&first) = times.first() else {
         return;
     };
     put_zigzag(out, first);
     // Even from the least to the largest i64, a step fits in 64 bits.
-    let steps: Vec<u64> = times.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]) as u64).collect();
+    let steps: Vec<u64> = times
+        .windows(2)
+        .map(|pair| pair[1].wrapping_sub(pair[0]) as u64)
+        .collect();
     if steps.is_empty() {
         return;
     }
@@ -81,16 +90,28 @@ fn decode(bytes: &[u8], rows: usize, out: &mut Vec<i64>) -> Result<(), Corrupt> 
     let mut reader = Reader::new(bytes);
     if rows > 0 {
         out.reserve(rows);
-        let mut times = Times { last: reader.zigzag()?, rises: true, out };
+        let mut times = Times {
+            last: reader.zigzag()?,
+            rises: true,
+            out,
+        };
         times.out.push(times.last);
         if rows > 1 {
             return decode_steps(reader, rows - 1, &mut times);
         }
     }
-    if reader.is_empty() { Ok(()) } else { Err(Corrupt("times are followed by something else")) }
+    if reader.is_empty() {
+        Ok(())
+    } else {
+        Err(Corrupt("times are followed by something else"))
+    }
 }
 
-fn decode_steps(mut reader: Reader<'_>, count: usize, times: &mut Times<'_>) -> Result<(), Corrupt> {
+fn decode_steps(
+    mut reader: Reader<'_>,
+    count: usize,
+    times: &mut Times<'_>,
+) -> Result<(), Corrupt> {
     match reader.u8()? {
         RUNS => decode_runs(reader, count, times)?,
         form @ (PACKED | ENTROPY) => {
@@ -101,11 +122,17 @@ fn decode_steps(mut reader: Reader<'_>, count: usize, times: &mut Times<'_>) -> 
                 PACKED => unpack(reader.rest(), width, &mut offsets, |offset| offset)?,
                 _ => entropy::decode(reader.rest(), width, &mut offsets, |offset| offset)?,
             }
-            offsets.iter().for_each(|offset| times.step(least.wrapping_add(*offset), least));
+            offsets
+                .iter()
+                .for_each(|offset| times.step(least.wrapping_add(*offset), least));
         }
         _ => return Err(Corrupt("times have an unknown form")),
     }
-    if times.rises { Ok(()) } else { Err(Corrupt("times do not rise")) }
+    if times.rises {
+        Ok(())
+    } else {
+        Err(Corrupt("times do not rise"))
+    }
 }
 
 fn decode_runs(mut reader: Reader<'_>, count: usize, times: &mut Times<'_>) -> Result<(), Corrupt> {
@@ -121,7 +148,11 @@ fn decode_runs(mut reader: Reader<'_>, count: usize, times: &mut Times<'_>) -> R
             times.step(step, 0);
         }
     }
-    if reader.is_empty() { Ok(()) } else { Err(Corrupt("times are followed by something else")) }
+    if reader.is_empty() {
+        Ok(())
+    } else {
+        Err(Corrupt("times are followed by something else"))
+    }
 }
 
 struct Times<'a> {
@@ -177,7 +208,9 @@ mod tests {
 
     #[test]
     fn jitter_costs_its_bits_even_beside_a_large_gap() {
-        let mut times: Vec<i64> = (0..4096).map(|i| NOW + i * 1000 + (i * 7919) % 16).collect();
+        let mut times: Vec<i64> = (0..4096)
+            .map(|i| NOW + i * 1000 + (i * 7919) % 16)
+            .collect();
         assert!(size_after_round_trip(&times) < 4096 * 6 / 8);
         times[2048..].iter_mut().for_each(|time| *time += 1 << 40);
         assert!(size_after_round_trip(&times) < 4096 * 6 / 8);
@@ -187,7 +220,11 @@ mod tests {
     fn the_whole_range_of_times_reads_back() {
         size_after_round_trip(&[i64::MIN, i64::MAX]);
         size_after_round_trip(&[i64::MIN, -1, 0, 1, i64::MAX]);
-        size_after_round_trip(&(0..3000).map(|i| i64::MIN + i * i * 1_000_003).collect::<Vec<i64>>());
+        size_after_round_trip(
+            &(0..3000)
+                .map(|i| i64::MIN + i * i * 1_000_003)
+                .collect::<Vec<i64>>(),
+        );
         let mut wide: Vec<i64> = (-300..300).map(|i| i * 7 + i % 3).collect();
         wide.insert(0, i64::MIN);
         wide.push(i64::MAX);
@@ -205,7 +242,10 @@ mod tests {
         assert_eq!(decode_times(&runs(1, 3), 4, &mut Vec::new()), Ok(()));
         for (step, length) in [(0, 3), (1, 2), (1, 4), (1, 0), (u64::MAX, 3), (1 << 62, 3)] {
             let mut out = vec![5];
-            assert!(decode_times(&runs(step, length), 4, &mut out).is_err(), "{length} steps of {step}");
+            assert!(
+                decode_times(&runs(step, length), 4, &mut out).is_err(),
+                "{length} steps of {step}"
+            );
             assert_eq!(out, [5]);
         }
         // Offsets that overflow when their least step is added.

@@ -1,76 +1,136 @@
 //! A column of values: picks the form, writes it and reads it back. The forms are described in the
 //! module above.
 
-use super::bits::{pack, packed_len, unpack};
+use super::bits::{pack, unpack};
 use super::bytes::Reader;
 use super::decimal::{EXPONENT_MAX, Scale, divisor, from_ordered, to_integers};
 use super::frame::Frame;
+use super::repeats::{changes, drop_repeats, expand, read_bitmap};
 use super::{Corrupt, ROWS_MAX, entropy};
 
 const RAW: u8 = 0;
 const CONSTANT: u8 = 1;
+/// This and the next three are odd where the frame is of differences.
 const PACKED: u8 = 2;
-const PACKED_DELTA: u8 = 3;
 const ENTROPY: u8 = 4;
-const ENTROPY_DELTA: u8 = 5;
+const PACKED_CHANGES: u8 = 6;
+const SEARCHED: u8 = 8;
+
+/// Turns the order of i64 into that of u64.
+const SIGN: u64 = 1 << 63;
 
 /// In the place of an exponent: the integers are ordered bits.
 const BITS: u8 = 15;
 
+/// Nothing smaller than this is worth the time of looking further.
+const SMALL_ENOUGH: usize = 16;
+
 /// Quick, and small where values are decimals.
 pub(crate) fn encode_quick(values: &[f64], out: &mut Vec<u8>) {
-    encode(values, false, out);
+    let start = out.len();
+    encode_packed(values, out);
+    raw_if_smaller(values, start, out);
 }
 
 /// As small as it gets, at several times the cost.
 pub(crate) fn encode_small(values: &[f64], out: &mut Vec<u8>) {
-    encode(values, true, out);
-}
-
-fn encode(values: &[f64], small: bool, out: &mut Vec<u8>) {
-    assert!(values.len() <= ROWS_MAX, "a column holds at most {ROWS_MAX} values");
-    let Some(first) = values.first() else {
-        return;
-    };
-    let bits = first.to_bits();
-    if values.iter().all(|value| value.to_bits() == bits) {
-        out.push(CONSTANT);
-        // Short numbers end in zero bytes.
-        let kept = 8 - bits.trailing_zeros() as usize / 8;
-        out.extend_from_slice(&bits.to_be_bytes()[..kept]);
-        return;
-    }
     let start = out.len();
-    let raw = 1 + 8 * values.len();
-    let mut integers = Vec::new();
-    let mut offsets = Vec::new();
-    let scale = to_integers(values, &mut integers);
-    let frame = Frame::narrower(&integers, &mut offsets);
-    if small {
-        put_head(ENTROPY, scale, &frame, out);
-        let head = out.len();
-        entropy::encode(&offsets, frame.width, out);
-        if out.len() - head < packed_len(frame.width, offsets.len()) && out.len() - start < raw {
-            return;
+    if let Some((scale, integers)) = encode_packed(values, out)
+        && out.len() - start > SMALL_ENOUGH
+    {
+        if scale == Scale::Bits {
+            keep_smaller(start, out, |out| put_searched(&integers, out));
+        } else {
+            keep_smaller(start, out, |out| put_entropy(scale, &integers, false, out));
+            keep_smaller(start, out, |out| put_entropy(scale, &integers, true, out));
         }
-        out.truncate(start);
     }
-    put_head(PACKED, scale, &frame, out);
-    pack(&offsets, frame.width, out);
-    if out.len() - start >= raw {
-        out.truncate(start);
-        out.push(RAW);
-        out.extend(values.iter().flat_map(|value| value.to_le_bytes()));
-    }
+    raw_if_smaller(values, start, out);
 }
 
-fn put_head(form: u8, scale: Scale, frame: &Frame, out: &mut Vec<u8>) {
+/// Returns the values as integers, unless there is nothing left to improve.
+fn encode_packed(values: &[f64], out: &mut Vec<u8>) -> Option<(Scale, Vec<i64>)> {
+    assert!(values.len() <= ROWS_MAX, "a column holds at most {ROWS_MAX} values");
+    let first = values.first()?;
+    let changes = changes(values);
+    if changes == 0 {
+        put_constant(first.to_bits(), out);
+        return None;
+    }
+    let mut integers = Vec::new();
+    let scale = to_integers(values, &mut integers);
+    let start = out.len();
+    let mut offsets = Vec::new();
+    let frame = Frame::narrower(&integers, &mut offsets);
+    put_head(PACKED, scale, Some(&frame), out);
+    frame.put(out);
+    pack(&offsets, frame.width, out);
+    if 2 * changes < values.len() {
+        keep_smaller(start, out, |out| put_changes(scale, &integers, out));
+    }
+    Some((scale, integers))
+}
+
+fn put_constant(bits: u64, out: &mut Vec<u8>) {
+    out.push(CONSTANT);
+    // Short numbers end in zero bytes.
+    let kept = 8 - bits.trailing_zeros() as usize / 8;
+    out.extend_from_slice(&bits.to_be_bytes()[..kept]);
+}
+
+fn put_changes(scale: Scale, integers: &[i64], out: &mut Vec<u8>) {
+    let mut bitmap = Vec::new();
+    let kept = drop_repeats(integers, &mut bitmap);
+    let mut offsets = Vec::new();
+    let frame = Frame::narrower(&kept, &mut offsets);
+    put_head(PACKED_CHANGES, scale, Some(&frame), out);
+    out.append(&mut bitmap);
+    frame.put(out);
+    pack(&offsets, frame.width, out);
+}
+
+fn put_entropy(scale: Scale, integers: &[i64], delta: bool, out: &mut Vec<u8>) {
+    let mut offsets = Vec::new();
+    let frame = Frame::of(integers, delta, &mut offsets);
+    if offsets.is_empty() {
+        return;
+    }
+    put_head(ENTROPY, scale, Some(&frame), out);
+    frame.put(out);
+    entropy::encode(&offsets, frame.width, out);
+}
+
+fn put_searched(integers: &[i64], out: &mut Vec<u8>) {
+    put_head(SEARCHED, Scale::Bits, None, out);
+    let unsigned: Vec<u64> = integers.iter().map(|&integer| integer as u64 ^ SIGN).collect();
+    entropy::encode_searching(&unsigned, out);
+}
+
+fn put_head(form: u8, scale: Scale, frame: Option<&Frame>, out: &mut Vec<u8>) {
     let scale = match scale {
         Scale::Decimal(exponent) => exponent,
         Scale::Bits => BITS,
     };
-    out.push(form + u8::from(frame.delta) | scale << 4);
-    frame.put(out);
+    out.push(form + u8::from(frame.is_some_and(|frame| frame.delta)) | scale << 4);
+}
+
+/// Keeps what `write` appends, instead of what is there from `start` on, if it is smaller.
+fn keep_smaller(start: usize, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    let middle = out.len();
+    write(out);
+    if out.len() - middle < middle - start {
+        out.drain(start..middle);
+    } else {
+        out.truncate(middle);
+    }
+}
+
+fn raw_if_smaller(values: &[f64], start: usize, out: &mut Vec<u8>) {
+    if out.len() - start > 1 + 8 * values.len() {
+        out.truncate(start);
+        out.push(RAW);
+        out.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+    }
 }
 
 /// Appends exactly `rows` values, or nothing and an error.
@@ -84,14 +144,19 @@ fn decode(bytes: &[u8], rows: usize, out: &mut Vec<f64>) -> Result<(), Corrupt> 
         return Err(Corrupt("a column has too many values"));
     }
     if rows == 0 {
-        return if bytes.is_empty() { Ok(()) } else { Err(Corrupt("a column without values is not empty")) };
+        return if bytes.is_empty() {
+            Ok(())
+        } else {
+            Err(Corrupt("a column without values is not empty"))
+        };
     }
     let mut reader = Reader::new(bytes);
     let head = reader.u8()?;
     match head & 0x0f {
         RAW if head == RAW => decode_raw(reader.rest(), rows, out),
         CONSTANT if head == CONSTANT => decode_constant(reader.rest(), rows, out),
-        form @ PACKED..=ENTROPY_DELTA => decode_frame(form, scale_of(head)?, reader, rows, out),
+        SEARCHED if scale_of(head)? == Scale::Bits => decode_searched(reader.rest(), rows, out),
+        form @ PACKED..SEARCHED => decode_framed(form, scale_of(head)?, reader, rows, out),
         _ => Err(Corrupt("a column has an unknown form")),
     }
 }
@@ -117,30 +182,57 @@ fn decode_raw(bytes: &[u8], rows: usize, out: &mut Vec<f64>) -> Result<(), Corru
 
 fn decode_constant(bytes: &[u8], rows: usize, out: &mut Vec<f64>) -> Result<(), Corrupt> {
     let mut bits = [0; 8];
-    bits.get_mut(..bytes.len()).ok_or(Corrupt("a constant is too long"))?.copy_from_slice(bytes);
+    bits.get_mut(..bytes.len())
+        .ok_or(Corrupt("a constant is too long"))?
+        .copy_from_slice(bytes);
     out.resize(out.len() + rows, f64::from_be_bytes(bits));
     Ok(())
 }
 
-fn decode_frame(form: u8, scale: Scale, mut reader: Reader<'_>, rows: usize, out: &mut Vec<f64>) -> Result<(), Corrupt> {
-    let frame = Frame::read(&mut reader, matches!(form, PACKED_DELTA | ENTROPY_DELTA))?;
+fn decode_searched(bytes: &[u8], rows: usize, out: &mut Vec<f64>) -> Result<(), Corrupt> {
+    let start = out.len();
+    out.resize(start + rows, 0.0);
+    entropy::decode_searching(bytes, &mut out[start..], |integer| from_ordered((integer ^ SIGN) as i64))
+}
+
+fn decode_framed(form: u8, scale: Scale, mut reader: Reader<'_>, rows: usize, out: &mut Vec<f64>) -> Result<(), Corrupt> {
     let start = out.len();
     out.resize(start + rows, 0.0);
     let slots = &mut out[start..];
-    // The offsets go where the values will be, as bits, and are turned into values in place.
-    let offsets = &mut slots[usize::from(frame.delta)..];
-    match form {
-        PACKED | PACKED_DELTA => unpack(reader.rest(), frame.width, offsets, f64::from_bits)?,
-        _ => entropy::decode(reader.rest(), frame.width, offsets, f64::from_bits)?,
-    }
-    match scale {
-        Scale::Bits => frame.resolve(slots, from_ordered),
-        Scale::Decimal(0) => frame.resolve(slots, |integer| integer as f64),
-        Scale::Decimal(exponent) => {
-            frame.resolve(slots, |integer| integer as f64);
-            let divisor = divisor(exponent);
-            slots.iter_mut().for_each(|slot| *slot /= divisor);
+    match form & !1 {
+        PACKED => decode_packed(reader, form & 1 != 0, scale, slots),
+        PACKED_CHANGES => {
+            let (bitmap, kept) = read_bitmap(&mut reader, rows)?;
+            decode_packed(reader, form & 1 != 0, scale, &mut slots[..kept])?;
+            expand(slots, bitmap, kept);
+            Ok(())
+        }
+        _ => {
+            let frame = Frame::read(&mut reader, form & 1 != 0)?;
+            entropy::decode(reader.rest(), frame.width, frame.offsets(slots), f64::from_bits)?;
+            resolve(&frame, scale, slots);
+            Ok(())
         }
     }
+}
+
+fn decode_packed(mut reader: Reader<'_>, delta: bool, scale: Scale, slots: &mut [f64]) -> Result<(), Corrupt> {
+    let frame = Frame::read(&mut reader, delta)?;
+    unpack(reader.rest(), frame.width, frame.offsets(slots), f64::from_bits)?;
+    resolve(&frame, scale, slots);
     Ok(())
+}
+
+/// The offsets stand where the values will be, as bits, and are turned into values in place.
+fn resolve(frame: &Frame, scale: Scale, slots: &mut [f64]) {
+    match scale {
+        Scale::Bits => frame.resolve(slots, from_ordered),
+        Scale::Decimal(exponent) => {
+            frame.resolve(slots, |integer| integer as f64);
+            if exponent > 0 {
+                let divisor = divisor(exponent);
+                slots.iter_mut().for_each(|slot| *slot /= divisor);
+            }
+        }
+    }
 }

@@ -1,0 +1,233 @@
+use std::sync::{Arc, Mutex};
+
+use pegel_metric::{Millis, Selector, Series};
+
+use crate::codec::bytes::Reader;
+use crate::codec::{Corrupt, ROWS_MAX};
+use crate::series_table::SeriesReader;
+
+/// A block's index, decoded.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    pub groups: Vec<Arc<str>>,
+    /// Sorted by text.
+    pub series: Vec<Arc<Series>>,
+    pub runs: Vec<RunEntry>,
+    /// Of all runs, one run after the other.
+    pub columns: Vec<ColumnEntry>,
+    /// For each series where its columns begin in `places`; one more entry at the end.
+    starts: Vec<u32>,
+    /// (run, column), in the order of the runs.
+    places: Vec<(u32, u32)>,
+}
+
+#[derive(Debug)]
+pub(crate) struct RunEntry {
+    pub group: Option<u32>,
+    pub min: Millis,
+    pub max: Millis,
+    pub rows: usize,
+    /// Where the time column begins in the file; the value columns follow it.
+    pub at: u64,
+    pub times_len: u32,
+    pub times_crc: u32,
+    pub columns: std::ops::Range<u32>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ColumnEntry {
+    pub series: u32,
+    pub at: u64,
+    pub len: u32,
+    pub crc: u32,
+}
+
+impl Index {
+    /// `data_len` is where the runs end: an index that points beyond is damaged.
+    pub fn decode(raw: &[u8], data_start: u64, data_end: u64) -> Result<Index, Corrupt> {
+        let mut reader = Reader::new(raw);
+        let mut index = Index::default();
+        for _ in 0..reader.varint()? {
+            index.groups.push(reader.str()?.into());
+        }
+        let mut table = SeriesReader::default();
+        for _ in 0..reader.varint()? {
+            index.series.push(table.take(&mut reader)?);
+        }
+        let mut at = data_start;
+        for _ in 0..reader.varint()? {
+            index.read_run(&mut reader, &mut at, data_end)?;
+        }
+        index.invert();
+        Ok(index)
+    }
+
+    fn read_run(
+        &mut self,
+        reader: &mut Reader<'_>,
+        at: &mut u64,
+        data_end: u64,
+    ) -> Result<(), Corrupt> {
+        let group = match reader.varint()? {
+            0 => None,
+            number if number <= self.groups.len() as u64 => Some(number as u32 - 1),
+            _ => return Err(Corrupt("a run of an unknown group")),
+        };
+        let min = reader.zigzag()?;
+        let max = min
+            .checked_add_unsigned(reader.varint()?)
+            .ok_or(Corrupt("a run without end"))?;
+        let rows = reader.varint()?;
+        if rows == 0 || rows > ROWS_MAX as u64 {
+            return Err(Corrupt("a run of impossible length"));
+        }
+        let times_at = *at;
+        let times_len = advance(at, reader.varint()?, data_end)?;
+        let times_crc = reader.u32()?;
+        let first = self.columns.len() as u32;
+        for _ in 0..reader.varint()? {
+            let series = reader.varint()?;
+            if series >= self.series.len() as u64 {
+                return Err(Corrupt("a column of an unknown series"));
+            }
+            let column_at = *at;
+            let len = advance(at, reader.varint()?, data_end)?;
+            let crc = reader.u32()?;
+            self.columns.push(ColumnEntry {
+                series: series as u32,
+                at: column_at,
+                len,
+                crc,
+            });
+        }
+        let columns = first..self.columns.len() as u32;
+        self.runs.push(RunEntry {
+            group,
+            min,
+            max,
+            rows: rows as usize,
+            at: times_at,
+            times_len,
+            times_crc,
+            columns,
+        });
+        Ok(())
+    }
+
+    fn invert(&mut self) {
+        let mut counts = vec![0u32; self.series.len() + 1];
+        for column in &self.columns {
+            counts[column.series as usize + 1] += 1;
+        }
+        for series in 0..self.series.len() {
+            counts[series + 1] += counts[series];
+        }
+        self.starts = counts.clone();
+        self.places = vec![(0, 0); self.columns.len()];
+        for (number, run) in self.runs.iter().enumerate() {
+            for column in run.columns.clone() {
+                let next = &mut counts[self.columns[column as usize].series as usize];
+                self.places[*next as usize] = (number as u32, column);
+                *next += 1;
+            }
+        }
+    }
+
+    /// The series that match, by number.
+    pub fn matching<'a>(&'a self, selector: &'a Selector) -> impl Iterator<Item = u32> + 'a {
+        // All series of one name stand together, because texts sort by name first.
+        let range = match selector.exact_name() {
+            Some(name) => {
+                let start = self.series.partition_point(|series| series.text() < name);
+                // A longer name that begins with this one may stand between `name` and `name{…}`.
+                let len = self.series[start..]
+                    .iter()
+                    .take_while(|series| series.text().starts_with(name))
+                    .count();
+                start..start + len
+            }
+            None => 0..self.series.len(),
+        };
+        range
+            .filter(|&at| selector.matches(&self.series[at]))
+            .map(|at| at as u32)
+    }
+
+    /// Where the samples of a series are: (run, column), in the order of the runs.
+    pub fn places(&self, series: u32) -> &[(u32, u32)] {
+        &self.places
+            [self.starts[series as usize] as usize..self.starts[series as usize + 1] as usize]
+    }
+
+    fn bytes(&self) -> usize {
+        let texts: usize = self
+            .series
+            .iter()
+            .map(|series| series.text().len() + 56)
+            .sum();
+        texts + self.runs.len() * size_of::<RunEntry>() + self.columns.len() * 36
+    }
+}
+
+fn advance(at: &mut u64, len: u64, end: u64) -> Result<u32, Corrupt> {
+    *at = at
+        .checked_add(len)
+        .filter(|next| *next <= end)
+        .ok_or(Corrupt("a column beyond the data"))?;
+    u32::try_from(len).map_err(|_| Corrupt("a column of impossible length"))
+}
+
+/// The indexes that were used last, up to a number of bytes.
+#[derive(Debug)]
+pub(crate) struct IndexCache {
+    bytes_max: usize,
+    /// Block id and index, the one used last at the end.
+    entries: Mutex<Vec<(u64, Arc<Index>)>>,
+}
+
+impl IndexCache {
+    pub fn new(bytes_max: usize) -> IndexCache {
+        IndexCache {
+            bytes_max,
+            entries: Mutex::default(),
+        }
+    }
+
+    pub fn get_or<E>(
+        &self,
+        id: u64,
+        load: impl FnOnce() -> Result<Index, E>,
+    ) -> Result<Arc<Index>, E> {
+        {
+            let mut entries = self
+                .entries
+                .lock()
+                .expect("no thread panics while it holds this lock");
+            if let Some(at) = entries.iter().position(|(known, _)| *known == id) {
+                let entry = entries.remove(at);
+                let index = entry.1.clone();
+                entries.push(entry);
+                return Ok(index);
+            }
+        }
+        let index = Arc::new(load()?);
+        let mut entries = self
+            .entries
+            .lock()
+            .expect("no thread panics while it holds this lock");
+        entries.push((id, index.clone()));
+        let mut total: usize = entries.iter().map(|(_, index)| index.bytes()).sum();
+        while total > self.bytes_max && entries.len() > 1 {
+            total -= entries.remove(0).1.bytes();
+        }
+        Ok(index)
+    }
+
+    pub fn forget(&self, id: u64) {
+        let mut entries = self
+            .entries
+            .lock()
+            .expect("no thread panics while it holds this lock");
+        entries.retain(|(known, _)| *known != id);
+    }
+}

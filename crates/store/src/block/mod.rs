@@ -1,0 +1,119 @@
+//! Blocks: immutable files of runs, each with its own index.
+//!
+//! ```text
+//! blocks/NNNNNNNNNN.blk
+//!
+//! header     "PEGELBLK" · version u32 · kind u32 (1 fresh, 2 sealed, 3 late)
+//! runs       each: time column, then its value columns (codec module), without gaps
+//! index      LZ4 (pack module) of: groups · series · runs
+//!   groups   count · names
+//!   series   count · series (series_table module), sorted by text
+//!   runs     count · each: group + 1 or 0 · min time · max − min · rows · times length · times crc u32 ·
+//!            column count · (series · length · crc u32)…
+//! replaces   ids (u64) of the blocks whose samples are all in here
+//! footer     index offset u64 · index length u32 · index crc u32 · min time i64 · max time i64 ·
+//!            log through u64 · sealed until i64 · replaces count u32 · crc u32 · "PGLE"
+//! ```
+//!
+//! Lengths, counts and positions inside the index are varints. The footer's crc covers the replaces list
+//! and the footer before it. A block is written to `NAME.tmp`, synced, renamed, and the directory synced.
+//! `log through` is the last log segment that the block makes superfluous (0: none). Of two samples of one
+//! series and time the one in the block with the higher id counts, in one block that of the later run.
+
+mod index;
+mod reader;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pegel_metric::Millis;
+
+use crate::files::Files;
+
+pub(crate) use index::{Index, IndexCache};
+pub(crate) use reader::{BlockReader, ReadError, open_block};
+pub(crate) use writer::{BlockWriter, Ending};
+
+const MAGIC: &[u8; 8] = b"PEGELBLK";
+const HEADER_LEN: usize = 16;
+const FOOTER_LEN: usize = 60;
+const FOOTER_MAGIC: &[u8; 4] = b"PGLE";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BlockKind {
+    /// What the head held, quickly written; merged into a sealed block later.
+    Fresh = 1,
+    /// One UTC hour, merged and encoded small.
+    Sealed = 2,
+    /// Samples that came after their hour was sealed.
+    Late = 3,
+}
+
+impl BlockKind {
+    fn from_code(code: u32) -> Option<BlockKind> {
+        [BlockKind::Fresh, BlockKind::Sealed, BlockKind::Late]
+            .into_iter()
+            .find(|kind| *kind as u32 == code)
+    }
+}
+
+/// A block on disk. Whoever holds one can read it: a block that was dropped is removed with its last holder.
+#[derive(Debug)]
+pub(crate) struct Block {
+    pub id: u64,
+    pub kind: BlockKind,
+    pub path: PathBuf,
+    pub min: Millis,
+    pub max: Millis,
+    pub bytes: u64,
+    pub log_through: u64,
+    pub sealed_until: Millis,
+    pub replaces: Vec<u64>,
+    index_at: u64,
+    index_len: u32,
+    index_crc: u32,
+    files: Arc<dyn Files>,
+    doomed: AtomicBool,
+    /// Something in it could not be read, so that it must not be removed for having been merged.
+    damaged: AtomicBool,
+}
+
+impl Block {
+    /// Removes the file when nobody reads it any more.
+    pub fn doom(&self) {
+        self.doomed.store(true, Ordering::Relaxed);
+    }
+
+    pub fn mark_damaged(&self) {
+        self.damaged.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_damaged(&self) -> bool {
+        self.damaged.load(Ordering::Relaxed)
+    }
+
+    pub fn overlaps(&self, start: Millis, end: Millis) -> bool {
+        self.min <= end && start <= self.max
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        if self.doomed.load(Ordering::Relaxed)
+            && let Err(error) = self.files.remove(&self.path)
+        {
+            tracing::warn!(path = %self.path.display(), %error, "cannot remove a block");
+        }
+    }
+}
+
+pub(crate) fn block_path(dir: &Path, id: u64) -> PathBuf {
+    dir.join(format!("{id:010}.blk"))
+}
+
+/// The id in a block's file name.
+pub(crate) fn block_id(name: &str) -> Option<u64> {
+    name.strip_suffix(".blk")?.parse().ok()
+}

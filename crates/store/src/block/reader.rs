@@ -1,0 +1,219 @@
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use pegel_metric::{Members, Millis};
+
+use crate::FORMAT_VERSION;
+use crate::codec::bytes::Reader;
+use crate::codec::{self, Corrupt};
+use crate::files::{FileHandle, Files, read_exact_at};
+use crate::pack::unpack;
+use crate::run::{Column, Owner, Run, Samples, decode_column};
+
+use super::{Block, BlockKind, FOOTER_LEN, FOOTER_MAGIC, HEADER_LEN, Index, IndexCache, MAGIC};
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReadError {
+    #[error("the file has format {0}")]
+    Version(u32),
+    #[error("{}", .0.0)]
+    Corrupt(#[from] Corrupt),
+    #[error(transparent)]
+    Io(io::Error),
+}
+
+impl From<io::Error> for ReadError {
+    fn from(error: io::Error) -> ReadError {
+        match error.kind() {
+            // A file that is shorter than its index says is damaged; reading it again will not help.
+            io::ErrorKind::UnexpectedEof => ReadError::Corrupt(Corrupt("the file is cut off")),
+            _ => ReadError::Io(error),
+        }
+    }
+}
+
+/// Reads header and footer, and checks that the index is whole.
+pub(crate) fn open_block(files: &Arc<dyn Files>, path: &Path, id: u64) -> Result<Block, ReadError> {
+    let file = files.open(path)?;
+    let len = file.len()?;
+    let header = read_exact_at(&*file, 0, HEADER_LEN)?;
+    let word = |bytes: &[u8], at: usize| {
+        u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+    };
+    if &header[..8] != MAGIC {
+        return Err(Corrupt("not a block").into());
+    }
+    if word(&header, 8) != FORMAT_VERSION {
+        return Err(ReadError::Version(word(&header, 8)));
+    }
+    let kind =
+        BlockKind::from_code(word(&header, 12)).ok_or(Corrupt("an unknown kind of block"))?;
+    let footer_at = len
+        .checked_sub(FOOTER_LEN as u64)
+        .ok_or(Corrupt("the file is cut off"))?;
+    let footer = read_exact_at(&*file, footer_at, FOOTER_LEN)?;
+    if &footer[FOOTER_LEN - 4..] != FOOTER_MAGIC {
+        return Err(Corrupt("no footer").into());
+    }
+    let mut reader = Reader::new(&footer);
+    let index_at = reader.u64()?;
+    let index_len = reader.u32()?;
+    let index_crc = reader.u32()?;
+    let min = reader.u64()? as Millis;
+    let max = reader.u64()? as Millis;
+    let log_through = reader.u64()?;
+    let sealed_until = reader.u64()? as Millis;
+    let replaces_len = u64::from(reader.u32()?) * 8;
+    let index_end = index_at.checked_add(u64::from(index_len));
+    if index_end.and_then(|end| end.checked_add(replaces_len)) != Some(footer_at) {
+        return Err(Corrupt("the footer does not fit the file").into());
+    }
+    let replaces = read_exact_at(&*file, footer_at - replaces_len, replaces_len as usize)?;
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(&replaces);
+    crc.update(&footer[..FOOTER_LEN - 8]);
+    if crc.finalize() != word(&footer, FOOTER_LEN - 8) {
+        return Err(Corrupt("the footer's checksum is wrong").into());
+    }
+    if crc32fast::hash(&read_exact_at(&*file, index_at, index_len as usize)?) != index_crc {
+        return Err(Corrupt("the index's checksum is wrong").into());
+    }
+    let ids = replaces
+        .chunks_exact(8)
+        .map(|id| u64::from_le_bytes(id.try_into().expect("eight bytes")));
+    Ok(Block {
+        id,
+        kind,
+        path: path.to_owned(),
+        min,
+        max,
+        bytes: len,
+        log_through,
+        sealed_until,
+        replaces: ids.collect(),
+        index_at,
+        index_len,
+        index_crc,
+        files: files.clone(),
+        doomed: AtomicBool::new(false),
+        damaged: AtomicBool::new(false),
+    })
+}
+
+/// An open block with its index.
+#[derive(Debug)]
+pub(crate) struct BlockReader {
+    pub block: Arc<Block>,
+    pub index: Arc<Index>,
+    file: Arc<dyn FileHandle>,
+}
+
+impl BlockReader {
+    pub fn open(block: &Arc<Block>, cache: &IndexCache) -> Result<BlockReader, ReadError> {
+        let file = block.files.open(&block.path)?;
+        let index = cache.get_or(block.id, || -> Result<Index, ReadError> {
+            let packed = read_exact_at(&*file, block.index_at, block.index_len as usize)?;
+            if crc32fast::hash(&packed) != block.index_crc {
+                return Err(Corrupt("the index's checksum is wrong").into());
+            }
+            Ok(Index::decode(
+                &unpack(&packed)?,
+                HEADER_LEN as u64,
+                block.index_at,
+            )?)
+        })?;
+        Ok(BlockReader {
+            block: block.clone(),
+            index,
+            file,
+        })
+    }
+
+    pub fn times(&self, run: u32) -> Result<Vec<Millis>, ReadError> {
+        let entry = &self.index.runs[run as usize];
+        let bytes = self.checked(entry.at, entry.times_len, entry.times_crc)?;
+        let mut times = Vec::with_capacity(entry.rows);
+        codec::decode_times(&bytes, entry.rows, &mut times)?;
+        Ok(times)
+    }
+
+    pub fn samples(&self, run: u32, column: u32, into: &mut Samples) -> Result<(), ReadError> {
+        let rows = self.index.runs[run as usize].rows;
+        let entry = &self.index.columns[column as usize];
+        let bytes = self.checked(entry.at, entry.len, entry.crc)?;
+        Ok(decode_column(&bytes, rows, into)?)
+    }
+
+    /// A whole run, without the columns that are damaged; `None` when its times are. Either marks the block.
+    pub fn run(&self, number: u32) -> Result<Option<Run>, ReadError> {
+        let entry = &self.index.runs[number as usize];
+        let columns = &self.index.columns[entry.columns.start as usize..entry.columns.end as usize];
+        let end = columns
+            .last()
+            .map_or(entry.at, |column| column.at + u64::from(column.len));
+        let bytes = read_exact_at(&*self.file, entry.at, (end - entry.at) as usize)?;
+        let (times, data) = bytes.split_at(entry.times_len as usize);
+        if crc32fast::hash(times) != entry.times_crc {
+            self.block.mark_damaged();
+            return Ok(None);
+        }
+        let data_at = entry.at + u64::from(entry.times_len);
+        let series = columns
+            .iter()
+            .map(|column| self.index.series[column.series as usize].clone())
+            .collect();
+        let mut run = Run {
+            owner: self.owner(entry.group, series),
+            rows: entry.rows,
+            min: entry.min,
+            max: entry.max,
+            times: times.to_owned(),
+            columns: Vec::with_capacity(columns.len()),
+            data: data.to_owned(),
+        };
+        for (member, column) in columns.iter().enumerate() {
+            let start = (column.at - data_at) as u32;
+            let end = start + column.len;
+            if crc32fast::hash(&data[start as usize..end as usize]) == column.crc {
+                run.columns.push(Column {
+                    member: member as u32,
+                    start,
+                    end,
+                });
+            } else {
+                self.block.mark_damaged();
+            }
+        }
+        Ok(Some(run))
+    }
+
+    fn owner(&self, group: Option<u32>, mut series: Vec<Arc<pegel_metric::Series>>) -> Owner {
+        match group {
+            None if series.len() == 1 => Owner::Series(series.remove(0)),
+            // A loose run with several columns is not written by us; it reads as a group all the same.
+            None => Owner::Group(Arc::new(Members {
+                group: "".into(),
+                series,
+                live_for: 0,
+            })),
+            Some(number) => {
+                let group = self.index.groups[number as usize].clone();
+                Owner::Group(Arc::new(Members {
+                    group,
+                    series,
+                    live_for: 0,
+                }))
+            }
+        }
+    }
+
+    fn checked(&self, at: u64, len: u32, crc: u32) -> Result<Vec<u8>, ReadError> {
+        let bytes = read_exact_at(&*self.file, at, len as usize)?;
+        if crc32fast::hash(&bytes) != crc {
+            return Err(Corrupt("a column's checksum is wrong").into());
+        }
+        Ok(bytes)
+    }
+}

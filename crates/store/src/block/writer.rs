@@ -1,0 +1,262 @@
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use pegel_metric::{Millis, Series};
+
+use crate::FORMAT_VERSION;
+use crate::codec::bytes::{put_str, put_varint, put_zigzag};
+use crate::files::{FileHandle, Files, write_all_at};
+use crate::pack::pack;
+use crate::run::{Owner, Run};
+use crate::series_table::SeriesWriter;
+
+use super::{Block, BlockKind, FOOTER_LEN, FOOTER_MAGIC, HEADER_LEN, MAGIC, block_path};
+
+/// How much is gathered before it is written.
+const BUFFER_LEN: usize = 256 << 10;
+
+/// Writes one block, run by run.
+#[derive(Debug)]
+pub(crate) struct BlockWriter {
+    files: Arc<dyn Files>,
+    dir: PathBuf,
+    id: u64,
+    kind: BlockKind,
+    file: Arc<dyn FileHandle>,
+    tmp: PathBuf,
+    written: u64,
+    buffer: Vec<u8>,
+    groups: Vec<Arc<str>>,
+    series: HashMap<Arc<Series>, u32>,
+    runs: Vec<WrittenRun>,
+    columns: Vec<WrittenColumn>,
+    span: Option<(Millis, Millis)>,
+}
+
+#[derive(Debug)]
+struct WrittenRun {
+    group: u64,
+    min: Millis,
+    max: Millis,
+    rows: usize,
+    times_len: usize,
+    times_crc: u32,
+    columns: usize,
+}
+
+#[derive(Debug)]
+struct WrittenColumn {
+    series: u32,
+    len: u32,
+    crc: u32,
+}
+
+/// What a finished block says of other files.
+#[derive(Debug, Default)]
+pub(crate) struct Ending {
+    pub log_through: u64,
+    pub sealed_until: Millis,
+    pub replaces: Vec<u64>,
+}
+
+impl BlockWriter {
+    pub fn create(
+        files: &Arc<dyn Files>,
+        dir: &Path,
+        id: u64,
+        kind: BlockKind,
+    ) -> io::Result<BlockWriter> {
+        let tmp = dir.join(format!("{id:010}.tmp"));
+        let file = files.create(&tmp)?;
+        let mut buffer = Vec::with_capacity(BUFFER_LEN);
+        buffer.extend_from_slice(MAGIC);
+        buffer.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+        buffer.extend_from_slice(&(kind as u32).to_le_bytes());
+        debug_assert_eq!(buffer.len(), HEADER_LEN);
+        Ok(BlockWriter {
+            files: files.clone(),
+            dir: dir.to_owned(),
+            id,
+            kind,
+            file,
+            tmp,
+            written: 0,
+            buffer,
+            groups: Vec::new(),
+            series: HashMap::new(),
+            runs: Vec::new(),
+            columns: Vec::new(),
+            span: None,
+        })
+    }
+
+    pub fn add(&mut self, run: &Run) -> io::Result<()> {
+        if run.columns.is_empty() {
+            return Ok(());
+        }
+        let group = match &run.owner {
+            Owner::Group(members) => self.group_number(&members.group) + 1,
+            Owner::Series(_) => 0,
+        };
+        self.runs.push(WrittenRun {
+            group,
+            min: run.min,
+            max: run.max,
+            rows: run.rows,
+            times_len: run.times.len(),
+            times_crc: crc32fast::hash(&run.times),
+            columns: run.columns.len(),
+        });
+        self.buffer.extend_from_slice(&run.times);
+        for column in &run.columns {
+            let bytes = run.column_bytes(column);
+            let series = &run.owner.series()[column.member as usize];
+            let next = self.series.len() as u32;
+            let series = *self.series.entry(series.clone()).or_insert(next);
+            self.columns.push(WrittenColumn {
+                series,
+                len: bytes.len() as u32,
+                crc: crc32fast::hash(bytes),
+            });
+            self.buffer.extend_from_slice(bytes);
+        }
+        let (min, max) = self.span.unwrap_or((run.min, run.max));
+        self.span = Some((min.min(run.min), max.max(run.max)));
+        if self.buffer.len() >= BUFFER_LEN {
+            self.write_out()?;
+        }
+        Ok(())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// Drops the half-written file.
+    pub fn abandon(self) {
+        let _ = self.files.remove(&self.tmp);
+    }
+
+    /// After this the block is complete under its name, and stays so through a power cut.
+    pub fn finish(mut self, ending: Ending) -> io::Result<Block> {
+        let result = self.write_end(&ending);
+        match result {
+            Ok((min, max, index_at, index_len, index_crc)) => Ok(Block {
+                id: self.id,
+                kind: self.kind,
+                path: block_path(&self.dir, self.id),
+                min,
+                max,
+                bytes: self.written,
+                log_through: ending.log_through,
+                sealed_until: ending.sealed_until,
+                replaces: ending.replaces,
+                index_at,
+                index_len,
+                index_crc,
+                files: self.files,
+                doomed: AtomicBool::new(false),
+                damaged: AtomicBool::new(false),
+            }),
+            Err(error) => {
+                self.abandon();
+                Err(error)
+            }
+        }
+    }
+
+    fn write_end(&mut self, ending: &Ending) -> io::Result<(Millis, Millis, u64, u32, u32)> {
+        // An empty block may still be needed for what it says of other files.
+        let (min, max) = self.span.unwrap_or((Millis::MIN, Millis::MIN));
+        let index_at = self.written + self.buffer.len() as u64;
+        let mut index = Vec::new();
+        pack(&self.index(), &mut index);
+        let index_crc = crc32fast::hash(&index);
+        self.buffer.extend_from_slice(&index);
+        let covered = self.buffer.len();
+        for id in &ending.replaces {
+            self.buffer.extend_from_slice(&id.to_le_bytes());
+        }
+        let footer_at = self.buffer.len();
+        self.buffer.extend_from_slice(&index_at.to_le_bytes());
+        self.buffer
+            .extend_from_slice(&(index.len() as u32).to_le_bytes());
+        self.buffer.extend_from_slice(&index_crc.to_le_bytes());
+        self.buffer.extend_from_slice(&min.to_le_bytes());
+        self.buffer.extend_from_slice(&max.to_le_bytes());
+        self.buffer
+            .extend_from_slice(&ending.log_through.to_le_bytes());
+        self.buffer
+            .extend_from_slice(&ending.sealed_until.to_le_bytes());
+        self.buffer
+            .extend_from_slice(&(ending.replaces.len() as u32).to_le_bytes());
+        let crc = crc32fast::hash(&self.buffer[covered..]);
+        self.buffer.extend_from_slice(&crc.to_le_bytes());
+        self.buffer.extend_from_slice(FOOTER_MAGIC);
+        debug_assert_eq!(self.buffer.len() - footer_at, FOOTER_LEN);
+        self.write_out()?;
+        self.file.sync()?;
+        self.files
+            .rename(&self.tmp, &block_path(&self.dir, self.id))?;
+        self.files.sync_dir(&self.dir)?;
+        Ok((min, max, index_at, index.len() as u32, index_crc))
+    }
+
+    fn index(&self) -> Vec<u8> {
+        let mut sorted: Vec<(&Arc<Series>, u32)> = self
+            .series
+            .iter()
+            .map(|(series, id)| (series, *id))
+            .collect();
+        sorted.sort_unstable();
+        let mut place = vec![0u64; sorted.len()];
+        let mut raw = Vec::new();
+        put_varint(&mut raw, self.groups.len() as u64);
+        self.groups.iter().for_each(|name| put_str(&mut raw, name));
+        put_varint(&mut raw, sorted.len() as u64);
+        let mut writer = SeriesWriter::default();
+        for (at, (series, id)) in sorted.into_iter().enumerate() {
+            place[id as usize] = at as u64;
+            writer.put(series, &mut raw);
+        }
+        put_varint(&mut raw, self.runs.len() as u64);
+        let mut columns = self.columns.iter();
+        for run in &self.runs {
+            put_varint(&mut raw, run.group);
+            put_zigzag(&mut raw, run.min);
+            put_varint(&mut raw, run.max.abs_diff(run.min));
+            put_varint(&mut raw, run.rows as u64);
+            put_varint(&mut raw, run.times_len as u64);
+            raw.extend_from_slice(&run.times_crc.to_le_bytes());
+            put_varint(&mut raw, run.columns as u64);
+            for column in columns.by_ref().take(run.columns) {
+                put_varint(&mut raw, place[column.series as usize]);
+                put_varint(&mut raw, u64::from(column.len));
+                raw.extend_from_slice(&column.crc.to_le_bytes());
+            }
+        }
+        raw
+    }
+
+    fn group_number(&mut self, name: &Arc<str>) -> u64 {
+        let at = self
+            .groups
+            .iter()
+            .position(|known| known == name)
+            .unwrap_or_else(|| {
+                self.groups.push(name.clone());
+                self.groups.len() - 1
+            });
+        at as u64
+    }
+
+    fn write_out(&mut self) -> io::Result<()> {
+        write_all_at(&*self.file, &self.buffer, self.written)?;
+        self.written += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+}

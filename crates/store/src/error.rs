@@ -1,0 +1,43 @@
+use std::path::PathBuf;
+
+use pegel_metric::Reason;
+
+/// Why a store could not be opened. It is left as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("another agent (pid {pid}) uses the store {dir}")]
+    Locked { dir: PathBuf, pid: u32 },
+    #[error(
+        "{path} has format {found}; this version reads format {supported}. Use another --dir, or the version that wrote it"
+    )]
+    Version {
+        path: PathBuf,
+        found: u32,
+        supported: u32,
+    },
+    #[error("cannot use the store {path}")]
+    Io {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// What became of a push.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pushed {
+    pub kept: u64,
+    /// Which points were refused, by their position, and why.
+    pub refused: Vec<(usize, Reason)>,
+}
+
+/// Why a push as a whole was not taken. Nothing of it is kept.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PushError {
+    #[error("the log cannot be written: {0}")]
+    Degraded(String),
+    #[error("the store does not keep up")]
+    QueueFull,
+    #[error("the agent is stopping")]
+    Closed,
+}

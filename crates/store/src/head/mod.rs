@@ -1,0 +1,150 @@
+//! What is in memory: the newest samples, and the current value of every live series.
+//!
+//! There is one active head, which the writer appends to, and at most a few frozen ones, which wait
+//! for their block. A head belongs to the log segments from which it could be rebuilt.
+
+mod group;
+mod loose;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use pegel_metric::{GroupRow, Ledger, Millis, Point, Selector, Series};
+
+pub(crate) use group::GroupHead;
+pub(crate) use loose::{LooseHead, sort_last_wins};
+
+use crate::question::Latest;
+use crate::run::Run;
+
+/// A loose series without a new point for this long is no longer current.
+pub(crate) const LOOSE_LIVE_MS: Millis = 5 * 60 * 1000;
+
+#[derive(Debug, Default)]
+pub(crate) struct Head {
+    pub groups: Vec<GroupHead>,
+    pub loose: HashMap<Arc<Series>, LooseHead>,
+    /// Counts commits, so that a reader can ask for what changed since it last looked.
+    pub changes: u64,
+    /// The times of the samples in here.
+    pub span: Option<(Millis, Millis)>,
+}
+
+impl Head {
+    pub fn append_row(&mut self, time: Millis, row: &GroupRow, ledger: &Ledger) {
+        let change = self.changes;
+        self.group_of(row).append(time, row, change, ledger);
+        self.extend_span(time);
+    }
+
+    /// Takes the current values from a row without keeping its samples.
+    pub fn show_row(&mut self, time: Millis, row: &GroupRow) {
+        let change = self.changes;
+        self.group_of(row).show(time, row, change);
+    }
+
+    fn group_of(&mut self, row: &GroupRow) -> &mut GroupHead {
+        let at = self
+            .groups
+            .iter()
+            .position(|group| group.is(&row.members))
+            .unwrap_or_else(|| {
+                self.groups.push(GroupHead::new(row.members.clone()));
+                self.groups.len() - 1
+            });
+        &mut self.groups[at]
+    }
+
+    pub fn append_point(&mut self, point: &Point, ledger: &Ledger) {
+        let change = self.changes;
+        let sample = (point.time, point.value);
+        match self.loose.get_mut(&point.series) {
+            Some(loose) => loose.append(&point.series, sample, change, ledger),
+            None => {
+                let mut loose = LooseHead::default();
+                loose.append(&point.series, sample, change, ledger);
+                self.loose.insert(point.series.clone(), loose);
+            }
+        }
+        self.extend_span(point.time);
+    }
+
+    fn extend_span(&mut self, time: Millis) {
+        let (min, max) = self.span.unwrap_or((time, time));
+        self.span = Some((min.min(time), max.max(time)));
+    }
+
+    /// An empty head that knows the same current values.
+    pub fn successor(&self, now: Millis) -> Head {
+        Head {
+            groups: self
+                .groups
+                .iter()
+                .filter(|group| group.is_live(now))
+                .map(GroupHead::successor)
+                .collect(),
+            loose: self
+                .loose
+                .iter()
+                .filter(|(_, loose)| loose.is_live(now))
+                .map(|(series, loose)| (series.clone(), loose.successor()))
+                .collect(),
+            changes: self.changes,
+            span: None,
+        }
+    }
+
+    pub fn latest(
+        &self,
+        selector: &Selector,
+        after: u64,
+        now: Millis,
+        visit: &mut dyn FnMut(&Arc<Series>, Latest),
+    ) {
+        for group in self.groups.iter().filter(|group| group.is_live(now)) {
+            group.latest(selector, after, visit);
+        }
+        for (series, loose) in &self.loose {
+            if loose.is_live(now) && loose.change > after && selector.matches(series) {
+                visit(series, loose.latest);
+            }
+        }
+    }
+
+    /// Series that are counted against the limit.
+    pub fn series_count(&self) -> usize {
+        self.loose.len()
+            + self
+                .groups
+                .iter()
+                .map(|group| group.members().series.len())
+                .sum::<usize>()
+    }
+
+    pub fn bytes(&self) -> usize {
+        let groups: usize = self.groups.iter().map(GroupHead::bytes).sum();
+        let loose: usize = self
+            .loose
+            .iter()
+            .map(|(series, loose)| loose.bytes() + series.text().len() + 160)
+            .sum();
+        groups + loose
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.span.is_none()
+    }
+
+    /// Everything as runs, oldest first within each owner; for writing a block.
+    pub fn runs(&self) -> Vec<Arc<Run>> {
+        let mut runs: Vec<Arc<Run>> = self.groups.iter().flat_map(GroupHead::runs).collect();
+        let mut loose: Vec<_> = self.loose.iter().collect();
+        loose.sort_unstable_by_key(|(series, _)| *series);
+        runs.extend(
+            loose
+                .into_iter()
+                .flat_map(|(series, loose)| loose.runs(series)),
+        );
+        runs
+    }
+}

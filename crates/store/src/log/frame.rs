@@ -1,0 +1,235 @@
+//! Turns ticks and points into frames.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use pegel_metric::{GroupRow, Input, Members, Point, Series, Tick};
+
+use crate::codec;
+use crate::codec::bytes::{put_varint, put_zigzag};
+use crate::pack::pack;
+use crate::series_table::SeriesWriter;
+
+use super::{FRAME_MARK, GROUP, KEY_EVERY, PUSH, ROW_KEY, ROW_PARTLY_PRESENT, SERIES, TICK};
+
+/// Definitions are written a second time after this much log, so that one damaged place never costs
+/// more than the samples that stood there.
+const COPY_AFTER: usize = 32 << 10;
+
+/// The writing side of one segment: what it has defined so far, and the frames not yet written.
+#[derive(Debug, Default)]
+pub(crate) struct FrameEncoder {
+    groups: Vec<GroupState>,
+    next_group: u64,
+    series: HashMap<Arc<Series>, u64>,
+    out: Vec<u8>,
+    body: Vec<u8>,
+    row: Vec<u8>,
+    bits: Vec<u64>,
+    copies: Vec<u8>,
+    copies_age: usize,
+}
+
+#[derive(Debug)]
+struct GroupState {
+    id: u64,
+    members: Arc<Members>,
+    previous: Vec<u64>,
+    /// Rows until the next one that stands alone.
+    until_key: u32,
+}
+
+impl FrameEncoder {
+    /// The frames since the last `clear`.
+    pub fn frames(&self) -> &[u8] {
+        &self.out
+    }
+
+    pub fn clear(&mut self) {
+        self.copies_age += self.out.len();
+        self.out.clear();
+        if self.copies_age > COPY_AFTER {
+            self.out.append(&mut self.copies);
+            self.copies_age = 0;
+        }
+    }
+
+    /// Adds the rows of a tick that are wanted.
+    pub fn tick(&mut self, tick: &Tick, wanted: &[bool]) {
+        let rows = tick
+            .rows()
+            .iter()
+            .zip(wanted)
+            .filter(|(_, wanted)| **wanted)
+            .map(|(row, _)| row);
+        let states: Vec<usize> = rows
+            .clone()
+            .map(|row| self.define_group(&row.members))
+            .collect();
+        if states.is_empty() {
+            return;
+        }
+        let mut body = std::mem::take(&mut self.body);
+        body.clear();
+        put_varint(&mut body, states.len() as u64);
+        for (row, state) in rows.zip(states) {
+            self.put_row(row, state, &mut body);
+        }
+        let mut prefix = [0u8; 9];
+        prefix[0] = tick.input as u8;
+        prefix[1..].copy_from_slice(&tick.time.to_le_bytes());
+        put_frame(TICK, &prefix, &body, &mut self.out);
+        self.body = body;
+    }
+
+    pub fn push(&mut self, input: Input, points: &[Point]) {
+        if points.is_empty() {
+            return;
+        }
+        self.define_series(points);
+        let mut body = std::mem::take(&mut self.body);
+        body.clear();
+        put_varint(&mut body, points.len() as u64);
+        let mut time = 0;
+        for point in points {
+            put_varint(&mut body, self.series[&point.series]);
+            put_zigzag(&mut body, point.time.wrapping_sub(time));
+            time = point.time;
+            body.extend_from_slice(&point.value.to_bits().to_le_bytes());
+        }
+        put_frame(PUSH, &[input as u8], &body, &mut self.out);
+        self.body = body;
+    }
+
+    fn put_row(&mut self, row: &GroupRow, state: usize, body: &mut Vec<u8>) {
+        let state = &mut self.groups[state];
+        let is_key = state.until_key == 0;
+        if is_key {
+            state.previous.fill(0);
+            state.until_key = KEY_EVERY;
+        }
+        state.until_key -= 1;
+        let width = state.previous.len();
+        let is_partial = row.present_count() < width as u64;
+
+        self.bits.clear();
+        // An absent value repeats the one before and so costs nothing.
+        self.bits
+            .extend((0..width).map(|index| match row.is_present(index) {
+                true => row.values[index].to_bits(),
+                false => state.previous[index],
+            }));
+        self.row.clear();
+        put_varint(&mut self.row, state.id);
+        self.row
+            .push(u8::from(is_partial) * ROW_PARTLY_PRESENT + u8::from(is_key) * ROW_KEY);
+        if is_partial {
+            let bytes = row
+                .present
+                .iter()
+                .flat_map(|word| word.to_le_bytes())
+                .take(width.div_ceil(8));
+            self.row.extend(bytes);
+        }
+        codec::encode_row(&state.previous, &self.bits, &mut self.row);
+        state.previous.copy_from_slice(&self.bits);
+        put_varint(body, self.row.len() as u64);
+        body.extend_from_slice(&self.row);
+    }
+
+    fn define_group(&mut self, members: &Arc<Members>) -> usize {
+        if let Some(at) = self
+            .groups
+            .iter()
+            .position(|state| Arc::ptr_eq(&state.members, members))
+        {
+            return at;
+        }
+        let id = self.next_group;
+        self.next_group += 1;
+        let mut raw = Vec::new();
+        put_varint(&mut raw, id);
+        codec::bytes::put_str(&mut raw, &members.group);
+        put_zigzag(&mut raw, members.live_for);
+        put_varint(&mut raw, members.series.len() as u64);
+        let mut writer = SeriesWriter::default();
+        members
+            .series
+            .iter()
+            .for_each(|series| writer.put(series, &mut raw));
+        self.put_definition(GROUP, &raw);
+
+        let previous = vec![0; members.series.len()];
+        let state = GroupState {
+            id,
+            members: members.clone(),
+            previous,
+            until_key: 0,
+        };
+        // Only one version of a group is in use at a time, so that states do not pile up.
+        match self
+            .groups
+            .iter()
+            .position(|state| state.members.group == members.group)
+        {
+            Some(at) => {
+                self.groups[at] = state;
+                at
+            }
+            None => {
+                self.groups.push(state);
+                self.groups.len() - 1
+            }
+        }
+    }
+
+    fn define_series(&mut self, points: &[Point]) {
+        let first = self.series.len() as u64;
+        let mut raw = Vec::new();
+        let mut writer = SeriesWriter::default();
+        for point in points {
+            if !self.series.contains_key(&point.series) {
+                self.series
+                    .insert(point.series.clone(), self.series.len() as u64);
+                writer.put(&point.series, &mut raw);
+            }
+        }
+        let count = self.series.len() as u64 - first;
+        if count > 0 {
+            let mut definition = Vec::with_capacity(raw.len() + 12);
+            put_varint(&mut definition, first);
+            put_varint(&mut definition, count);
+            definition.extend_from_slice(&raw);
+            self.put_definition(SERIES, &definition);
+        }
+    }
+
+    fn put_definition(&mut self, kind: u8, raw: &[u8]) {
+        let start = self.out.len();
+        put_frame(kind, &[], raw, &mut self.out);
+        self.copies.extend_from_slice(&self.out[start..]);
+        self.copies_age = 0;
+    }
+}
+
+/// Appends a frame whose payload is `prefix` and then `body`, packed.
+fn put_frame(kind: u8, prefix: &[u8], body: &[u8], out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend_from_slice(&FRAME_MARK);
+    out.extend_from_slice(&[kind, 0]);
+    out.extend_from_slice(&[0; 8]);
+    out.extend_from_slice(prefix);
+    pack(body, out);
+    let payload_len = (out.len() - start - super::FRAME_HEAD_LEN) as u32;
+    out[start + 4..start + 8].copy_from_slice(&payload_len.to_le_bytes());
+    let crc = frame_crc(&out[start..]);
+    out[start + 8..start + 12].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// The checksum of a whole frame: of everything but the mark and the checksum itself.
+pub(super) fn frame_crc(frame: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&frame[2..8]);
+    hasher.update(&frame[super::FRAME_HEAD_LEN..]);
+    hasher.finalize()
+}

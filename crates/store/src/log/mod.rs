@@ -1,0 +1,59 @@
+//! The log: every sample is written here before anybody can see it.
+//!
+//! A segment `log/NNNNNNNNNN.log` is a header and then frames. Segments stand alone: each defines the
+//! groups and series that it uses. When the samples of a segment are in a block it is removed.
+//!
+//! ```text
+//! header   "PEGELLOG" · version u32 · segment number u64 · crc u32 of the 20 bytes before
+//! frame    0xB5 0x9E · kind u8 · 0 u8 · payload length u32 · crc u32 · payload
+//! ```
+//!
+//! Integers are little-endian; the frame's crc (CRC-32) covers kind, zero, length and payload. Payloads:
+//!
+//! ```text
+//! 1 group    LZ4 of: id · name · live_for · series count · series…
+//! 2 series   LZ4 of: first id · series count · series…       (ids count up from the first)
+//! 3 tick     input u8 · time i64 · LZ4 of: row count · rows…
+//! 4 push     input u8 · LZ4 of: point count · (series id · time, as difference to the one before · value bits)…
+//! series     name · kind u8 · unit · level u8 · help · labels text   (an empty name: family of the one before)
+//! row        length · group id · flags u8 · presence bitmap if flag 1 · values as `codec::encode_row` writes them,
+//!            against the row before of the same group id, or against zeros if flag 2 (every 128th row)
+//! ```
+//!
+//! LZ4 blocks carry their raw length (u32) in front.
+
+mod frame;
+mod replay;
+mod segment;
+
+pub(crate) use frame::FrameEncoder;
+pub(crate) use replay::{Visitor, replay};
+pub(crate) use segment::Segment;
+
+use std::path::{Path, PathBuf};
+
+pub(crate) const MAGIC: &[u8; 8] = b"PEGELLOG";
+pub(crate) const HEADER_LEN: usize = 24;
+pub(crate) const FRAME_HEAD_LEN: usize = 12;
+pub(crate) const FRAME_MARK: [u8; 2] = [0xB5, 0x9E];
+/// No frame is longer: a longer length is damage.
+pub(crate) const FRAME_LEN_MAX: usize = 64 << 20;
+
+pub(crate) const GROUP: u8 = 1;
+pub(crate) const SERIES: u8 = 2;
+pub(crate) const TICK: u8 = 3;
+pub(crate) const PUSH: u8 = 4;
+
+pub(crate) const ROW_PARTLY_PRESENT: u8 = 1;
+pub(crate) const ROW_KEY: u8 = 2;
+/// A damaged frame costs at most this many rows of each group.
+pub(crate) const KEY_EVERY: u32 = 128;
+
+pub(crate) fn segment_path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("{number:010}.log"))
+}
+
+/// The number in a segment's file name.
+pub(crate) fn segment_number(name: &str) -> Option<u64> {
+    name.strip_suffix(".log")?.parse().ok()
+}

@@ -1,0 +1,324 @@
+//! Reads a segment back: what a crash cut off is left out, what was damaged is skipped and counted.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use pegel_metric::{GroupRow, Members, Millis, Point, Series};
+
+use crate::FORMAT_VERSION;
+use crate::codec::bytes::Reader;
+use crate::codec::{self, Corrupt};
+use crate::pack::unpack;
+use crate::series_table::SeriesReader;
+
+use super::frame::frame_crc;
+use super::{
+    FRAME_HEAD_LEN, FRAME_LEN_MAX, FRAME_MARK, GROUP, HEADER_LEN, MAGIC, PUSH, ROW_KEY,
+    ROW_PARTLY_PRESENT, SERIES, TICK,
+};
+
+/// Members of a group and series of a segment are bounded, so that a damaged count cannot allocate.
+const SERIES_MAX: u64 = 16 << 20;
+
+/// How a segment was found.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Replayed {
+    /// Bytes after the last whole frame: what a crash left half-written.
+    pub torn: u64,
+    /// Bytes that were skipped with whole frames after them, or frames that did not make sense.
+    pub damaged: u64,
+    /// The header is of another version.
+    pub version: Option<u32>,
+}
+
+/// What a segment holds, one visit per row or point, in the order in which they were written.
+pub(crate) trait Visitor {
+    fn row(&mut self, time: Millis, row: &GroupRow);
+    fn point(&mut self, point: &Point);
+}
+
+pub(crate) fn replay(bytes: &[u8], visitor: &mut dyn Visitor) -> Replayed {
+    let mut replayed = Replayed::default();
+    match read_header(bytes) {
+        Header::Good => {}
+        Header::Torn => {
+            replayed.torn = bytes.len() as u64;
+            return replayed;
+        }
+        Header::Version(version) => {
+            replayed.version = Some(version);
+            return replayed;
+        }
+        // The frames carry their own marks and checksums, so they are worth a look all the same.
+        Header::Damaged => replayed.damaged += HEADER_LEN as u64,
+    }
+    let frames = find_frames(bytes, &mut replayed);
+    let mut definitions = Definitions::default();
+    for frame in frames
+        .iter()
+        .filter(|frame| matches!(frame.kind, GROUP | SERIES))
+    {
+        if definitions.read(frame.kind, frame.payload).is_err() {
+            replayed.damaged += frame.payload.len() as u64;
+        }
+    }
+    let mut samples = SampleReader {
+        definitions,
+        visitor,
+    };
+    for frame in &frames {
+        if frame.after_damage {
+            samples.lose_track();
+        }
+        let result = match frame.kind {
+            TICK => samples.tick(frame.payload),
+            PUSH => samples.push(frame.payload),
+            _ => Ok(()),
+        };
+        if result.is_err() {
+            replayed.damaged += frame.payload.len() as u64;
+        }
+    }
+    replayed
+}
+
+enum Header {
+    Good,
+    Torn,
+    Damaged,
+    Version(u32),
+}
+
+fn read_header(bytes: &[u8]) -> Header {
+    let Some(header) = bytes.get(..HEADER_LEN) else {
+        return Header::Torn;
+    };
+    if header.iter().all(|byte| *byte == 0) {
+        return if bytes.iter().all(|byte| *byte == 0) {
+            Header::Torn
+        } else {
+            Header::Damaged
+        };
+    }
+    let word = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes"));
+    if &header[..8] != MAGIC || word(20) != crc32fast::hash(&header[..20]) {
+        return Header::Damaged;
+    }
+    match word(8) {
+        FORMAT_VERSION => Header::Good,
+        version => Header::Version(version),
+    }
+}
+
+struct Frame<'a> {
+    kind: u8,
+    payload: &'a [u8],
+    after_damage: bool,
+}
+
+fn find_frames<'a>(bytes: &'a [u8], replayed: &mut Replayed) -> Vec<Frame<'a>> {
+    let mut frames = Vec::new();
+    let mut at = HEADER_LEN;
+    let mut after_damage = false;
+    // Looking for the next whole frame reads each claimed payload; the sum of that is bounded too.
+    let mut budget = bytes.len().saturating_mul(16);
+    while at < bytes.len() {
+        if let Some((kind, payload)) = frame_at(&bytes[at..], &mut budget) {
+            frames.push(Frame {
+                kind,
+                payload,
+                after_damage,
+            });
+            after_damage = false;
+            at += FRAME_HEAD_LEN + payload.len();
+            continue;
+        }
+        let next =
+            (at + 1..bytes.len()).find(|&next| frame_at(&bytes[next..], &mut budget).is_some());
+        match next {
+            Some(next) => {
+                replayed.damaged += (next - at) as u64;
+                after_damage = true;
+                at = next;
+            }
+            None => {
+                replayed.torn = (bytes.len() - at) as u64;
+                break;
+            }
+        }
+    }
+    frames
+}
+
+fn frame_at<'a>(bytes: &'a [u8], budget: &mut usize) -> Option<(u8, &'a [u8])> {
+    if bytes.len() < FRAME_HEAD_LEN || bytes[..2] != FRAME_MARK || bytes[3] != 0 {
+        return None;
+    }
+    let kind = bytes[2];
+    let len = u32::from_le_bytes(bytes[4..8].try_into().expect("four bytes")) as usize;
+    let crc = u32::from_le_bytes(bytes[8..12].try_into().expect("four bytes"));
+    if len > FRAME_LEN_MAX || bytes.len() - FRAME_HEAD_LEN < len {
+        return None;
+    }
+    *budget = budget.checked_sub(len)?;
+    let frame = &bytes[..FRAME_HEAD_LEN + len];
+    (frame_crc(frame) == crc).then_some((kind, &frame[FRAME_HEAD_LEN..]))
+}
+
+/// What a segment defines. Ids are never used twice, so that the order does not matter.
+#[derive(Debug, Default)]
+struct Definitions {
+    groups: HashMap<u64, GroupReader>,
+    series: HashMap<u64, Arc<Series>>,
+}
+
+#[derive(Debug)]
+struct GroupReader {
+    row: GroupRow,
+    previous: Vec<u64>,
+    /// False after damage, until a row comes that stands alone.
+    on_track: bool,
+}
+
+impl Definitions {
+    fn read(&mut self, kind: u8, payload: &[u8]) -> Result<(), Corrupt> {
+        let raw = unpack(payload)?;
+        let mut reader = Reader::new(&raw);
+        if kind == GROUP {
+            let id = reader.varint()?;
+            let group = reader.str()?.into();
+            let live_for = reader.zigzag()?;
+            let count = reader.varint()?;
+            let series = read_series(&mut reader, count)?;
+            let previous = vec![0; series.len()];
+            let members = Arc::new(Members {
+                group,
+                series,
+                live_for,
+            });
+            let row = GroupRow {
+                members,
+                values: Vec::new(),
+                present: Vec::new(),
+            };
+            self.groups.entry(id).or_insert(GroupReader {
+                row,
+                previous,
+                on_track: false,
+            });
+        } else {
+            let first = reader.varint()?;
+            let count = reader.varint()?;
+            for (id, series) in (first..).zip(read_series(&mut reader, count)?) {
+                self.series.insert(id, series);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read_series(reader: &mut Reader<'_>, count: u64) -> Result<Vec<Arc<Series>>, Corrupt> {
+    if count > SERIES_MAX {
+        return Err(Corrupt("too many series"));
+    }
+    let mut table = SeriesReader::default();
+    (0..count).map(|_| table.take(reader)).collect()
+}
+
+struct SampleReader<'a> {
+    definitions: Definitions,
+    visitor: &'a mut dyn Visitor,
+}
+
+impl SampleReader<'_> {
+    fn lose_track(&mut self) {
+        self.definitions
+            .groups
+            .values_mut()
+            .for_each(|group| group.on_track = false);
+    }
+
+    fn tick(&mut self, payload: &[u8]) -> Result<(), Corrupt> {
+        let mut reader = Reader::new(payload);
+        reader.u8()?;
+        let time = reader.u64()? as Millis;
+        let raw = unpack(reader.rest())?;
+        let mut reader = Reader::new(&raw);
+        let count = reader.varint()?;
+        let mut result = Ok(());
+        for _ in 0..count {
+            let len = reader.varint()?;
+            let bytes = reader
+                .take(usize::try_from(len).map_err(|_| Corrupt("a row of impossible length"))?)?;
+            // A row of an unknown or derailed group costs only itself.
+            result = result.and(self.row(time, bytes));
+        }
+        result
+    }
+
+    fn row(&mut self, time: Millis, bytes: &[u8]) -> Result<(), Corrupt> {
+        let mut reader = Reader::new(bytes);
+        let id = reader.varint()?;
+        let flags = reader.u8()?;
+        let group = self
+            .definitions
+            .groups
+            .get_mut(&id)
+            .ok_or(Corrupt("a row of an unknown group"))?;
+        let width = group.previous.len();
+        let mut present = vec![u64::MAX; width.div_ceil(64)];
+        if flags & ROW_PARTLY_PRESENT != 0 {
+            present.fill(0);
+            for (index, byte) in reader.take(width.div_ceil(8))?.iter().enumerate() {
+                present[index / 8] |= u64::from(*byte) << (index % 8 * 8);
+            }
+        }
+        if !width.is_multiple_of(64)
+            && let Some(last) = present.last_mut()
+        {
+            *last &= (1 << (width % 64)) - 1;
+        }
+        if flags & ROW_KEY != 0 {
+            group.previous.fill(0);
+            group.on_track = true;
+        }
+        if !group.on_track {
+            return Err(Corrupt("a row whose predecessor is lost"));
+        }
+        if let Err(error) = codec::decode_row(reader.rest(), &mut group.previous) {
+            group.on_track = false;
+            return Err(error);
+        }
+        group.row.present = present;
+        group.row.values.clear();
+        group
+            .row
+            .values
+            .extend(group.previous.iter().map(|bits| f64::from_bits(*bits)));
+        self.visitor.row(time, &group.row);
+        Ok(())
+    }
+
+    fn push(&mut self, payload: &[u8]) -> Result<(), Corrupt> {
+        let (_, body) = payload.split_first().ok_or(Corrupt("an empty push"))?;
+        let raw = unpack(body)?;
+        let mut reader = Reader::new(&raw);
+        let count = reader.varint()?;
+        let mut time: Millis = 0;
+        let mut result = Ok(());
+        for _ in 0..count {
+            let id = reader.varint()?;
+            time = time.wrapping_add(reader.zigzag()?);
+            let value = f64::from_bits(reader.u64()?);
+            match self.definitions.series.get(&id) {
+                Some(series) => self.visitor.point(&Point {
+                    series: series.clone(),
+                    time,
+                    value,
+                }),
+                None => result = Err(Corrupt("a point of an unknown series")),
+            }
+        }
+        result
+    }
+}

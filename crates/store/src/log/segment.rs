@@ -1,0 +1,52 @@
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::FORMAT_VERSION;
+use crate::files::{FileHandle, Files, write_all_at};
+
+use super::{HEADER_LEN, MAGIC, segment_path};
+
+/// A segment that is being written.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub number: u64,
+    pub path: PathBuf,
+    pub file: Arc<dyn FileHandle>,
+    /// Where the next frame goes. What stands behind it, if anything, was never acknowledged.
+    end: u64,
+}
+
+impl Segment {
+    pub fn create(files: &dyn Files, dir: &Path, number: u64) -> io::Result<Segment> {
+        let path = segment_path(dir, number);
+        let file = files.create(&path)?;
+        write_all_at(&*file, &header(number), 0)?;
+        Ok(Segment {
+            number,
+            path,
+            file,
+            end: HEADER_LEN as u64,
+        })
+    }
+
+    pub fn append(&mut self, frames: &[u8]) -> io::Result<()> {
+        write_all_at(&*self.file, frames, self.end)?;
+        self.end += frames.len() as u64;
+        Ok(())
+    }
+
+    pub fn len(&self) -> u64 {
+        self.end
+    }
+}
+
+pub(super) fn header(number: u64) -> [u8; HEADER_LEN] {
+    let mut bytes = [0; HEADER_LEN];
+    bytes[..8].copy_from_slice(MAGIC);
+    bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+    bytes[12..20].copy_from_slice(&number.to_le_bytes());
+    let crc = crc32fast::hash(&bytes[..20]);
+    bytes[20..].copy_from_slice(&crc.to_le_bytes());
+    bytes
+}

@@ -1,0 +1,297 @@
+//! Writes a block from other runs: what a frozen head holds, or what several fresh blocks hold.
+//!
+//! Sources come in the order of their precedence, the weakest first. The runs of a group are joined
+//! into longer ones as long as their times grow; the points of a loose series are sorted, and of equal
+//! times the strongest stays.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use pegel_metric::{Members, Millis, Series};
+
+use crate::block::{BlockReader, BlockWriter, ReadError};
+use crate::codec::ROWS_MAX;
+use crate::head::sort_last_wins;
+use crate::run::{Effort, Owner, Run, Samples, bit, decode_column, set_bit};
+
+/// A joined run is written when it has this many rows: small enough to be decoded for a short question,
+/// large enough for the encoding to pay.
+const JOINED_ROWS: usize = 4096;
+
+/// Where runs come from.
+#[derive(Debug)]
+pub(crate) enum Source {
+    Memory(Vec<Arc<Run>>),
+    Block(BlockReader),
+}
+
+/// The samples that go into the block: `start <= time < end`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Window {
+    pub start: Millis,
+    pub end: Millis,
+}
+
+impl Window {
+    fn touches(&self, min: Millis, max: Millis) -> bool {
+        min < self.end && self.start <= max
+    }
+
+    fn holds(&self, min: Millis, max: Millis) -> bool {
+        self.start <= min && max < self.end
+    }
+
+    fn rows(&self, times: &[Millis]) -> std::ops::Range<usize> {
+        times.partition_point(|time| *time < self.start)
+            ..times.partition_point(|time| *time < self.end)
+    }
+}
+
+type Place = (usize, u32);
+
+impl Source {
+    fn runs(&self) -> Box<dyn Iterator<Item = (u32, Option<Arc<str>>, Millis, Millis)> + '_> {
+        match self {
+            Source::Memory(runs) => Box::new(runs.iter().enumerate().map(|(number, run)| {
+                let group = match &run.owner {
+                    Owner::Group(members) => Some(members.group.clone()),
+                    Owner::Series(_) => None,
+                };
+                (number as u32, group, run.min, run.max)
+            })),
+            Source::Block(reader) => {
+                Box::new(reader.index.runs.iter().enumerate().map(|(number, run)| {
+                    let group = run
+                        .group
+                        .map(|group| reader.index.groups[group as usize].clone());
+                    (number as u32, group, run.min, run.max)
+                }))
+            }
+        }
+    }
+
+    /// The series of a loose run.
+    fn loose_series(&self, number: u32) -> Option<Arc<Series>> {
+        match self {
+            Source::Memory(runs) => runs[number as usize].owner.series().first().cloned(),
+            Source::Block(reader) => {
+                let column = reader.index.runs[number as usize].columns.start;
+                let column = reader.index.columns.get(column as usize)?;
+                Some(reader.index.series[column.series as usize].clone())
+            }
+        }
+    }
+
+    fn load(&self, number: u32) -> Result<Option<Arc<Run>>, ReadError> {
+        match self {
+            Source::Memory(runs) => Ok(Some(runs[number as usize].clone())),
+            Source::Block(reader) => Ok(reader.run(number)?.map(Arc::new)),
+        }
+    }
+
+    fn mark_damaged(&self) {
+        if let Source::Block(reader) = self {
+            reader.block.mark_damaged();
+        }
+    }
+}
+
+/// Writes all samples of `sources` that lie in `window`.
+pub(crate) fn merge(
+    sources: &[Source],
+    window: Window,
+    effort: Effort,
+    writer: &mut BlockWriter,
+) -> Result<(), ReadError> {
+    let mut groups: BTreeMap<Arc<str>, Vec<Place>> = BTreeMap::new();
+    let mut loose: BTreeMap<Arc<Series>, Vec<Place>> = BTreeMap::new();
+    for (at, source) in sources.iter().enumerate() {
+        for (number, group, min, max) in source.runs() {
+            if !window.touches(min, max) {
+                continue;
+            }
+            match group {
+                Some(group) => groups.entry(group).or_default().push((at, number)),
+                None => {
+                    if let Some(series) = source.loose_series(number) {
+                        loose.entry(series).or_default().push((at, number));
+                    }
+                }
+            }
+        }
+    }
+    for (group, places) in groups {
+        merge_group(&group, sources, &places, window, effort, writer)?;
+    }
+    for (series, places) in loose {
+        merge_loose(&series, sources, &places, window, effort, writer)?;
+    }
+    Ok(())
+}
+
+/// A part of a joined run: a loaded run and which of its rows count.
+struct Part {
+    run: Arc<Run>,
+    source: usize,
+    rows: std::ops::Range<usize>,
+}
+
+fn merge_group(
+    group: &Arc<str>,
+    sources: &[Source],
+    places: &[Place],
+    window: Window,
+    effort: Effort,
+    writer: &mut BlockWriter,
+) -> Result<(), ReadError> {
+    let mut parts: Vec<Part> = Vec::new();
+    let mut times: Vec<Millis> = Vec::new();
+    for &(source, number) in places {
+        let Some(run) = sources[source].load(number)? else {
+            continue;
+        };
+        if effort == Effort::Quick && window.holds(run.min, run.max) {
+            // It is encoded as it should be already.
+            writer.add(&run)?;
+            continue;
+        }
+        let Ok(run_times) = run.decode_times() else {
+            sources[source].mark_damaged();
+            continue;
+        };
+        let rows = window.rows(&run_times);
+        let added = &run_times[rows.clone()];
+        let Some(&first) = added.first() else {
+            continue;
+        };
+        let steps_back = times.last().is_some_and(|last| first <= *last);
+        if steps_back || times.len() >= JOINED_ROWS || times.len() + added.len() > ROWS_MAX {
+            write_joined(group, sources, &parts, &times, effort, writer)?;
+            parts.clear();
+            times.clear();
+        }
+        times.extend_from_slice(added);
+        parts.push(Part { run, source, rows });
+    }
+    write_joined(group, sources, &parts, &times, effort, writer)
+}
+
+fn write_joined(
+    group: &Arc<str>,
+    sources: &[Source],
+    parts: &[Part],
+    times: &[Millis],
+    effort: Effort,
+    writer: &mut BlockWriter,
+) -> Result<(), ReadError> {
+    if times.is_empty() {
+        return Ok(());
+    }
+    // For each series its column in each part: (part, column).
+    let mut columns: HashMap<&Arc<Series>, Vec<(usize, usize)>> = HashMap::new();
+    let mut order: Vec<&Arc<Series>> = Vec::new();
+    for (number, part) in parts.iter().enumerate() {
+        for (column, entry) in part.run.columns.iter().enumerate() {
+            let series = &part.run.owner.series()[entry.member as usize];
+            let places = columns.entry(series).or_default();
+            if places.is_empty() {
+                order.push(series);
+            }
+            places.push((number, column));
+        }
+    }
+    let series = order.iter().map(|series| (*series).clone()).collect();
+    let members = Arc::new(Members {
+        group: group.clone(),
+        series,
+        live_for: 0,
+    });
+    let mut joined = Run::new(Owner::Group(members), times);
+    let mut values: Vec<f64> = Vec::with_capacity(times.len());
+    let mut present = vec![0u64; times.len().div_ceil(64)];
+    let mut samples = Samples::default();
+    let firsts: Vec<usize> = parts
+        .iter()
+        .scan(0, |next, part| {
+            let first = *next;
+            *next += part.rows.len();
+            Some(first)
+        })
+        .collect();
+    for (member, series) in order.iter().enumerate() {
+        values.clear();
+        present.fill(0);
+        for &(number, column) in &columns[series] {
+            let part = &parts[number];
+            let bytes = part.run.column_bytes(&part.run.columns[column]);
+            if decode_column(bytes, part.run.rows, &mut samples).is_err() {
+                sources[part.source].mark_damaged();
+                continue;
+            }
+            take_rows(&samples, part, firsts[number], &mut values, &mut present);
+        }
+        joined.add_column(member as u32, &values, Some(&present), effort);
+    }
+    Ok(writer.add(&joined)?)
+}
+
+/// Appends the samples of the part's rows; row `part.rows.start` becomes row `first` of the whole.
+fn take_rows(
+    samples: &Samples,
+    part: &Part,
+    first: usize,
+    values: &mut Vec<f64>,
+    present: &mut [u64],
+) {
+    let mut next = 0;
+    for row in 0..part.rows.end {
+        let is_present = samples.present.as_ref().is_none_or(|bits| bit(bits, row));
+        if is_present && row >= part.rows.start {
+            values.push(samples.values[next]);
+            set_bit(present, first + row - part.rows.start);
+        }
+        next += usize::from(is_present);
+    }
+}
+
+fn merge_loose(
+    series: &Arc<Series>,
+    sources: &[Source],
+    places: &[Place],
+    window: Window,
+    effort: Effort,
+    writer: &mut BlockWriter,
+) -> Result<(), ReadError> {
+    let mut points: Vec<(Millis, f64)> = Vec::new();
+    let mut samples = Samples::default();
+    for &(source, number) in places {
+        let Some(run) = sources[source].load(number)? else {
+            continue;
+        };
+        let Some(column) = run.columns.first() else {
+            continue;
+        };
+        let decoded = run.decode_times().and_then(|times| {
+            decode_column(run.column_bytes(column), run.rows, &mut samples).map(|()| times)
+        });
+        match decoded {
+            Ok(times) => points.extend(
+                samples
+                    .rows(run.rows)
+                    .map(|row| times[row])
+                    .zip(samples.values.iter().copied()),
+            ),
+            Err(_) => sources[source].mark_damaged(),
+        }
+    }
+    points.retain(|(time, _)| window.start <= *time && *time < window.end);
+    sort_last_wins(&mut points);
+    for chunk in points.chunks(ROWS_MAX) {
+        let times: Vec<Millis> = chunk.iter().map(|(time, _)| *time).collect();
+        let values: Vec<f64> = chunk.iter().map(|(_, value)| *value).collect();
+        let mut run = Run::new(Owner::Series(series.clone()), &times);
+        run.add_column(0, &values, None, effort);
+        writer.add(&run)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,217 @@
+//! Opening: takes the lock, finds the blocks, replays the log. What cannot be read is set aside.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use pegel_metric::{GroupRow, Ledger, Millis, Point};
+
+use crate::block::{Block, ReadError, block_id, open_block};
+use crate::files::read_exact_at;
+use crate::head::Head;
+use crate::lock::{Lock, LockError};
+use crate::log::{Visitor, replay, segment_number, segment_path};
+use crate::shared::Shared;
+use crate::{FORMAT_VERSION, OpenError};
+
+const FORMAT_FILE: &str = "format";
+
+/// Makes the directory, takes its lock, and checks that it is of a format that can be read.
+pub(crate) fn claim(dir: &Path) -> Result<Lock, OpenError> {
+    let at = |path: &Path| {
+        let path = path.to_owned();
+        move |source: io::Error| OpenError::Io { path, source }
+    };
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
+        .map_err(at(dir))?;
+    let lock_path = dir.join("lock");
+    let lock = Lock::take(&lock_path).map_err(|error| match error {
+        LockError::Held(pid) => OpenError::Locked {
+            dir: dir.to_owned(),
+            pid,
+        },
+        LockError::Io(error) => at(&lock_path)(error),
+    })?;
+    check_format(dir)?;
+    for name in ["log", "blocks"] {
+        let path = dir.join(name);
+        fs::create_dir_all(&path).map_err(at(&path))?;
+    }
+    Ok(lock)
+}
+
+/// The format file says the version in plain text, so that a person can read it too.
+fn check_format(dir: &Path) -> Result<(), OpenError> {
+    let path = dir.join(FORMAT_FILE);
+    match fs::read_to_string(&path) {
+        Ok(text) => match text
+            .trim()
+            .strip_prefix("pegel store ")
+            .and_then(|number| number.parse().ok())
+        {
+            Some(FORMAT_VERSION) => Ok(()),
+            Some(found) => Err(OpenError::Version {
+                path,
+                found,
+                supported: FORMAT_VERSION,
+            }),
+            // The files carry their versions too; a damaged note is only written again.
+            None => write_format(&path),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => write_format(&path),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => write_format(&path),
+        Err(source) => Err(OpenError::Io { path, source }),
+    }
+}
+
+fn write_format(path: &Path) -> Result<(), OpenError> {
+    // On a full disk the store goes on without the note.
+    if let Err(error) = fs::write(path, format!("pegel store {FORMAT_VERSION}\n")) {
+        tracing::warn!(path = %path.display(), %error, "cannot write the store's format file");
+    }
+    Ok(())
+}
+
+/// Finds the blocks. Removes what a crash left: half-written files, and blocks that others replace.
+pub(crate) fn find_blocks(shared: &Shared) -> Result<Vec<Arc<Block>>, OpenError> {
+    let dir = shared.block_dir();
+    let files = &shared.options.files;
+    let names = files.list(&dir).map_err(|source| OpenError::Io {
+        path: dir.clone(),
+        source,
+    })?;
+    let mut blocks = Vec::new();
+    for name in names {
+        let path = dir.join(&name);
+        if name.ends_with(".tmp") {
+            let _ = files.remove(&path);
+            continue;
+        }
+        let Some(id) = block_id(&name) else {
+            continue;
+        };
+        match open_block(files, &path, id) {
+            Ok(block) => blocks.push(Arc::new(block)),
+            Err(ReadError::Version(found)) => {
+                return Err(OpenError::Version {
+                    path,
+                    found,
+                    supported: FORMAT_VERSION,
+                });
+            }
+            Err(error) => shared.set_aside(&path, &error.to_string()),
+        }
+    }
+    let replaced: HashSet<u64> = blocks
+        .iter()
+        .flat_map(|block| block.replaces.iter().copied())
+        .collect();
+    blocks.retain(|block| {
+        let is_replaced = replaced.contains(&block.id);
+        if is_replaced {
+            block.doom();
+        }
+        !is_replaced
+    });
+    blocks.sort_unstable_by_key(|block| block.id);
+    Ok(blocks)
+}
+
+/// Replays the log into a head. Returns it with what the segments take and the number of the next segment.
+pub(crate) fn replay_log(
+    shared: &Shared,
+    blocks: &[Arc<Block>],
+) -> Result<(Head, u64, u64), OpenError> {
+    let dir = shared.log_dir();
+    let files = &shared.options.files;
+    let names = files.list(&dir).map_err(|source| OpenError::Io {
+        path: dir.clone(),
+        source,
+    })?;
+    let mut numbers: Vec<u64> = names
+        .iter()
+        .filter_map(|name| segment_number(name))
+        .collect();
+    numbers.sort_unstable();
+    let stored = blocks
+        .iter()
+        .map(|block| block.log_through)
+        .max()
+        .unwrap_or(0);
+    let next = numbers.last().copied().unwrap_or(0).max(stored) + 1;
+    let mut rebuilt = Rebuilt {
+        head: Head {
+            changes: 1,
+            ..Head::default()
+        },
+        ledger: Ledger::default(),
+    };
+    let mut log_bytes = 0;
+    for number in numbers {
+        let path = segment_path(&dir, number);
+        if number <= stored {
+            let _ = files.remove(&path);
+            continue;
+        }
+        let bytes = match read_whole(shared, &path) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                shared.set_aside(&path, &error.to_string());
+                continue;
+            }
+        };
+        log_bytes += bytes.len() as u64;
+        let replayed = replay(&bytes, &mut rebuilt);
+        if let Some(found) = replayed.version {
+            return Err(OpenError::Version {
+                path,
+                found,
+                supported: FORMAT_VERSION,
+            });
+        }
+        if replayed.torn > 0 {
+            tracing::warn!(path = %path.display(), bytes = replayed.torn, "left out the torn end of the log");
+            shared
+                .torn_bytes
+                .fetch_add(replayed.torn, Ordering::Relaxed);
+        }
+        if replayed.damaged > 0 {
+            tracing::error!(path = %path.display(), bytes = replayed.damaged, "skipped damaged parts of the log");
+            shared
+                .damaged_segments
+                .lock()
+                .expect("no thread panics while it holds this lock")
+                .push(number);
+        }
+    }
+    Ok((rebuilt.head, log_bytes, next))
+}
+
+fn read_whole(shared: &Shared, path: &Path) -> io::Result<Vec<u8>> {
+    let file = shared.options.files.open(path)?;
+    let len = usize::try_from(file.len()?).map_err(|_| io::ErrorKind::FileTooLarge)?;
+    read_exact_at(&*file, 0, len)
+}
+
+struct Rebuilt {
+    head: Head,
+    /// Out-of-order samples and the like were counted when they came.
+    ledger: Ledger,
+}
+
+impl Visitor for Rebuilt {
+    fn row(&mut self, time: Millis, row: &GroupRow) {
+        self.head.append_row(time, row, &self.ledger);
+    }
+
+    fn point(&mut self, point: &Point) {
+        self.head.append_point(point, &self.ledger);
+    }
+}

@@ -1,0 +1,58 @@
+//! Answers questions: finds the pieces of each series in memory and in blocks, joins them, and folds
+//! them into steps. Bounded in memory and time.
+
+mod fold;
+mod pieces;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use pegel_metric::{Millis, Series};
+
+use crate::question::{Fold, QueryError, Question};
+use crate::shared::Shared;
+
+use fold::Answer;
+use pieces::{Pieces, gather};
+
+pub(crate) fn range(
+    shared: &Shared,
+    question: &Question,
+    visit: &mut dyn FnMut(&Arc<Series>, &[(Millis, f64)]),
+) -> Result<(), QueryError> {
+    if question.start > question.end {
+        return Err(QueryError::Reversed);
+    }
+    if question.step.is_some_and(|step| step.millis < 1) {
+        return Err(QueryError::Step);
+    }
+    let Pieces {
+        mut series,
+        mut reader,
+    } = gather(shared, question)?;
+    let mut names: Vec<Arc<Series>> = series.keys().cloned().collect();
+    names.sort_unstable();
+    let mut answer = Answer::new(question);
+    let mut bytes_left = question.bytes_max;
+    for name in names {
+        if Instant::now() > question.deadline {
+            return Err(QueryError::TooLong);
+        }
+        let mut pieces = series.remove(&name).unwrap_or_default();
+        let fold = question
+            .step
+            .and_then(|step| step.fold)
+            .unwrap_or_else(|| Fold::suiting(name.family().kind));
+        answer.begin(fold);
+        reader.feed(&mut pieces, question, bytes_left, &mut answer)?;
+        let points = answer.finish();
+        if points.is_empty() {
+            continue;
+        }
+        bytes_left = bytes_left
+            .checked_sub(size_of_val(points))
+            .ok_or(QueryError::TooLarge(question.bytes_max))?;
+        visit(&name, points);
+    }
+    Ok(())
+}

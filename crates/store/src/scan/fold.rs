@@ -1,0 +1,160 @@
+//! Turns samples in the order of their times into the points of an answer.
+
+use pegel_metric::Millis;
+
+use crate::question::{Fold, Question};
+
+/// The points of one series at a time; its buffer is reused from series to series.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    start: Millis,
+    end: Millis,
+    step: Option<Millis>,
+    fold: Fold,
+    open: Option<Bucket>,
+    points: Vec<(Millis, f64)>,
+}
+
+/// A bucket that may get more samples.
+#[derive(Debug, Clone, Copy)]
+struct Bucket {
+    time: Millis,
+    value: f64,
+    count: u64,
+}
+
+/// The rows of a time column that lie in the question's range, and where its buckets end: worked out once
+/// for all series that share the column.
+#[derive(Debug)]
+pub(crate) struct Cuts {
+    pub rows: std::ops::Range<usize>,
+    /// Time of the bucket and the row after its last.
+    buckets: Vec<(Millis, usize)>,
+}
+
+impl Answer {
+    pub fn new(question: &Question) -> Answer {
+        Answer {
+            start: question.start,
+            end: question.end,
+            step: question.step.map(|step| step.millis),
+            fold: Fold::Last,
+            open: None,
+            points: Vec::new(),
+        }
+    }
+
+    pub fn begin(&mut self, fold: Fold) {
+        self.fold = fold;
+        self.open = None;
+        self.points.clear();
+    }
+
+    pub fn finish(&mut self) -> &[(Millis, f64)] {
+        self.close();
+        &self.points
+    }
+
+    /// What the points so far take.
+    pub fn bytes(&self) -> usize {
+        self.points.len() * size_of::<(Millis, f64)>()
+    }
+
+    pub fn cuts(&self, times: &[Millis]) -> Cuts {
+        let first = times.partition_point(|time| *time < self.start);
+        let last = times.partition_point(|time| *time <= self.end);
+        let mut buckets = Vec::new();
+        if let Some(step) = self.step {
+            let mut row = first;
+            while row < last {
+                let bucket = bucket_of(times[row], step);
+                let next = bucket.saturating_add(step);
+                while row < last && times[row] < next {
+                    row += 1;
+                }
+                buckets.push((bucket, row));
+            }
+        }
+        Cuts {
+            rows: first..last,
+            buckets,
+        }
+    }
+
+    /// Adds a column of which every row is present.
+    pub fn add_column(&mut self, times: &[Millis], values: &[f64], cuts: &Cuts) {
+        if self.step.is_none() {
+            let rows = cuts.rows.clone();
+            self.points.extend(
+                times[rows.clone()]
+                    .iter()
+                    .copied()
+                    .zip(values[rows].iter().copied()),
+            );
+            return;
+        }
+        let mut row = cuts.rows.start;
+        for &(time, end) in &cuts.buckets {
+            self.add_slice(time, &values[row..end]);
+            row = end;
+        }
+    }
+
+    /// Adds single samples, still in the order of their times.
+    pub fn add_samples(&mut self, samples: impl Iterator<Item = (Millis, f64)>) {
+        for (time, value) in samples {
+            if time < self.start || time > self.end {
+                continue;
+            }
+            match self.step {
+                None => self.points.push((time, value)),
+                Some(step) => self.add_slice(bucket_of(time, step), &[value]),
+            }
+        }
+    }
+
+    fn add_slice(&mut self, time: Millis, values: &[f64]) {
+        let Some((&first, rest)) = values.split_first() else {
+            return;
+        };
+        let (mut bucket, rest) = match self.open {
+            Some(open) if open.time == time => (open, values),
+            _ => {
+                self.close();
+                (
+                    Bucket {
+                        time,
+                        value: first,
+                        count: 1,
+                    },
+                    rest,
+                )
+            }
+        };
+        bucket.count += rest.len() as u64;
+        match self.fold {
+            Fold::First | Fold::Count => {}
+            Fold::Last => bucket.value = rest.last().copied().unwrap_or(bucket.value),
+            // f64::min and max leave NaN out, which is what a reader of a chart wants.
+            Fold::Min => bucket.value = rest.iter().fold(bucket.value, |a, b| a.min(*b)),
+            Fold::Max => bucket.value = rest.iter().fold(bucket.value, |a, b| a.max(*b)),
+            Fold::Sum | Fold::Avg => bucket.value = rest.iter().fold(bucket.value, |a, b| a + b),
+        }
+        self.open = Some(bucket);
+    }
+
+    fn close(&mut self) {
+        if let Some(bucket) = self.open.take() {
+            let value = match self.fold {
+                Fold::Avg => bucket.value / bucket.count as f64,
+                Fold::Count => bucket.count as f64,
+                _ => bucket.value,
+            };
+            self.points.push((bucket.time, value));
+        }
+    }
+}
+
+fn bucket_of(time: Millis, step: Millis) -> Millis {
+    time.div_euclid(step).saturating_mul(step)
+}

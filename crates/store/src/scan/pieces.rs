@@ -1,0 +1,413 @@
+//! Where the samples of each series are, and how they are read from there.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use pegel_metric::{Millis, Series};
+
+use crate::block::{BlockReader, ReadError};
+use crate::codec::Corrupt;
+use crate::head::{Head, sort_last_wins};
+use crate::question::{QueryError, Question};
+use crate::run::{Run, Samples, decode_column};
+use crate::shared::Shared;
+
+use super::fold::{Answer, Cuts};
+
+/// Decoded time columns are kept for the series that share them, up to this many rows.
+const TIMES_ROWS_MAX: usize = 256 << 10;
+
+#[derive(Debug)]
+pub(crate) struct Pieces {
+    /// For each series its pieces, the weakest first.
+    pub series: HashMap<Arc<Series>, Vec<Piece>>,
+    pub reader: PieceReader,
+}
+
+#[derive(Debug)]
+pub(crate) struct Piece {
+    min: Millis,
+    max: Millis,
+    /// Its position among the pieces of its series: of equal times the highest counts.
+    rank: usize,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// Copied from an open tail.
+    Points(Vec<(Millis, f64)>),
+    Memory {
+        run: Arc<Run>,
+        column: usize,
+    },
+    Block {
+        block: usize,
+        run: u32,
+        column: u32,
+    },
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct PieceReader {
+    blocks: Vec<BlockReader>,
+    times: HashMap<(usize, u32), Arc<Times>>,
+    times_rows: usize,
+    samples: Samples,
+}
+
+#[derive(Debug)]
+struct Times {
+    times: Vec<Millis>,
+    cuts: Cuts,
+}
+
+pub(crate) fn gather(shared: &Shared, question: &Question) -> Result<Pieces, QueryError> {
+    let mut in_memory = Vec::new();
+    let mut budget = Budget {
+        left: question.bytes_max,
+        max: question.bytes_max,
+    };
+    let blocks: Vec<_> = {
+        let state = shared.read();
+        for frozen in &state.frozen {
+            gather_head(&frozen.head, question, &mut in_memory, &mut budget)?;
+        }
+        gather_head(&state.head, question, &mut in_memory, &mut budget)?;
+        state
+            .blocks
+            .iter()
+            .filter(|block| block.overlaps(question.start, question.end))
+            .cloned()
+            .collect()
+    };
+    let mut pieces = Pieces {
+        series: HashMap::new(),
+        reader: PieceReader::default(),
+    };
+    for block in blocks {
+        match BlockReader::open(&block, &shared.indexes) {
+            Ok(reader) => gather_block(reader, question, &mut pieces, &mut budget)?,
+            Err(ReadError::Io(source)) => {
+                return Err(QueryError::Read {
+                    path: block.path.clone(),
+                    source,
+                });
+            }
+            Err(error) => {
+                tracing::error!(path = %block.path.display(), %error, "a block cannot be read and is left out");
+                block.mark_damaged();
+            }
+        }
+        if Instant::now() > question.deadline {
+            return Err(QueryError::TooLong);
+        }
+    }
+    for (series, piece) in in_memory {
+        pieces.series.entry(series).or_default().push(piece);
+    }
+    Ok(pieces)
+}
+
+struct Budget {
+    left: usize,
+    max: usize,
+}
+
+impl Budget {
+    fn take(&mut self, bytes: usize) -> Result<(), QueryError> {
+        self.left = self
+            .left
+            .checked_sub(bytes)
+            .ok_or(QueryError::TooLarge(self.max))?;
+        Ok(())
+    }
+}
+
+fn gather_head(
+    head: &Head,
+    question: &Question,
+    into: &mut Vec<(Arc<Series>, Piece)>,
+    budget: &mut Budget,
+) -> Result<(), QueryError> {
+    let (start, end) = (question.start, question.end);
+    let Some(_) = head.span.filter(|(min, max)| *min <= end && start <= *max) else {
+        return Ok(());
+    };
+    let mut add = |series: &Arc<Series>, min: Millis, max: Millis, place: Place| {
+        if min > end || max < start {
+            return Ok(());
+        }
+        let copied = if let Place::Points(points) = &place {
+            size_of_val(&points[..])
+        } else {
+            0
+        };
+        budget.take(size_of::<Piece>() + 8 + copied)?;
+        into.push((
+            series.clone(),
+            Piece {
+                min,
+                max,
+                rank: 0,
+                place,
+            },
+        ));
+        Ok(())
+    };
+    for group in &head.groups {
+        for run in group.closed() {
+            for (column, entry) in run.columns.iter().enumerate() {
+                let series = &run.owner.series()[entry.member as usize];
+                if question.selector.matches(series) {
+                    add(
+                        series,
+                        run.min,
+                        run.max,
+                        Place::Memory {
+                            run: run.clone(),
+                            column,
+                        },
+                    )?;
+                }
+            }
+        }
+        let (Some(&min), Some(&max)) = (group.tail_times().first(), group.tail_times().last())
+        else {
+            continue;
+        };
+        if min > end || max < start {
+            continue;
+        }
+        for (member, series) in group.members().series.iter().enumerate() {
+            if question.selector.matches(series) {
+                let points: Vec<_> = group
+                    .tail_samples(member)
+                    .filter(|(time, _)| start <= *time && *time <= end)
+                    .collect();
+                if let (Some(&(min, _)), Some(&(max, _))) = (points.first(), points.last()) {
+                    add(series, min, max, Place::Points(points))?;
+                }
+            }
+        }
+    }
+    for (series, loose) in head
+        .loose
+        .iter()
+        .filter(|(series, _)| question.selector.matches(series))
+    {
+        for run in loose.closed() {
+            add(
+                series,
+                run.min,
+                run.max,
+                Place::Memory {
+                    run: run.clone(),
+                    column: 0,
+                },
+            )?;
+        }
+        let points = loose.tail();
+        if let (Some(&(min, _)), Some(&(max, _))) = (points.first(), points.last()) {
+            add(series, min, max, Place::Points(points))?;
+        }
+    }
+    Ok(())
+}
+
+fn gather_block(
+    reader: BlockReader,
+    question: &Question,
+    pieces: &mut Pieces,
+    budget: &mut Budget,
+) -> Result<(), QueryError> {
+    let block = pieces.reader.blocks.len();
+    for number in reader.index.matching(&question.selector) {
+        let places = reader
+            .index
+            .places(number)
+            .iter()
+            .filter_map(|&(run, column)| {
+                let entry = &reader.index.runs[run as usize];
+                let overlaps = entry.min <= question.end && question.start <= entry.max;
+                overlaps.then_some(Piece {
+                    min: entry.min,
+                    max: entry.max,
+                    rank: 0,
+                    place: Place::Block { block, run, column },
+                })
+            });
+        let places: Vec<Piece> = places.collect();
+        if places.is_empty() {
+            continue;
+        }
+        budget.take(places.len() * size_of::<Piece>() + 8)?;
+        let series = &reader.index.series[number as usize];
+        match pieces.series.get_mut(series) {
+            Some(known) => known.extend(places),
+            None => drop(pieces.series.insert(series.clone(), places)),
+        }
+    }
+    pieces.reader.blocks.push(reader);
+    Ok(())
+}
+
+impl PieceReader {
+    /// Feeds the samples of one series to the answer, in the order of their times.
+    pub fn feed(
+        &mut self,
+        pieces: &mut [Piece],
+        question: &Question,
+        bytes_max: usize,
+        answer: &mut Answer,
+    ) -> Result<(), QueryError> {
+        pieces
+            .iter_mut()
+            .enumerate()
+            .for_each(|(rank, piece)| piece.rank = rank);
+        pieces.sort_unstable_by_key(|piece| piece.min);
+        let mut rest = &*pieces;
+        while let Some(first) = rest.first() {
+            // Pieces whose times interleave are joined before anything is made of them.
+            let mut max = first.max;
+            let mut count = 1;
+            while let Some(next) = rest.get(count).filter(|next| next.min <= max) {
+                max = max.max(next.max);
+                count += 1;
+            }
+            if count == 1 {
+                self.feed_one(first, answer)?;
+            } else {
+                self.feed_joined(&rest[..count], question, bytes_max, answer)?;
+            }
+            if answer.bytes() > bytes_max {
+                return Err(QueryError::TooLarge(question.bytes_max));
+            }
+            if Instant::now() > question.deadline {
+                return Err(QueryError::TooLong);
+            }
+            rest = &rest[count..];
+        }
+        Ok(())
+    }
+
+    fn feed_one(&mut self, piece: &Piece, answer: &mut Answer) -> Result<(), QueryError> {
+        if let Place::Points(points) = &piece.place {
+            answer.add_samples(points.iter().copied());
+            return Ok(());
+        }
+        let Some(times) = self.read(piece, answer)? else {
+            return Ok(());
+        };
+        match &self.samples.present {
+            None => answer.add_column(&times.times, &self.samples.values, &times.cuts),
+            Some(_) => answer.add_samples(self.present_samples(&times.times)),
+        }
+        Ok(())
+    }
+
+    fn feed_joined(
+        &mut self,
+        pieces: &[Piece],
+        question: &Question,
+        bytes_max: usize,
+        answer: &mut Answer,
+    ) -> Result<(), QueryError> {
+        let mut points: Vec<(Millis, f64)> = Vec::new();
+        let mut pieces: Vec<&Piece> = pieces.iter().collect();
+        pieces.sort_unstable_by_key(|piece| piece.rank);
+        for piece in pieces {
+            match &piece.place {
+                Place::Points(copied) => points.extend_from_slice(copied),
+                _ => {
+                    if let Some(times) = self.read(piece, answer)? {
+                        let cut = times.cuts.rows.clone();
+                        let (from, to) = (
+                            times.times.get(cut.start),
+                            times.times.get(cut.end.wrapping_sub(1)),
+                        );
+                        if let (Some(&from), Some(&to)) = (from, to) {
+                            points.extend(
+                                self.present_samples(&times.times)
+                                    .filter(|(time, _)| from <= *time && *time <= to),
+                            );
+                        }
+                    }
+                }
+            }
+            if size_of_val(&points[..]) > bytes_max {
+                return Err(QueryError::TooLarge(question.bytes_max));
+            }
+        }
+        sort_last_wins(&mut points);
+        answer.add_samples(points.into_iter());
+        Ok(())
+    }
+
+    fn present_samples<'a>(
+        &'a self,
+        times: &'a [Millis],
+    ) -> impl Iterator<Item = (Millis, f64)> + 'a {
+        self.samples
+            .rows(times.len())
+            .map(|row| times[row])
+            .zip(self.samples.values.iter().copied())
+    }
+
+    /// Decodes a piece into `self.samples` and returns its times; `None` when it is damaged.
+    fn read(&mut self, piece: &Piece, answer: &Answer) -> Result<Option<Arc<Times>>, QueryError> {
+        let (key, result) = match &piece.place {
+            Place::Points(_) => return Ok(None),
+            Place::Memory { run, column } => {
+                let bytes = run.column_bytes(&run.columns[*column]);
+                let decoded =
+                    decode_column(bytes, run.rows, &mut self.samples).map_err(ReadError::from);
+                ((Arc::as_ptr(run) as usize, u32::MAX), decoded)
+            }
+            Place::Block { block, run, column } => (
+                (*block, *run),
+                self.blocks[*block].samples(*run, *column, &mut self.samples),
+            ),
+        };
+        let times = result.and_then(|()| match self.times.get(&key) {
+            Some(times) => Ok(times.clone()),
+            None => {
+                let times = match &piece.place {
+                    Place::Block { block, run, .. } => self.blocks[*block].times(*run)?,
+                    Place::Memory { run, .. } => run.decode_times()?,
+                    Place::Points(_) => return Err(Corrupt("points have no time column").into()),
+                };
+                let cuts = answer.cuts(&times);
+                self.times_rows += times.len();
+                if self.times_rows > TIMES_ROWS_MAX {
+                    self.times.clear();
+                    self.times_rows = times.len();
+                }
+                let times = Arc::new(Times { times, cuts });
+                self.times.insert(key, times.clone());
+                Ok(times)
+            }
+        });
+        match (times, &piece.place) {
+            (Ok(times), _) => Ok(Some(times)),
+            (Err(error), Place::Block { block, .. }) => {
+                let block = &self.blocks[*block].block;
+                if let ReadError::Io(source) = error {
+                    return Err(QueryError::Read {
+                        path: block.path.clone(),
+                        source,
+                    });
+                }
+                tracing::error!(path = %block.path.display(), %error, "part of a block cannot be read and is left out");
+                block.mark_damaged();
+                Ok(None)
+            }
+            // What this process encoded itself reads back; if it does not, the rest is still worth showing.
+            (Err(error), _) => {
+                tracing::error!(%error, "a run in memory cannot be read");
+                Ok(None)
+            }
+        }
+    }
+}

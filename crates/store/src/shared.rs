@@ -1,0 +1,184 @@
+//! What the store's threads and its readers share.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use pegel_metric::{Ledger, Millis};
+
+use crate::Options;
+use crate::block::{Block, IndexCache};
+use crate::files::FileHandle;
+use crate::head::Head;
+use crate::status::Degraded;
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub options: Options,
+    pub ledger: Arc<Ledger>,
+    pub state: RwLock<State>,
+    pub indexes: IndexCache,
+    pub work: Mutex<Work>,
+    pub wake_upkeep: Condvar,
+    pub upkeep_passed: Condvar,
+    pub wake_syncer: Condvar,
+    pub torn_bytes: AtomicU64,
+    pub set_aside: Mutex<Vec<PathBuf>>,
+    /// Segments of which not everything could be read: they are set aside instead of removed.
+    pub damaged_segments: Mutex<Vec<u64>>,
+    /// Points accepted for the writer and not yet answered.
+    pub points_in_flight: AtomicU64,
+}
+
+/// What can be read. Whoever changes it holds the lock for microseconds, whoever reads it copies and lets go.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub head: Head,
+    /// Waiting for their blocks, oldest first.
+    pub frozen: Vec<Arc<Frozen>>,
+    /// In the order of their ids.
+    pub blocks: Vec<Arc<Block>>,
+    /// What the log segments of the active head take.
+    pub head_log_bytes: u64,
+    /// Why samples cannot be written, and since when.
+    pub log_trouble: Option<Degraded>,
+    pub block_trouble: Option<Degraded>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Frozen {
+    pub head: Head,
+    /// The last log segment that holds any of it.
+    pub log_through: u64,
+    pub log_bytes: u64,
+}
+
+impl State {
+    pub fn log_bytes(&self) -> u64 {
+        self.head_log_bytes
+            + self
+                .frozen
+                .iter()
+                .map(|frozen| frozen.log_bytes)
+                .sum::<u64>()
+    }
+}
+
+/// Messages between the threads.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    /// The segment has frames that are not synced.
+    pub unsynced: Option<Arc<dyn FileHandle>>,
+    /// A segment file was made since the log directory was synced.
+    pub unsynced_dir: bool,
+    /// A sync failed: the segment can no longer be trusted.
+    pub sync_failed: Option<String>,
+    /// Passes of the upkeep that were asked for and that are done.
+    pub upkeep_asked: u64,
+    pub upkeep_done: u64,
+    pub stop: bool,
+}
+
+impl Shared {
+    pub fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state
+            .read()
+            .expect("no thread panics while it holds the state")
+    }
+
+    pub fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state
+            .write()
+            .expect("no thread panics while it holds the state")
+    }
+
+    pub fn work(&self) -> MutexGuard<'_, Work> {
+        self.work
+            .lock()
+            .expect("no thread panics while it holds the work list")
+    }
+
+    pub fn now(&self) -> Millis {
+        self.options.clock.utc()
+    }
+
+    pub fn log_dir(&self) -> PathBuf {
+        self.options.dir.join("log")
+    }
+
+    pub fn block_dir(&self) -> PathBuf {
+        self.options.dir.join("blocks")
+    }
+
+    /// Samples before this are refused and dropped.
+    pub fn oldest_kept(&self) -> Millis {
+        let keep = i64::try_from(self.options.keep_disk.as_millis()).unwrap_or(i64::MAX);
+        self.now().saturating_sub(keep)
+    }
+
+    /// Moves a file that cannot be read, or not in full, out of the way. It is never deleted.
+    pub fn set_aside(&self, path: &std::path::Path, why: &str) {
+        let aside = self.options.dir.join("aside");
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let target = aside.join(format!("{}-{name}", self.now()));
+        let moved = self
+            .options
+            .files
+            .make_dir(&aside)
+            .and_then(|()| self.options.files.rename(path, &target));
+        match moved {
+            Ok(()) => {
+                tracing::error!(path = %path.display(), aside = %target.display(), why, "set aside a damaged file");
+                self.set_aside
+                    .lock()
+                    .expect("no thread panics while it holds this lock")
+                    .push(target);
+            }
+            Err(error) => {
+                tracing::error!(path = %path.display(), %error, why, "a file is damaged and cannot be set aside");
+                self.set_aside
+                    .lock()
+                    .expect("no thread panics while it holds this lock")
+                    .push(path.to_owned());
+            }
+        }
+    }
+
+    /// Notes why the log cannot be written, or that it can again.
+    pub fn log_trouble(&self, trouble: Option<String>) {
+        let now = self.now();
+        note(&mut self.write().log_trouble, trouble, now, "log");
+    }
+
+    /// Notes why blocks cannot be written, or that they can again.
+    pub fn block_trouble(&self, trouble: Option<String>) {
+        let now = self.now();
+        note(&mut self.write().block_trouble, trouble, now, "blocks");
+    }
+
+    /// What samples and series take in memory.
+    pub fn memory_bytes(&self) -> u64 {
+        let state = self.read();
+        let frozen: usize = state.frozen.iter().map(|frozen| frozen.head.bytes()).sum();
+        (state.head.bytes() + frozen) as u64
+    }
+}
+
+/// Says each change once, not each failure.
+fn note(known: &mut Option<Degraded>, trouble: Option<String>, now: Millis, what: &str) {
+    match trouble {
+        Some(reason) if known.as_ref().is_none_or(|known| known.reason != reason) => {
+            tracing::error!(
+                reason,
+                "cannot write the store's {what}; samples stay in memory"
+            );
+            let since = known.as_ref().map_or(now, |known| known.since);
+            *known = Some(Degraded { reason, since });
+        }
+        None if known.is_some() => {
+            tracing::info!("the store's {what} can be written again");
+            *known = None;
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,279 @@
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, RwLock};
+use std::thread::JoinHandle;
+
+use pegel_metric::{Input, Ledger, Millis, Point, Reason, Selector, Series, Tick};
+
+use crate::block::IndexCache;
+use crate::lock::Lock;
+use crate::shared::{Shared, State, Work};
+use crate::writer::{Command, InFlight, Writer};
+use crate::{
+    Latest, OpenError, Options, PushError, Pushed, QueryError, Question, Status, open, scan,
+    syncer, upkeep,
+};
+
+/// Ticks and pushes that wait for the writer.
+const QUEUE_LEN: usize = 1024;
+/// What decoded block indexes may take in memory.
+const INDEX_BYTES_MAX: usize = 4 << 20;
+
+/// A handle to an open store; clones share it. The last one closes it.
+#[derive(Clone)]
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    shared: Arc<Shared>,
+    commands: SyncSender<Command>,
+    /// Emptied ticks, to be filled again.
+    spare: Arc<Mutex<Vec<Tick>>>,
+    threads: Mutex<Option<Threads>>,
+}
+
+struct Threads {
+    writer: JoinHandle<()>,
+    others: Vec<JoinHandle<()>>,
+    /// Let go of last: nobody else may open the store while a thread of this one writes to it.
+    _lock: Lock,
+}
+
+impl Store {
+    /// Opens the store in `options.dir`, or makes one. After a crash it holds all that could be read before.
+    pub fn open(options: Options) -> Result<Store, OpenError> {
+        let lock = open::claim(&options.dir)?;
+        let shared = Arc::new(Shared {
+            options,
+            ledger: Arc::new(Ledger::default()),
+            state: RwLock::new(State::default()),
+            indexes: IndexCache::new(INDEX_BYTES_MAX),
+            work: Mutex::new(Work::default()),
+            wake_upkeep: Condvar::new(),
+            upkeep_passed: Condvar::new(),
+            wake_syncer: Condvar::new(),
+            torn_bytes: AtomicU64::new(0),
+            set_aside: Mutex::default(),
+            damaged_segments: Mutex::default(),
+            points_in_flight: AtomicU64::new(0),
+        });
+        let blocks = open::find_blocks(&shared)?;
+        let (head, head_log_bytes, next_segment) = open::replay_log(&shared, &blocks)?;
+        *shared.write() = State {
+            head,
+            blocks,
+            head_log_bytes,
+            ..State::default()
+        };
+
+        let (commands, queue) = sync_channel(QUEUE_LEN);
+        let spare = Arc::new(Mutex::new(Vec::new()));
+        let writer = Writer::new(shared.clone(), spare.clone(), next_segment);
+        let thread = |name: &str, body: Box<dyn FnOnce() + Send>| {
+            std::thread::Builder::new()
+                .name(name.to_owned())
+                .spawn(body)
+                .map_err(|source| OpenError::Io {
+                    path: shared.options.dir.clone(),
+                    source,
+                })
+        };
+        let (for_syncer, for_upkeep) = (shared.clone(), shared.clone());
+        let threads = Threads {
+            writer: thread("store-writer", Box::new(move || writer.run(&queue)))?,
+            others: vec![
+                thread("store-syncer", Box::new(move || syncer::run(&for_syncer)))?,
+                thread("store-upkeep", Box::new(move || upkeep::run(&for_upkeep)))?,
+            ],
+            _lock: lock,
+        };
+        let threads = Mutex::new(Some(threads));
+        Ok(Store {
+            inner: Arc::new(Inner {
+                shared,
+                commands,
+                spare,
+                threads,
+            }),
+        })
+    }
+
+    pub fn ledger(&self) -> &Arc<Ledger> {
+        &self.inner.shared.ledger
+    }
+
+    /// Hands over a tick and gets an empty one back. Never waits: when the queue is full the tick is
+    /// dropped and counted.
+    pub fn tick(&self, tick: &mut Tick) {
+        let spare = self
+            .inner
+            .spare
+            .lock()
+            .expect("no thread panics while it holds this lock")
+            .pop();
+        let full = std::mem::replace(tick, spare.unwrap_or_else(|| Tick::new(tick.input)));
+        tick.input = full.input;
+        let (input, count) = (full.input, full.sample_count());
+        let ledger = self.ledger();
+        ledger.received(input, count);
+        match self.inner.commands.try_send(Command::Tick(full)) {
+            Ok(()) => {}
+            Err(TrySendError::Full(_)) => ledger.dropped(input, Reason::QueueFull, count),
+            Err(TrySendError::Disconnected(_)) => ledger.dropped(input, Reason::Closed, count),
+        }
+    }
+
+    /// Returns when the points are in the log and can be read.
+    pub fn push(&self, input: Input, points: Vec<Point>) -> Result<Pushed, PushError> {
+        let count = points.len() as u64;
+        let ledger = self.ledger();
+        ledger.received(input, count);
+        let Some(_in_flight) = InFlight::enter(&self.inner.shared, count) else {
+            ledger.dropped(input, Reason::QueueFull, count);
+            return Err(PushError::QueueFull);
+        };
+        let (reply, answer) = sync_channel(1);
+        match self.inner.commands.try_send(Command::Push {
+            input,
+            points,
+            reply,
+        }) {
+            Ok(()) => {}
+            Err(TrySendError::Full(_)) => {
+                ledger.dropped(input, Reason::QueueFull, count);
+                return Err(PushError::QueueFull);
+            }
+            Err(TrySendError::Disconnected(_)) => {
+                ledger.dropped(input, Reason::Closed, count);
+                return Err(PushError::Closed);
+            }
+        }
+        answer.recv().unwrap_or_else(|_| {
+            // The writer ended with this push still in its queue.
+            ledger.dropped(input, Reason::Closed, count);
+            Err(PushError::Closed)
+        })
+    }
+
+    /// Visits the live series that match and took their current value after change number `after`
+    /// (0: all), in no particular order. Returns the number of the latest change.
+    pub fn latest(
+        &self,
+        selector: &Selector,
+        after: u64,
+        visit: &mut dyn FnMut(&Arc<Series>, Latest),
+    ) -> u64 {
+        let now = self.inner.shared.now();
+        let state = self.inner.shared.read();
+        state.head.latest(selector, after, now, visit);
+        state.head.changes
+    }
+
+    /// Answers a question series by series, sorted by text; points are sorted by time.
+    pub fn range(
+        &self,
+        question: &Question,
+        visit: &mut dyn FnMut(&Arc<Series>, &[(Millis, f64)]),
+    ) -> Result<(), QueryError> {
+        scan::range(&self.inner.shared, question, visit)
+    }
+
+    /// Moves what is in memory to a block now, and waits until the blocks are in order: hours that are
+    /// over sealed, old blocks dropped. The store does this by itself from time to time.
+    pub fn settle(&self) {
+        let (reply, frozen) = sync_channel(1);
+        if self.inner.commands.send(Command::Freeze { reply }).is_err() || frozen.recv().is_err() {
+            return;
+        }
+        let shared = &self.inner.shared;
+        let mut work = shared.work();
+        work.upkeep_asked += 1;
+        let wanted = work.upkeep_asked;
+        shared.wake_upkeep.notify_one();
+        while work.upkeep_done < wanted && !work.stop {
+            work = shared
+                .upkeep_passed
+                .wait(work)
+                .expect("no thread panics while it holds it");
+        }
+    }
+
+    pub fn status(&self) -> Status {
+        let shared = &self.inner.shared;
+        let memory_bytes = shared.memory_bytes();
+        let state = shared.read();
+        let spans = state
+            .blocks
+            .iter()
+            .filter(|block| block.min != Millis::MIN)
+            .map(|block| (block.min, block.max))
+            .chain(state.frozen.iter().filter_map(|frozen| frozen.head.span))
+            .chain(state.head.span);
+        Status {
+            dir: shared.options.dir.clone(),
+            series: state.head.series_count() as u64,
+            memory_bytes,
+            log_bytes: state.log_bytes(),
+            block_bytes: state.blocks.iter().map(|block| block.bytes).sum(),
+            blocks: state.blocks.len() as u64,
+            oldest: spans.clone().map(|(min, _)| min).min(),
+            newest: spans.map(|(_, max)| max).max(),
+            duplicates: shared.ledger.duplicates(),
+            out_of_order: shared.ledger.out_of_order_total(),
+            torn_bytes: shared.torn_bytes.load(Ordering::Relaxed),
+            set_aside: shared
+                .set_aside
+                .lock()
+                .expect("no thread panics while it holds this lock")
+                .clone(),
+            degraded: state
+                .log_trouble
+                .clone()
+                .or_else(|| state.block_trouble.clone()),
+        }
+    }
+
+    /// Writes out what is queued, syncs, and stops the store's threads. Later ticks are dropped and counted.
+    pub fn close(&self) {
+        self.inner.close();
+    }
+}
+
+impl Inner {
+    fn close(&self) {
+        let Some(threads) = self
+            .threads
+            .lock()
+            .expect("no thread panics while it holds this lock")
+            .take()
+        else {
+            return;
+        };
+        // Behind everything that is queued, so that all of it is written.
+        let _ = self.commands.send(Command::Close);
+        let _ = threads.writer.join();
+        self.shared.work().stop = true;
+        self.shared.wake_syncer.notify_all();
+        self.shared.wake_upkeep.notify_all();
+        self.shared.upkeep_passed.notify_all();
+        for thread in threads.others {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store")
+            .field("dir", &self.inner.shared.options.dir)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,44 @@
+//! The syncer: a thread that makes the log safe from a power cut, at most a second after it was written.
+//! It is a thread of its own because a sync may take long, and nobody should wait for it.
+
+use std::time::Duration;
+
+use crate::shared::Shared;
+
+/// Frames gather for this long before they are synced; the rest of the second is for the sync itself.
+const GATHER: Duration = Duration::from_millis(700);
+
+pub(crate) fn run(shared: &Shared) {
+    loop {
+        let mut work = shared.work();
+        while work.unsynced.is_none() && !work.stop {
+            work = shared
+                .wake_syncer
+                .wait(work)
+                .expect("no thread panics while it holds it");
+        }
+        if !work.stop {
+            work = shared
+                .wake_syncer
+                .wait_timeout_while(work, GATHER, |work| !work.stop)
+                .expect("likewise")
+                .0;
+        }
+        if work.stop {
+            // The writer syncs what is left when it ends.
+            return;
+        }
+        let file = work.unsynced.take();
+        let sync_dir = std::mem::take(&mut work.unsynced_dir);
+        drop(work);
+
+        let synced = file.map_or(Ok(()), |file| file.sync());
+        let synced = synced.and_then(|()| match sync_dir {
+            true => shared.options.files.sync_dir(&shared.log_dir()),
+            false => Ok(()),
+        });
+        if let Err(error) = synced {
+            shared.work().sync_failed = Some(format!("sync of the log: {error}"));
+        }
+    }
+}

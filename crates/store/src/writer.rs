@@ -1,0 +1,459 @@
+//! The writer: one thread that owns the log and changes the head.
+//!
+//! Order: the log's `write(2)`, then visible, then acknowledged. Whatever has queued up is written
+//! with one call. While the log cannot be written, pushes are refused and collected samples stay in
+//! memory; a new segment is tried once a second, and with it the head goes to a block, because the log
+//! does not hold all of it.
+
+use std::collections::HashSet;
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use pegel_metric::{Input, Millis, Point, Reason, Series, Tick};
+
+use crate::log::{FrameEncoder, Segment};
+use crate::shared::{Frozen, Shared, State};
+use crate::{PushError, Pushed};
+
+/// Samples that are further ahead of the clock are refused.
+const AHEAD_MAX_MS: Millis = 10 * 60 * 1000;
+/// Commands that share one write.
+const BATCH_MAX: usize = 256;
+/// A longer log would take too long to read after a crash.
+const SEGMENT_BYTES_MAX: u64 = 16 << 20;
+/// How often a log that failed is tried again, and how often memory is measured.
+const RETRY: Duration = Duration::from_secs(1);
+/// Heads that wait for their blocks; the active one goes on growing when there are more.
+const FROZEN_MAX: usize = 2;
+
+#[derive(Debug)]
+pub(crate) enum Command {
+    Tick(Tick),
+    Push {
+        input: Input,
+        points: Vec<Point>,
+        reply: SyncSender<Result<Pushed, PushError>>,
+    },
+    /// Freeze the head, so that the upkeep makes a block of it.
+    Freeze {
+        reply: SyncSender<()>,
+    },
+    Close,
+}
+
+#[derive(Debug)]
+pub(crate) struct Writer {
+    shared: Arc<Shared>,
+    spare: Arc<Mutex<Vec<Tick>>>,
+    log: Option<Log>,
+    next_segment: u64,
+    log_tried: Option<Duration>,
+    head_since: Duration,
+    /// What the segments take that were replayed into the active head.
+    older_log_bytes: u64,
+    memory_checked: Option<Duration>,
+    memory_bytes: u64,
+}
+
+#[derive(Debug)]
+struct Log {
+    segment: Segment,
+    encoder: FrameEncoder,
+}
+
+/// A command that was looked at: what of it is to be written.
+enum Admitted {
+    /// Which rows may be kept.
+    Tick(Tick, Vec<bool>),
+    /// The points that are left.
+    Push(
+        Input,
+        Vec<Point>,
+        Pushed,
+        SyncSender<Result<Pushed, PushError>>,
+    ),
+}
+
+impl Writer {
+    pub fn new(shared: Arc<Shared>, spare: Arc<Mutex<Vec<Tick>>>, next_segment: u64) -> Writer {
+        let head_since = shared.options.clock.monotonic();
+        let mut writer = Writer {
+            shared,
+            spare,
+            log: None,
+            next_segment,
+            log_tried: None,
+            head_since,
+            older_log_bytes: 0,
+            memory_checked: None,
+            memory_bytes: 0,
+        };
+        writer.older_log_bytes = writer.shared.read().head_log_bytes;
+        // Whatever was replayed belongs to the segments before this one, and to the same head.
+        if let Err(error) = writer.open_segment() {
+            writer.lose_log(&error.to_string());
+        }
+        writer
+    }
+
+    pub fn run(mut self, commands: &Receiver<Command>) {
+        let mut batch = Vec::with_capacity(BATCH_MAX);
+        while let Ok(command) = commands.recv() {
+            let mut closing = false;
+            let mut freeze = Vec::new();
+            for command in std::iter::once(command).chain(commands.try_iter().take(BATCH_MAX - 1)) {
+                match command {
+                    Command::Tick(tick) => batch.push(self.admit_tick(tick)),
+                    Command::Push {
+                        input,
+                        points,
+                        reply,
+                    } => batch.push(self.admit_push(input, points, reply)),
+                    Command::Freeze { reply } => freeze.push(reply),
+                    Command::Close => closing = true,
+                }
+            }
+            self.commit(&mut batch);
+            self.rotate_if_due(!freeze.is_empty());
+            for reply in freeze {
+                let _ = reply.send(());
+            }
+            if closing {
+                break;
+            }
+        }
+        // What came after the end was asked for. A push notices by its lost reply.
+        for command in commands.try_iter() {
+            if let Command::Tick(tick) = command {
+                self.shared
+                    .ledger
+                    .dropped(tick.input, Reason::Closed, tick.sample_count());
+            }
+        }
+        self.sync_log();
+    }
+
+    fn admit_tick(&self, tick: Tick) -> Admitted {
+        let refused = self.time_refused(tick.time);
+        let state = self.shared.read();
+        let mut series = state.head.series_count();
+        let rows = tick.rows().iter().map(|row| {
+            let known = state
+                .head
+                .groups
+                .iter()
+                .find(|group| group.is(&row.members));
+            let before = known.map_or(0, |group| group.members().series.len());
+            let after = series - before + row.members.series.len();
+            // A group that does not grow is let in even when the limit was lowered.
+            let fits =
+                after <= self.shared.options.series_max || row.members.series.len() <= before;
+            let reason = refused.or((!fits).then_some(Reason::SeriesLimit));
+            match reason {
+                Some(reason) => self
+                    .shared
+                    .ledger
+                    .dropped(tick.input, reason, row.present_count()),
+                None => series = after,
+            }
+            reason.is_none()
+        });
+        let rows = rows.collect();
+        drop(state);
+        Admitted::Tick(tick, rows)
+    }
+
+    fn admit_push(
+        &self,
+        input: Input,
+        points: Vec<Point>,
+        reply: SyncSender<Result<Pushed, PushError>>,
+    ) -> Admitted {
+        let state = self.shared.read();
+        let room = self
+            .shared
+            .options
+            .series_max
+            .saturating_sub(state.head.series_count());
+        let mut added: HashSet<Arc<Series>> = HashSet::new();
+        let mut pushed = Pushed::default();
+        let mut kept = Vec::with_capacity(points.len());
+        for (at, point) in points.into_iter().enumerate() {
+            let refused = self.time_refused(point.time).or_else(|| {
+                let is_known =
+                    state.head.loose.contains_key(&point.series) || added.contains(&point.series);
+                (!is_known && added.len() >= room).then_some(Reason::SeriesLimit)
+            });
+            match refused {
+                Some(reason) => {
+                    self.shared.ledger.dropped(input, reason, 1);
+                    pushed.refused.push((at, reason));
+                }
+                None => {
+                    if !state.head.loose.contains_key(&point.series) {
+                        added.insert(point.series.clone());
+                    }
+                    kept.push(point);
+                }
+            }
+        }
+        pushed.kept = kept.len() as u64;
+        Admitted::Push(input, kept, pushed, reply)
+    }
+
+    fn time_refused(&self, time: Millis) -> Option<Reason> {
+        if time > self.shared.now().saturating_add(AHEAD_MAX_MS) {
+            Some(Reason::Future)
+        } else if time < self.shared.oldest_kept() {
+            Some(Reason::TooOld)
+        } else {
+            None
+        }
+    }
+
+    fn commit(&mut self, batch: &mut Vec<Admitted>) {
+        if batch.is_empty() {
+            return;
+        }
+        let logged = self.write_log(batch);
+        let is_full = self.is_memory_full();
+        let mut replies = Vec::new();
+        let mut state = self.shared.write();
+        state.head.changes += 1;
+        for admitted in batch.drain(..) {
+            match admitted {
+                Admitted::Tick(mut tick, rows) => {
+                    self.apply_tick(&mut state, &tick, &rows, is_full);
+                    tick.reset(0);
+                    recycle(&self.spare, tick);
+                }
+                Admitted::Push(input, points, pushed, reply) => {
+                    let count = points.len() as u64;
+                    let result = match &logged {
+                        Err(reason) => {
+                            self.shared.ledger.dropped(input, Reason::Degraded, count);
+                            Err(PushError::Degraded(reason.clone()))
+                        }
+                        Ok(()) => {
+                            points.iter().for_each(|point| {
+                                state.head.append_point(point, &self.shared.ledger)
+                            });
+                            self.shared.ledger.kept(input, count);
+                            Ok(pushed)
+                        }
+                    };
+                    replies.push((reply, result));
+                }
+            }
+        }
+        if let Some(log) = &self.log {
+            state.head_log_bytes = self.older_log_bytes + log.segment.len();
+        }
+        drop(state);
+        for (reply, result) in replies {
+            // The sender may have gone; its points are kept all the same.
+            let _ = reply.send(result);
+        }
+    }
+
+    fn apply_tick(&self, state: &mut State, tick: &Tick, rows: &[bool], is_full: bool) {
+        for (row, _) in tick.rows().iter().zip(rows).filter(|(_, fits)| **fits) {
+            let count = row.present_count();
+            if is_full {
+                state.head.show_row(tick.time, row);
+                self.shared
+                    .ledger
+                    .dropped(tick.input, Reason::Memory, count);
+            } else {
+                state.head.append_row(tick.time, row, &self.shared.ledger);
+                self.shared.ledger.kept(tick.input, count);
+            }
+        }
+    }
+
+    /// Writes all that was admitted with one call; says why that failed.
+    fn write_log(&mut self, batch: &[Admitted]) -> Result<(), String> {
+        let sync_failed = self.shared.work().sync_failed.take();
+        if let Some(error) = sync_failed {
+            self.lose_log(&error);
+        }
+        self.retry_log();
+        let is_full = self.is_memory_full();
+        let Some(log) = &mut self.log else {
+            let state = self.shared.read();
+            return Err(state
+                .log_trouble
+                .as_ref()
+                .map_or_else(String::new, |trouble| trouble.reason.clone()));
+        };
+        if is_full {
+            return Err("memory is full (limits.memory) and blocks cannot be written".to_owned());
+        }
+        for admitted in batch {
+            match admitted {
+                Admitted::Tick(tick, rows) => log.encoder.tick(tick, rows),
+                Admitted::Push(input, points, ..) => log.encoder.push(*input, points),
+            }
+        }
+        let written = log.segment.append(log.encoder.frames());
+        log.encoder.clear();
+        match written {
+            Ok(()) => {
+                let mut work = self.shared.work();
+                if work.unsynced.is_none() {
+                    work.unsynced = Some(log.segment.file.clone());
+                    self.shared.wake_syncer.notify_one();
+                }
+                Ok(())
+            }
+            Err(error) => {
+                let reason = format!("{}: {error}", log.segment.path.display());
+                self.lose_log(&reason);
+                Err(reason)
+            }
+        }
+    }
+
+    /// The segment cannot be trusted any more: the next samples go to another one.
+    fn lose_log(&mut self, reason: &str) {
+        self.log = None;
+        self.log_tried = Some(self.shared.options.clock.monotonic());
+        self.shared.log_trouble(Some(reason.to_owned()));
+    }
+
+    fn retry_log(&mut self) {
+        let now = self.shared.options.clock.monotonic();
+        let is_due = self
+            .log_tried
+            .is_none_or(|tried| now.saturating_sub(tried) >= RETRY);
+        if self.log.is_some() || !is_due {
+            return;
+        }
+        self.log_tried = Some(now);
+        match self.rotate() {
+            Ok(()) => self.shared.log_trouble(None),
+            Err(error) => self.lose_log(&error.to_string()),
+        }
+    }
+
+    fn rotate_if_due(&mut self, asked: bool) {
+        let now = self.shared.options.clock.monotonic();
+        let options = &self.shared.options;
+        let Some(log) = &self.log else {
+            return;
+        };
+        let is_old = now.saturating_sub(self.head_since) >= options.keep_memory;
+        let is_long = log.segment.len() >= SEGMENT_BYTES_MAX.min(options.keep_bytes / 8);
+        let is_large = self.memory_bytes >= options.memory_bytes_max / 4;
+        let has_room = self.shared.read().frozen.len() < FROZEN_MAX;
+        if (asked || is_old || is_long || is_large)
+            && has_room
+            && let Err(error) = self.rotate()
+        {
+            self.lose_log(&error.to_string());
+        }
+    }
+
+    /// Starts a new segment and, with it, a new head; the old head goes to a block.
+    fn rotate(&mut self) -> io::Result<()> {
+        let log_through = self.next_segment - 1;
+        self.open_segment()?;
+        let now = self.shared.now();
+        let mut state = self.shared.write();
+        if !state.head.is_empty() {
+            let successor = state.head.successor(now);
+            let head = std::mem::replace(&mut state.head, successor);
+            let log_bytes = std::mem::take(&mut state.head_log_bytes);
+            state.frozen.push(Arc::new(Frozen {
+                head,
+                log_through,
+                log_bytes,
+            }));
+        }
+        drop(state);
+        self.head_since = self.shared.options.clock.monotonic();
+        self.older_log_bytes = 0;
+        self.memory_checked = None;
+        self.shared.work().upkeep_asked += 1;
+        self.shared.wake_upkeep.notify_one();
+        Ok(())
+    }
+
+    fn open_segment(&mut self) -> io::Result<()> {
+        self.sync_log();
+        let segment = Segment::create(
+            &*self.shared.options.files,
+            &self.shared.log_dir(),
+            self.next_segment,
+        )?;
+        self.next_segment += 1;
+        self.shared.work().unsynced_dir = true;
+        self.log = Some(Log {
+            segment,
+            encoder: FrameEncoder::default(),
+        });
+        Ok(())
+    }
+
+    /// Syncs what the syncer has not got to. A failure shows at the next write.
+    fn sync_log(&mut self) {
+        let unsynced = self.shared.work().unsynced.take();
+        if let Some(file) = unsynced
+            && let Err(error) = file.sync()
+        {
+            self.shared.work().sync_failed = Some(format!("sync of the log: {error}"));
+        }
+    }
+
+    /// Only ever true when blocks cannot be written: the head goes to a block long before.
+    fn is_memory_full(&mut self) -> bool {
+        let now = self.shared.options.clock.monotonic();
+        if self
+            .memory_checked
+            .is_none_or(|checked| now.saturating_sub(checked) >= RETRY)
+        {
+            self.memory_checked = Some(now);
+            self.memory_bytes = self.shared.memory_bytes();
+        }
+        self.memory_bytes >= self.shared.options.memory_bytes_max
+    }
+}
+
+fn recycle(spare: &Mutex<Vec<Tick>>, tick: Tick) {
+    let mut spare = spare
+        .lock()
+        .expect("no thread panics while it holds this lock");
+    if spare.len() < 4 {
+        spare.push(tick);
+    }
+}
+
+/// Counts points between `push` and its answer.
+#[derive(Debug)]
+pub(crate) struct InFlight<'a> {
+    shared: &'a Shared,
+    count: u64,
+}
+
+impl<'a> InFlight<'a> {
+    /// At most this many points wait at one time, whoever sent them.
+    const MAX: u64 = 1 << 20;
+
+    pub fn enter(shared: &'a Shared, count: u64) -> Option<InFlight<'a>> {
+        let before = shared.points_in_flight.fetch_add(count, Ordering::Relaxed);
+        let entered = InFlight { shared, count };
+        // A single push that is larger than the limit is let in when it comes alone.
+        (before == 0 || before + count <= InFlight::MAX).then_some(entered)
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.shared
+            .points_in_flight
+            .fetch_sub(self.count, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,436 @@
+//! The store through its public face: what goes in comes out, across blocks, hours and restarts.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use pegel_metric::{
+    Clock, Family, Group, Input, Kind, Millis, Point, Reason, Selector, Series, Tick,
+};
+use pegel_store::{Fold, OpenError, Options, QueryError, Question, Step, Store};
+
+/// A Monday, on the hour.
+const START: Millis = 1_700_006_400_000;
+const HOUR: Millis = 3_600_000;
+
+static TEMPERATURE: Family = Family::new(
+    "temperature_celsius",
+    Kind::Gauge,
+    "celsius",
+    2,
+    "How warm it is.",
+);
+static TURNS: Family = Family::new("turns_total", Kind::Counter, "", 2, "Turns.");
+
+#[derive(Debug)]
+struct HandClock(AtomicI64);
+
+impl Clock for HandClock {
+    fn utc(&self) -> Millis {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_millis((self.utc() - START + 10 * HOUR) as u64)
+    }
+}
+
+struct Place {
+    dir: std::path::PathBuf,
+    clock: Arc<HandClock>,
+}
+
+impl Place {
+    fn new(name: &str) -> Place {
+        let dir = std::env::temp_dir().join(format!("pegel-store-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        Place {
+            dir,
+            clock: Arc::new(HandClock(AtomicI64::new(START))),
+        }
+    }
+
+    fn options(&self) -> Options {
+        let mut options = Options::new(&self.dir);
+        options.clock = self.clock.clone();
+        options
+    }
+
+    fn open(&self) -> Store {
+        Store::open(self.options()).expect("the store opens")
+    }
+
+    fn set(&self, time: Millis) {
+        self.clock.0.store(time, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+fn series(family: &Family, room: &str) -> Arc<Series> {
+    Arc::new(Series::new(Arc::new(family.clone()), &[("room", room)]).expect("a valid series"))
+}
+
+fn points(
+    store: &Store,
+    pattern: &str,
+    start: Millis,
+    end: Millis,
+    step: Option<Step>,
+) -> Vec<(String, Vec<(Millis, f64)>)> {
+    let question = Question::new(Selector::parse(pattern).expect("valid"), start, end, step);
+    let mut answer = Vec::new();
+    store
+        .range(&question, &mut |series, points| {
+            answer.push((series.text().to_owned(), points.to_vec()))
+        })
+        .expect("an answer");
+    answer
+}
+
+fn push(store: &Store, series: &Arc<Series>, samples: &[(Millis, f64)]) {
+    let points = samples
+        .iter()
+        .map(|&(time, value)| Point {
+            series: series.clone(),
+            time,
+            value,
+        })
+        .collect();
+    let pushed = store.push(Input::Push, points).expect("the push is taken");
+    assert_eq!(
+        (pushed.kept, pushed.refused.len()),
+        (samples.len() as u64, 0)
+    );
+}
+
+/// Ticks of two series every 500 ms; the second is absent from every third tick.
+fn feed(place: &Place, store: &Store, ticks: std::ops::Range<i64>) {
+    let mut group = Group::new("room", 3, 5_000);
+    let warm = group
+        .declare(&Arc::new(TEMPERATURE.clone()), &[("room", "a")])
+        .expect("valid");
+    let turns = group
+        .declare(&Arc::new(TURNS.clone()), &[("room", "a")])
+        .expect("valid");
+    let mut tick = Tick::new(Input::Collect);
+    for n in ticks {
+        let time = START + n * 500;
+        place.set(time);
+        tick.reset(time);
+        group.clear();
+        group.set(warm, 20.0 + (n % 10) as f64 / 10.0);
+        if n % 3 != 0 {
+            group.set(turns, (n * 7) as f64);
+        }
+        group.append_to(&mut tick);
+        store.tick(&mut tick);
+        // The queue is bounded: give the writer a chance.
+        if n % 500 == 0 {
+            settle_queue(store);
+        }
+    }
+    settle_queue(store);
+}
+
+/// A push is answered after everything that was queued before it.
+fn settle_queue(store: &Store) {
+    let _ = store.push(Input::Push, Vec::new());
+}
+
+fn expected_turns(ticks: std::ops::Range<i64>) -> Vec<(Millis, f64)> {
+    ticks
+        .filter(|n| n % 3 != 0)
+        .map(|n| (START + n * 500, (n * 7) as f64))
+        .collect()
+}
+
+#[test]
+fn ticks_read_back_from_memory_from_blocks_and_after_reopening() {
+    let place = Place::new("ticks");
+    let store = place.open();
+    feed(&place, &store, 0..500);
+    let wanted = expected_turns(0..500);
+    let read = |store: &Store| {
+        points(store, "turns_total", START, START + HOUR, None)[0]
+            .1
+            .clone()
+    };
+    assert_eq!(read(&store), wanted, "from memory");
+    store.settle();
+    assert_eq!(store.status().blocks, 1);
+    assert_eq!(read(&store), wanted, "from a block");
+    store.close();
+    drop(store);
+    let store = place.open();
+    assert_eq!(read(&store), wanted, "after reopening");
+    assert_eq!(points(&store, "*", START, START + 1000, None).len(), 2);
+}
+
+#[test]
+fn hours_are_sealed_and_keep_every_sample() {
+    let place = Place::new("seal");
+    let store = place.open();
+    for part in 0..6 {
+        feed(&place, &store, part * 2400..(part + 1) * 2400);
+        store.settle();
+    }
+    place.set(START + 3 * HOUR);
+    store.settle();
+    let names: Vec<_> = std::fs::read_dir(place.dir.join("blocks"))
+        .expect("a directory")
+        .collect();
+    assert_eq!(
+        names.len(),
+        2,
+        "two hours, one sealed block each: {names:?}"
+    );
+    let wanted = expected_turns(0..14_400);
+    assert_eq!(
+        points(&store, "turns_total", START, START + 9 * HOUR, None)[0].1,
+        wanted
+    );
+    // Late, after the hour was sealed: it goes to a block of its own and wins.
+    push(
+        &store,
+        &series(&TURNS, "a"),
+        &[(START + 500, -1.0), (START + 1, 5.0)],
+    );
+    store.settle();
+    let read = points(&store, "turns_total", START, START + 1000, None);
+    assert_eq!(
+        read[0].1,
+        [(START + 1, 5.0), (START + 500, -1.0), (START + 1000, 14.0)]
+    );
+}
+
+#[test]
+fn a_process_that_vanishes_leaves_all_that_was_acknowledged() {
+    let place = Place::new("vanish");
+    let store = place.open();
+    let a = series(&TEMPERATURE, "a");
+    push(&store, &a, &[(START, 1.0), (START + 10, 2.0)]);
+    feed(&place, &store, 0..300);
+    // As a crash would leave it: a copy of the files while the store is open.
+    let copy = Place::new("vanish-copy");
+    for name in ["log", "blocks"] {
+        std::fs::create_dir_all(copy.dir.join(name)).expect("a directory");
+        for entry in std::fs::read_dir(place.dir.join(name)).expect("a directory") {
+            let entry = entry.expect("an entry");
+            std::fs::copy(entry.path(), copy.dir.join(name).join(entry.file_name()))
+                .expect("a copy");
+        }
+    }
+    copy.set(place.clock.utc());
+    let reopened = copy.open();
+    assert_eq!(
+        points(&reopened, "*", START, START + HOUR, None),
+        points(&store, "*", START, START + HOUR, None)
+    );
+    assert_eq!(reopened.status().torn_bytes, 0);
+}
+
+#[test]
+fn the_last_of_equal_times_counts_and_is_counted() {
+    let place = Place::new("duplicates");
+    let store = place.open();
+    let a = series(&TEMPERATURE, "a");
+    push(
+        &store,
+        &a,
+        &[(START + 20, 1.0), (START, 2.0), (START + 20, 3.0)],
+    );
+    store.settle();
+    push(&store, &a, &[(START, 4.0), (START + 10, 5.0)]);
+    assert_eq!(
+        points(&store, "*", START, START + HOUR, None)[0].1,
+        [(START, 4.0), (START + 10, 5.0), (START + 20, 3.0)]
+    );
+    assert_eq!(store.ledger().duplicates(), 1);
+    assert!(store.ledger().out_of_order_total() >= 2);
+}
+
+#[test]
+fn steps_fold_as_they_say() {
+    let place = Place::new("steps");
+    let store = place.open();
+    let a = series(&TEMPERATURE, "a");
+    push(
+        &store,
+        &a,
+        &[
+            (START, 1.0),
+            (START + 400, 4.0),
+            (START + 999, 2.5),
+            (START + 2000, 7.0),
+        ],
+    );
+    for (fold, expected) in [
+        (Fold::First, 1.0),
+        (Fold::Last, 2.5),
+        (Fold::Min, 1.0),
+        (Fold::Max, 4.0),
+        (Fold::Avg, 2.5),
+        (Fold::Sum, 7.5),
+        (Fold::Count, 3.0),
+    ] {
+        let step = Some(Step {
+            millis: 1000,
+            fold: Some(fold),
+        });
+        let last = if fold == Fold::Count { 1.0 } else { 7.0 };
+        let wanted = [(START, expected), (START + 2000, last)];
+        assert_eq!(
+            points(&store, "*", START, START + HOUR, step)[0].1,
+            wanted,
+            "{fold:?} from memory"
+        );
+        store.settle();
+        assert_eq!(
+            points(&store, "*", START, START + HOUR, step)[0].1,
+            wanted,
+            "{fold:?} from a block"
+        );
+    }
+}
+
+#[test]
+fn what_is_refused_says_why() {
+    let place = Place::new("refused");
+    let mut options = place.options();
+    options.series_max = 2;
+    let store = Store::open(options).expect("opens");
+    let now = START;
+    let make = |room: &str, time| Point {
+        series: series(&TEMPERATURE, room),
+        time,
+        value: 1.0,
+    };
+    let pushed = store
+        .push(
+            Input::Push,
+            vec![
+                make("a", now),
+                make("b", now + 11 * 60_000),
+                make("c", now - 49 * HOUR),
+                make("d", now),
+                make("e", now),
+            ],
+        )
+        .expect("taken");
+    assert_eq!(pushed.kept, 2);
+    assert_eq!(
+        pushed.refused,
+        [
+            (1, Reason::Future),
+            (2, Reason::TooOld),
+            (4, Reason::SeriesLimit)
+        ]
+    );
+    for account in store.ledger().accounts() {
+        let dropped: u64 = account.dropped.iter().map(|(_, count)| count).sum();
+        assert_eq!(account.received, account.kept + dropped, "{account:?}");
+    }
+}
+
+#[test]
+fn a_second_writer_is_refused_by_name() {
+    let place = Place::new("lock");
+    let _store = place.open();
+    match Store::open(place.options()) {
+        Err(OpenError::Locked { pid, .. }) => assert_eq!(pid, std::process::id()),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_newer_format_is_refused_and_left_alone() {
+    let place = Place::new("format");
+    place.open().close();
+    std::fs::write(place.dir.join("format"), "pegel store 2\n").expect("written");
+    let error = Store::open(place.options())
+        .expect_err("refused")
+        .to_string();
+    assert!(
+        error.contains("format 2") && error.contains("--dir"),
+        "{error}"
+    );
+    assert_eq!(
+        std::fs::read_to_string(place.dir.join("format")).expect("there"),
+        "pegel store 2\n"
+    );
+}
+
+#[test]
+fn questions_are_bounded() {
+    let place = Place::new("bounds");
+    let store = place.open();
+    feed(&place, &store, 0..2000);
+    let mut question = Question::new(Selector::all(), START, START + HOUR, None);
+    question.bytes_max = 10_000;
+    assert!(matches!(
+        store.range(&question, &mut |_, _| {}),
+        Err(QueryError::TooLarge(10_000))
+    ));
+    question.bytes_max = 1 << 20;
+    question.deadline = std::time::Instant::now() - Duration::from_secs(1);
+    assert!(matches!(
+        store.range(&question, &mut |_, _| {}),
+        Err(QueryError::TooLong)
+    ));
+    let reversed = Question::new(Selector::all(), START, START - 1, None);
+    assert!(matches!(
+        store.range(&reversed, &mut |_, _| {}),
+        Err(QueryError::Reversed)
+    ));
+}
+
+#[test]
+fn current_values_know_when_they_changed() {
+    let place = Place::new("latest");
+    let store = place.open();
+    feed(&place, &store, 0..30);
+    let mut seen = Vec::new();
+    let change = store.latest(
+        &Selector::parse("temperature*").expect("valid"),
+        0,
+        &mut |series, latest| {
+            seen.push((series.text().to_owned(), latest.value, latest.changed));
+        },
+    );
+    assert_eq!(
+        seen,
+        [(
+            "temperature_celsius{room=\"a\"}".to_owned(),
+            20.9,
+            START + 29 * 500
+        )]
+    );
+    let mut changed = 0;
+    store.latest(&Selector::all(), change, &mut |_, _| changed += 1);
+    assert_eq!(changed, 0, "nothing since");
+    place.set(START + HOUR);
+    store.latest(&Selector::all(), 0, &mut |_, _| changed += 1);
+    assert_eq!(changed, 0, "an hour later nothing is current");
+}
+
+#[test]
+fn age_and_size_bound_the_store() {
+    let place = Place::new("retention");
+    let mut options = place.options();
+    options.keep_disk = Duration::from_secs(2 * 3600);
+    let store = Store::open(options).expect("opens");
+    let a = series(&TEMPERATURE, "a");
+    for hour in 0..6 {
+        place.set(START + hour * HOUR);
+        push(&store, &a, &[(START + hour * HOUR, hour as f64)]);
+        store.settle();
+    }
+    let read = points(&store, "*", START, START + 9 * HOUR, None);
+    let values: Vec<f64> = read[0].1.iter().map(|(_, value)| *value).collect();
+    assert_eq!(values, [3.0, 4.0, 5.0]);
+}
