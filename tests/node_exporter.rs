@@ -30,6 +30,8 @@ fn start_node_exporter(program: &Path, root: &Path) -> Neighbour {
             "--web.disable-exporter-metrics".to_owned(),
             // A fixture tree has no netlink.
             "--no-collector.netdev.netlink".to_owned(),
+            // Debian's build leaves out `lo`, unlike the original.
+            "--collector.netdev.device-exclude=^$".to_owned(),
             format!("--path.procfs={}", root.join("proc").display()),
             format!("--path.sysfs={}", root.join("sys").display()),
             format!("--path.udev.data={}", root.join("run/udev/data").display()),
