@@ -1,10 +1,11 @@
 //! The `collectors:` key: which collectors run, and how often.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use pegel_config::{Problem, Rate, Setting, Tree, Value, Written, settings};
 
-use crate::REGISTRY;
+use crate::{CollectorSettings, REGISTRY, Settings};
 
 settings! {
     /// What may be said about one collector.
@@ -21,8 +22,22 @@ settings! {
 pub struct Collectors(BTreeMap<String, CollectorConfig>);
 
 impl Collectors {
-    pub fn get(&self, name: &str) -> Option<&CollectorConfig> {
-        self.0.get(name)
+    /// As the sampler takes it, with the rate of the fast tier.
+    pub fn settings(&self, rate: Duration) -> Settings {
+        let collectors = self.0.iter().map(|(name, config)| {
+            let rate = config.rate.as_ref().map(Rate::duration);
+            (
+                name.clone(),
+                CollectorSettings {
+                    enabled: config.enabled,
+                    rate,
+                },
+            )
+        });
+        Settings {
+            rate,
+            collectors: collectors.collect(),
+        }
     }
 }
 
@@ -54,14 +69,22 @@ impl Setting for Collectors {
                 }
             } else {
                 let known = REGISTRY.iter().map(|known| known.name);
-                problems.push(Problem::unknown_key(&entry.place, &tree.path, &entry.key, known));
+                problems.push(Problem::unknown_key(
+                    &entry.place,
+                    &tree.path,
+                    &entry.key,
+                    known,
+                ));
             }
         }
         (problems.len() == before).then_some(collectors)
     }
 
     fn written(&self) -> Written {
-        let entries = self.0.iter().map(|(name, config)| (name.clone(), config.written()));
+        let entries = self
+            .0
+            .iter()
+            .map(|(name, config)| (name.clone(), config.written()));
         Written::Map(entries.collect())
     }
 }

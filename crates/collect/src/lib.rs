@@ -1,1 +1,123 @@
+//! IN: the node itself. Collectors read `/proc` and `/sys`; the sampler runs them on time and hands
+//! one [`Tick`](pegel_metric::Tick) per nominal time to a sink.
+//!
+//! A collector is one file in `collectors/` and one line in [`REGISTRY`]. It declares each series
+//! once, keeps the slots, and afterwards only sets values: a pass allocates nothing. Files are
+//! opened once and read with `pread` into a buffer that is kept; the text is parsed in place.
+//!
+//! | part | role |
+//! |---|---|
+//! | [`Host`] | where `/proc` and `/sys` are, so that a fixture tree is a machine |
+//! | [`CollectorSet`] | opens the collectors, runs a pass, keeps their states |
+//! | [`Schedule`] | which collectors are due when, as a pure state machine |
+//! | [`Sampler`] | the thread that connects the two |
 
+pub mod collectors;
+mod config;
+mod context;
+mod figures;
+mod host;
+mod procfile;
+mod roster;
+mod sampler;
+mod scan;
+mod schedule;
+mod set;
+mod settings;
+mod single;
+mod station;
+mod udev;
+
+use std::fmt::Debug;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use pegel_metric::{Family, Group, Level};
+
+pub use config::{CollectorConfig, Collectors};
+pub use context::{Context, Own};
+pub use figures::{CollectorStatus, Figures, State};
+pub use host::Host;
+pub use procfile::CollectError;
+pub use sampler::{Sampler, Sink, StartError};
+pub use schedule::{Counts, Moment, Schedule};
+pub use set::CollectorSet;
+pub use settings::{CollectorSettings, RATE_MAX, RATE_MIN, Settings, SettingsError};
+
+use collectors::{agent, cpu, disk, load, memory, network, pressure, stat, vmstat};
+
+/// Every collector there is. `agent` comes last, so that its figures include this pass.
+pub static REGISTRY: &[&Entry] = &[
+    &cpu::ENTRY,
+    &stat::ENTRY,
+    &memory::ENTRY,
+    &load::ENTRY,
+    &pressure::ENTRY,
+    &disk::ENTRY,
+    &network::ENTRY,
+    &vmstat::ENTRY,
+    &agent::ENTRY,
+];
+
+/// What is known about a collector before it is opened.
+#[derive(Debug)]
+pub struct Entry {
+    pub name: &'static str,
+    pub tier: Tier,
+    /// The lowest level of its families: an agent below it leaves the collector disabled.
+    pub level: Level,
+    /// What it may publish. A name with `<…>` in it stands for many.
+    pub families: &'static [&'static Family],
+    pub open: fn(&Context) -> Result<Opened, OpenError>,
+}
+
+/// How often a collector runs unless the settings say otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tier {
+    /// At the agent's own rate.
+    Fast,
+    /// Every 5 s, or at the agent's rate where that is slower.
+    FiveSeconds,
+    /// Every 60 s, or at the agent's rate where that is slower.
+    Minute,
+}
+
+impl Tier {
+    pub fn rate(self, fast: Duration) -> Duration {
+        match self {
+            Tier::Fast => fast,
+            Tier::FiveSeconds => fast.max(Duration::from_secs(5)),
+            Tier::Minute => fast.max(Duration::from_secs(60)),
+        }
+    }
+}
+
+/// What opening a collector found.
+#[derive(Debug)]
+pub enum Opened {
+    Active(Box<dyn Collector>),
+    /// This node has no such thing. Quiet; looked for again every minute.
+    Absent {
+        looked_for: PathBuf,
+    },
+}
+
+/// Why a collector could not be opened although its source is there.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("cannot open {path}")]
+    Io {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error(transparent)]
+    Collect(#[from] CollectError),
+}
+
+/// A source of readings on this node. Runs on the sampler's thread.
+pub trait Collector: Debug + Send {
+    /// Sets the current readings. A series that is not set is absent from this tick; after an error
+    /// all are.
+    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError>;
+}

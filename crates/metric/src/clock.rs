@@ -9,6 +9,12 @@ pub trait Clock: Debug + Send + Sync {
     /// The wall clock. It may step in either direction.
     fn utc(&self) -> Millis;
 
+    /// The wall clock in nanoseconds since 1970, as fine as it can tell. At 1000 samples a second
+    /// whole milliseconds are too coarse to place deadlines by.
+    fn utc_nanos(&self) -> i64 {
+        self.utc().saturating_mul(1_000_000)
+    }
+
     /// Time since some fixed moment; it never steps.
     fn monotonic(&self) -> Duration;
 }
@@ -23,6 +29,13 @@ impl Clock for SystemClock {
             Ok(since) => i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
             // A clock before 1970 is wrong, but it is what the machine says.
             Err(before) => -i64::try_from(before.duration().as_millis()).unwrap_or(i64::MAX),
+        }
+    }
+
+    fn utc_nanos(&self) -> i64 {
+        match SystemTime::now().duration_since(UNIX_EPOCH) {
+            Ok(since) => i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),
+            Err(before) => -i64::try_from(before.duration().as_nanos()).unwrap_or(i64::MAX),
         }
     }
 

@@ -1,0 +1,224 @@
+//! The agent itself: what it costs, what it received, kept and dropped, how its collectors do.
+//! Level 0: kept at every level, because nobody can trust a gauge that does not show its own state.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use pegel_metric::{Family, Group, Input, Kind, Ledger, Reason, Slot};
+
+use super::agent_own::OwnReadings;
+use super::agent_process::{self, Process};
+use crate::figures::{CollectorFigures, Figures};
+use crate::scan::Fault;
+use crate::single::Single;
+use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, State, Tier};
+
+const fn counter(name: &'static str, unit: &'static str, help: &'static str) -> Family {
+    Family::new(name, Kind::Counter, unit, 0, help)
+}
+
+static RECEIVED: Family = counter("pegel_received_total", "", "Samples offered by each input.");
+static KEPT: Family = counter(
+    "pegel_kept_total",
+    "",
+    "Samples of each input that were stored.",
+);
+static DROPPED: Family = counter(
+    "pegel_dropped_total",
+    "",
+    "Samples of each input that were not stored, by reason.",
+);
+static LATE: Family = counter(
+    "pegel_samples_late_total",
+    "",
+    "Passes that were taken more than half an interval after their time.",
+);
+static MISSED: Family = counter(
+    "pegel_samples_missed_total",
+    "",
+    "Passes that were not taken at all.",
+);
+static CLOCK_STEPS: Family = counter(
+    "pegel_clock_steps_total",
+    "",
+    "Times that the wall clock was set.",
+);
+static SECONDS: Family = counter(
+    "pegel_collector_seconds_total",
+    "seconds",
+    "Time spent in each collector.",
+);
+static FAILURES: Family = counter(
+    "pegel_collector_failures_total",
+    "",
+    "Times that each collector began to fail.",
+);
+static FAILED: Family = Family::new(
+    "pegel_collector_failed",
+    Kind::Gauge,
+    "",
+    0,
+    "1 while a collector cannot read its source, else 0.",
+);
+
+pub static ENTRY: Entry = Entry {
+    name: "agent",
+    tier: Tier::Fast,
+    level: 0,
+    families: &[
+        &agent_process::CPU,
+        &agent_process::RESIDENT,
+        &agent_process::FDS,
+        &agent_process::THREADS,
+        &agent_process::START,
+        &RECEIVED,
+        &KEPT,
+        &DROPPED,
+        &LATE,
+        &MISSED,
+        &CLOCK_STEPS,
+        &SECONDS,
+        &FAILURES,
+        &FAILED,
+    ],
+    open,
+};
+
+#[derive(Debug)]
+struct Agent {
+    path: PathBuf,
+    /// Not there when another root has no processes.
+    process: Option<Process>,
+    books: Books,
+    schedule: [Single; 3],
+    collectors: Collectors,
+    own: OwnReadings,
+}
+
+fn open(context: &Context) -> Result<Opened, OpenError> {
+    Ok(Opened::Active(Box::new(Agent {
+        path: context.host.proc.join("self"),
+        process: Process::open(context)?,
+        books: Books {
+            ledger: context.ledger.clone(),
+            slots: Vec::new(),
+        },
+        schedule: [&LATE, &MISSED, &CLOCK_STEPS].map(Single::new),
+        collectors: Collectors {
+            figures: context.figures.clone(),
+            slots: Vec::new(),
+        },
+        own: OwnReadings::new(context.own.clone()),
+    })))
+}
+
+impl Collector for Agent {
+    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
+        if let Some(process) = &mut self.process {
+            process.update(out)?;
+        }
+        self.update(out).map_err(|fault| fault.at(&self.path))
+    }
+}
+
+impl Agent {
+    fn update(&mut self, out: &mut Group) -> Result<(), Fault> {
+        self.books.update(out)?;
+        let counts = self.collectors.figures.counts();
+        let counts = [counts.late, counts.missed, counts.clock_steps];
+        for (single, count) in self.schedule.iter_mut().zip(counts) {
+            single.set(out, count as f64)?;
+        }
+        self.collectors.update(out)?;
+        self.own.update(out)
+    }
+}
+
+/// The ledger, input by input.
+#[derive(Debug)]
+struct Books {
+    ledger: Arc<Ledger>,
+    /// For each input: received, kept, then dropped by each reason.
+    slots: Vec<Slot>,
+}
+
+impl Books {
+    fn update(&mut self, out: &mut Group) -> Result<(), Fault> {
+        if self.slots.is_empty() {
+            self.slots = declare_books(out)?;
+        }
+        let mut slots = self.slots.iter();
+        let mut set = |count: u64| {
+            if let Some(&slot) = slots.next() {
+                out.set(slot, count as f64);
+            }
+        };
+        for &input in Input::ALL {
+            set(self.ledger.received_total(input));
+            set(self.ledger.kept_total(input));
+            for &reason in Reason::ALL {
+                set(self.ledger.dropped_total(input, reason));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn declare_books(out: &mut Group) -> Result<Vec<Slot>, Fault> {
+    let [received, kept, dropped] =
+        [&RECEIVED, &KEPT, &DROPPED].map(|family| Arc::new(family.clone()));
+    let mut slots = Vec::new();
+    for input in Input::ALL {
+        let input = ("input", input.as_str());
+        slots.push(out.declare(&received, &[input])?);
+        slots.push(out.declare(&kept, &[input])?);
+        for reason in Reason::ALL {
+            slots.push(out.declare(&dropped, &[input, ("reason", reason.as_str())])?);
+        }
+    }
+    Ok(slots)
+}
+
+/// The collectors that run here; a disabled one has nothing to say.
+#[derive(Debug)]
+struct Collectors {
+    figures: Arc<Figures>,
+    /// For each collector: seconds, failures, failed.
+    slots: Vec<Option<[Slot; 3]>>,
+}
+
+impl Collectors {
+    fn update(&mut self, out: &mut Group) -> Result<(), Fault> {
+        if self.slots.is_empty() {
+            let families = [&SECONDS, &FAILURES, &FAILED].map(|family| Arc::new(family.clone()));
+            for figures in self.figures.collectors() {
+                self.slots.push(declare_collector(figures, &families, out)?);
+            }
+        }
+        for (figures, slots) in self.figures.collectors().iter().zip(&self.slots) {
+            if let Some([seconds, failures, failed]) = *slots {
+                let is_failed = figures.state() == State::Failed;
+                out.set(seconds, figures.seconds());
+                out.set(failures, figures.failures() as f64);
+                out.set(failed, f64::from(u8::from(is_failed)));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn declare_collector(
+    figures: &CollectorFigures,
+    [seconds, failures, failed]: &[Arc<Family>; 3],
+    out: &mut Group,
+) -> Result<Option<[Slot; 3]>, Fault> {
+    if figures.state() == State::Disabled {
+        return Ok(None);
+    }
+    let labels = [("collector", figures.name)];
+    Ok(Some([
+        out.declare(seconds, &labels)?,
+        out.declare(failures, &labels)?,
+        out.declare(failed, &labels)?,
+    ]))
+}

@@ -1,0 +1,256 @@
+//! What the agent's own process uses, from `/proc/self`.
+
+use std::fs::File;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use pegel_metric::{Family, Group, Kind};
+use rustix::fs::{Mode, OFlags, RawDir, SeekFrom};
+
+use super::stat::boot_time;
+use crate::procfile::{ProcFile, Shape};
+use crate::scan::{Fault, Words, integer, whole_lines};
+use crate::single::Single;
+use crate::{CollectError, Context, OpenError};
+
+pub(super) static CPU: Family = Family::new(
+    "pegel_cpu_seconds_total",
+    Kind::Counter,
+    "seconds",
+    0,
+    "Processor time used by the agent.",
+);
+pub(super) static RESIDENT: Family = Family::new(
+    "pegel_resident_memory_bytes",
+    Kind::Gauge,
+    "bytes",
+    0,
+    "Memory of the agent that is in RAM.",
+);
+pub(super) static FDS: Family = Family::new(
+    "pegel_open_fds",
+    Kind::Gauge,
+    "",
+    0,
+    "File descriptors that the agent has open.",
+);
+pub(super) static THREADS: Family =
+    Family::new("pegel_threads", Kind::Gauge, "", 0, "Threads of the agent.");
+pub(super) static START: Family = Family::new(
+    "pegel_start_time_seconds",
+    Kind::Gauge,
+    "seconds",
+    0,
+    "When the agent was started, in seconds since 1970.",
+);
+
+#[derive(Debug)]
+pub(super) struct Process {
+    stat: ProcFile,
+    fds: Option<Fds>,
+    user_hz: f64,
+    page_bytes: f64,
+    /// Seconds since 1970, where the node says it.
+    booted: Option<u64>,
+    cpu: Single,
+    resident: Single,
+    open_fds: Single,
+    threads: Single,
+    start: Single,
+}
+
+/// Some columns of `/proc/<pid>/stat`.
+#[derive(Debug, PartialEq, Eq)]
+struct Stat {
+    cpu_ticks: u64,
+    threads: u64,
+    start_ticks: u64,
+    resident_pages: u64,
+}
+
+impl Process {
+    pub(super) fn open(context: &Context) -> Result<Option<Process>, OpenError> {
+        let folder = context.host.proc.join("self");
+        let Some(stat) = ProcFile::open(folder.join("stat"), Shape::Whole)? else {
+            return Ok(None);
+        };
+        let kernel = ProcFile::open(context.host.proc.join("stat"), Shape::Whole)?;
+        Ok(Some(Process {
+            stat,
+            fds: Fds::open(folder.join("fd"))?,
+            user_hz: context.host.user_hz as f64,
+            page_bytes: context.host.page_bytes as f64,
+            booted: kernel.and_then(|mut file| boot_time(file.read().ok()?)),
+            cpu: Single::new(&CPU),
+            resident: Single::new(&RESIDENT),
+            open_fds: Single::new(&FDS),
+            threads: Single::new(&THREADS),
+            start: Single::new(&START),
+        }))
+    }
+
+    pub(super) fn update(&mut self, out: &mut Group) -> Result<(), CollectError> {
+        let stat = parse(self.stat.read()?).map_err(|fault| fault.at(self.stat.path()))?;
+        let fds = self.fds.as_mut().map(Fds::count).transpose()?;
+        self.set(&stat, fds, out)
+            .map_err(|fault| fault.at(self.stat.path()))
+    }
+
+    fn set(&mut self, stat: &Stat, fds: Option<u64>, out: &mut Group) -> Result<(), Fault> {
+        self.cpu.set(out, stat.cpu_ticks as f64 / self.user_hz)?;
+        self.resident
+            .set(out, stat.resident_pages as f64 * self.page_bytes)?;
+        self.threads.set(out, stat.threads as f64)?;
+        if let Some(booted) = self.booted {
+            self.start
+                .set(out, booted as f64 + stat.start_ticks as f64 / self.user_hz)?;
+        }
+        if let Some(fds) = fds {
+            self.open_fds.set(out, fds as f64)?;
+        }
+        Ok(())
+    }
+}
+
+/// The second column is the program's name in parentheses; it may itself have blanks and
+/// parentheses, so that the last one counts.
+fn parse(text: &[u8]) -> Result<Stat, Fault> {
+    whole_lines(text)?;
+    let parse = || {
+        let end = text.iter().rposition(|&byte| byte == b')')?;
+        let line = text[end + 1..].strip_suffix(b"\n")?;
+        // The third column of the file is the first one here.
+        let mut words = Words(line);
+        let mut column = |skipped: usize| words.nth(skipped).and_then(integer);
+        Some(Stat {
+            cpu_ticks: column(14 - 3)?.checked_add(column(0)?)?,
+            threads: column(20 - 16)?,
+            start_ticks: column(22 - 21)?,
+            resident_pages: column(24 - 23)?,
+        })
+    };
+    parse().ok_or(Fault::Malformed {
+        line: 1,
+        what: "not the state of a process",
+    })
+}
+
+/// The folder of open descriptors.
+#[derive(Debug)]
+struct Fds {
+    path: PathBuf,
+    folder: OwnedFd,
+    /// Since Linux 6.2 the size of the folder is the number of descriptors.
+    size_is_count: bool,
+}
+
+impl Fds {
+    fn open(path: PathBuf) -> Result<Option<Fds>, OpenError> {
+        /// The file system type of `/proc`.
+        const PROC_MAGIC: u64 = 0x9fa0;
+        let open = || -> io::Result<Fds> {
+            let folder: OwnedFd = File::from(rustix::fs::open(
+                &path,
+                OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+                Mode::empty(),
+            )?)
+            .into();
+            let is_proc = rustix::fs::fstatfs(&folder)?.f_type as u64 == PROC_MAGIC;
+            let size_is_count = is_proc && rustix::fs::fstat(&folder)?.st_size > 0;
+            Ok(Fds {
+                path: path.clone(),
+                folder,
+                size_is_count,
+            })
+        };
+        match open() {
+            Ok(fds) => Ok(Some(fds)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(OpenError::Io { path, source }),
+        }
+    }
+
+    fn count(&mut self) -> Result<u64, CollectError> {
+        let count = if self.size_is_count {
+            self.size()
+        } else {
+            self.entries()
+        };
+        count.map_err(|error| CollectError::Read {
+            path: self.path.clone(),
+            source: error.into(),
+        })
+    }
+
+    fn size(&self) -> rustix::io::Result<u64> {
+        Ok(u64::try_from(rustix::fs::fstat(&self.folder)?.st_size).unwrap_or(0))
+    }
+
+    fn entries(&self) -> rustix::io::Result<u64> {
+        rustix::fs::seek(&self.folder, SeekFrom::Start(0))?;
+        let mut buffer = [MaybeUninit::<u8>::uninit(); 4096];
+        let mut entries = RawDir::new(&self.folder, &mut buffer);
+        let mut count = 0;
+        while let Some(entry) = entries.next() {
+            count += u64::from(entry?.file_name().to_bytes()[0].is_ascii_digit());
+        }
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collectors::testing::update_fails;
+
+    #[test]
+    fn a_name_may_look_like_columns() {
+        let text = b"1 (a) R 2) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22\n";
+        let expected = Stat {
+            cpu_ticks: 11 + 12,
+            threads: 17,
+            start_ticks: 19,
+            resident_pages: 21,
+        };
+        assert_eq!(parse(text), Ok(expected));
+    }
+
+    #[test]
+    fn garbage_is_refused() {
+        let what = "not the state of a process";
+        update_fails(
+            |text| parse(text).map(|_| ()),
+            &[
+                ("", 0, "the file is empty"),
+                ("1 (a) S 1 2", 1, "the last line is cut off"),
+                ("1 (a) S 1 2\n", 1, what),
+                ("1 a S 1 2\n", 1, what),
+                (
+                    "1 (a) S 1 2 3 4 5 6 7 8 9 10 18446744073709551615 1 1 1 1 1 1 1 1 1 1\n",
+                    1,
+                    what,
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn both_ways_of_counting_descriptors_agree() {
+        let mut fds = Fds::open("/proc/thread-self/fd".into())
+            .expect("open")
+            .expect("there");
+        let open: Vec<File> = (0..5)
+            .map(|_| File::open("/dev/null").expect("open"))
+            .collect();
+        let listed = fds.entries().expect("list");
+        assert!(listed >= 5 + 1, "{listed}");
+        if fds.size_is_count {
+            // Other tests open files meanwhile: the count moves, but not far.
+            let counted = fds.count().expect("count");
+            assert!(counted.abs_diff(listed) < 64, "{counted} and {listed}");
+        }
+        drop(open);
+    }
+}

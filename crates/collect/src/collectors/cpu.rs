@@ -1,0 +1,336 @@
+//! Processor time from `/proc/stat`, per CPU and mode.
+
+use std::sync::Arc;
+
+use pegel_metric::{Family, Group, Kind, Slot};
+
+use crate::procfile::SharedFile;
+use crate::roster::Roster;
+use crate::scan::{Fault, Words, integers, label, whole_lines};
+use crate::single::Single;
+use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Tier};
+
+static SECONDS: Family = Family::new(
+    "node_cpu_seconds_total",
+    Kind::Counter,
+    "seconds",
+    2,
+    "Time that each CPU spent in each mode.",
+);
+static GUEST: Family = Family::new(
+    "node_cpu_guest_seconds_total",
+    Kind::Counter,
+    "seconds",
+    2,
+    "Time that each CPU spent running virtual machines; contained in user and nice.",
+);
+static PERCENT: Family = Family::new(
+    "cpu_percent",
+    Kind::Gauge,
+    "",
+    2,
+    "Share of the last interval in which the CPUs of the node were busy, in percent.",
+);
+
+pub static ENTRY: Entry = Entry {
+    name: "cpu",
+    tier: Tier::Fast,
+    level: 2,
+    families: &[&SECONDS, &GUEST, &PERCENT],
+    open,
+};
+
+/// The columns of a `cpu` line. Old kernels have fewer; what newer ones append is not known here.
+const COLUMNS: usize = 10;
+const MODES: [&str; COLUMNS] = [
+    "user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal", "user", "nice",
+];
+const IDLE: usize = 3;
+const IOWAIT: usize = 4;
+/// From here on the columns are guest time, which user and nice contain.
+const GUEST_FIRST: usize = 8;
+/// Idle time is an estimate and may go back a little. More than this, and the CPU was replugged.
+const REPLUGGED_SECONDS: u64 = 3;
+
+#[derive(Debug)]
+struct Cpus {
+    stat: Arc<SharedFile>,
+    readings: Readings,
+}
+
+#[derive(Debug)]
+struct Readings {
+    seconds: Arc<Family>,
+    guest: Arc<Family>,
+    percent: Single,
+    user_hz: u64,
+    cpus: Roster<Cpu>,
+    usage: Usage,
+}
+
+#[derive(Debug)]
+struct Cpu {
+    /// One for each column that the kernel has.
+    slots: Vec<Slot>,
+    last: [u64; COLUMNS],
+}
+
+/// What the percentage needs to remember between two passes.
+#[derive(Debug, Default)]
+struct Usage {
+    /// Busy and all ticks at the last pass.
+    last: Option<(u64, u64)>,
+    percent: Option<f64>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct CpuLine<'a> {
+    /// The number of the CPU; empty for the sum of all.
+    cpu: &'a [u8],
+    ticks: [u64; COLUMNS],
+    columns: usize,
+}
+
+fn open(context: &Context) -> Result<Opened, OpenError> {
+    if !context.stat.open()? {
+        return Ok(Opened::Absent {
+            looked_for: context.stat.path().to_owned(),
+        });
+    }
+    let readings = Readings::new(context.host.user_hz);
+    Ok(Opened::Active(Box::new(Cpus {
+        stat: context.stat.clone(),
+        readings,
+    })))
+}
+
+impl Collector for Cpus {
+    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
+        self.stat.with(|text| self.readings.update(text, out))
+    }
+}
+
+impl Readings {
+    fn new(user_hz: u64) -> Readings {
+        Readings {
+            seconds: Arc::new(SECONDS.clone()),
+            guest: Arc::new(GUEST.clone()),
+            percent: Single::new(&PERCENT),
+            user_hz,
+            cpus: Roster::new(),
+            usage: Usage::default(),
+        }
+    }
+
+    fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
+        self.cpus.begin();
+        let mut is_found = false;
+        for (number, line) in whole_lines(text)? {
+            // The lines of the CPUs come first.
+            let Some(rest) = line.strip_prefix(b"cpu") else {
+                break;
+            };
+            let malformed = Fault::Malformed {
+                line: number,
+                what: "not a line of CPU times",
+            };
+            let line = parse(rest).ok_or(malformed)?;
+            is_found = true;
+            if line.cpu.is_empty() {
+                if let Some(percent) = self.usage.update(&line.ticks) {
+                    self.percent.set(out, percent)?;
+                }
+            } else {
+                self.update_cpu(&line, out)?;
+            }
+        }
+        if !is_found {
+            return Err(Fault::Malformed {
+                line: 1,
+                what: "no line of CPU times",
+            });
+        }
+        self.cpus
+            .sweep(|cpu| cpu.slots.into_iter().for_each(|slot| out.retire(slot)));
+        Ok(())
+    }
+
+    fn update_cpu(&mut self, line: &CpuLine<'_>, out: &mut Group) -> Result<(), Fault> {
+        let cpu = self.cpus.entry(line.cpu, || {
+            let cpu = label(line.cpu);
+            let declare = |column: usize| {
+                let family = if column < GUEST_FIRST {
+                    &self.seconds
+                } else {
+                    &self.guest
+                };
+                out.declare(family, &[("cpu", &cpu), ("mode", MODES[column])])
+            };
+            let slots = (0..line.columns).map(declare).collect::<Result<_, _>>()?;
+            Ok::<_, Fault>(Cpu {
+                slots,
+                last: [0; COLUMNS],
+            })
+        })?;
+        let is_replugged =
+            line.ticks[IDLE].saturating_add(REPLUGGED_SECONDS * self.user_hz) < cpu.last[IDLE];
+        for (column, &slot) in cpu.slots.iter().enumerate() {
+            let ticks = line.ticks[column];
+            if is_replugged || ticks > cpu.last[column] {
+                cpu.last[column] = ticks;
+            }
+            out.set(slot, cpu.last[column] as f64 / self.user_hz as f64);
+        }
+        Ok(())
+    }
+}
+
+impl Usage {
+    /// The share of busy ticks since the last call. Where no tick has passed, the last share holds.
+    fn update(&mut self, ticks: &[u64; COLUMNS]) -> Option<f64> {
+        let all = ticks[..GUEST_FIRST]
+            .iter()
+            .fold(0_u64, |sum, &ticks| sum.saturating_add(ticks));
+        let busy = all
+            .saturating_sub(ticks[IDLE])
+            .saturating_sub(ticks[IOWAIT]);
+        if let Some((busy_before, all_before)) = self.last.replace((busy, all))
+            && all > all_before
+        {
+            let share = busy.saturating_sub(busy_before) as f64 / (all - all_before) as f64;
+            self.percent = Some(share.min(1.0) * 100.0);
+        }
+        self.percent
+    }
+}
+
+/// Parses what follows `cpu`: a number for one CPU, nothing for the sum, then the columns.
+fn parse(rest: &[u8]) -> Option<CpuLine<'_>> {
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (cpu, columns) = rest.split_at(digits);
+    if !columns.starts_with(b" ") {
+        return None;
+    }
+    let mut ticks = [0; COLUMNS];
+    let columns = integers(Words(columns), &mut ticks)?;
+    // The first kernels had user, nice, system and idle.
+    (columns > IDLE).then_some(CpuLine {
+        cpu,
+        ticks,
+        columns,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collectors::testing::{texts, update_fails};
+
+    fn pass(readings: &mut Readings, group: &mut Group, text: &str) -> Vec<String> {
+        group.clear();
+        readings.update(text.as_bytes(), group).expect("valid");
+        texts(group)
+    }
+
+    #[test]
+    fn new_columns_are_ignored_and_missing_ones_absent() {
+        let (mut readings, mut group) = (Readings::new(100), Group::new("cpu", 3, 1000));
+        let text =
+            "cpu  1 2 3 4\ncpu0 100 200 300 18446744073709551615\ncpu7 1 2 3 4 5 6 7 8 9 10 11 x\n";
+        let found = pass(&mut readings, &mut group, text);
+        assert_eq!(found.len(), 4 + 10);
+        assert_eq!(
+            found[0],
+            "node_cpu_seconds_total{cpu=\"0\",mode=\"user\"} 1"
+        );
+        assert_eq!(
+            found[3],
+            "node_cpu_seconds_total{cpu=\"0\",mode=\"idle\"} 1.8446744073709552e17"
+        );
+        assert_eq!(
+            found[12],
+            "node_cpu_guest_seconds_total{cpu=\"7\",mode=\"user\"} 0.09"
+        );
+    }
+
+    #[test]
+    fn an_unplugged_cpu_is_gone_and_comes_back_from_zero() {
+        let (mut readings, mut group) = (Readings::new(100), Group::new("cpu", 3, 1000));
+        let both = "cpu  2 0 0 2\ncpu0 1 0 0 1\ncpu1 900 0 0 900\n";
+        assert_eq!(pass(&mut readings, &mut group, both).len(), 8);
+        assert_eq!(
+            pass(&mut readings, &mut group, "cpu  1 0 0 1\ncpu0 1 0 0 1\n").len(),
+            4
+        );
+        let again = pass(
+            &mut readings,
+            &mut group,
+            "cpu  2 0 0 2\ncpu0 1 0 0 1\ncpu1 5 0 0 5\n",
+        );
+        assert!(again.contains(&"node_cpu_seconds_total{cpu=\"1\",mode=\"user\"} 0.05".to_owned()));
+        assert_eq!(
+            group.members().series.len(),
+            8 + 1,
+            "its slots were used again; and the percentage"
+        );
+    }
+
+    #[test]
+    fn counters_hold_when_the_kernel_goes_back_a_little() {
+        let (mut readings, mut group) = (Readings::new(100), Group::new("cpu", 3, 1000));
+        pass(&mut readings, &mut group, "cpu0 50 0 0 1000\n");
+        let held = pass(&mut readings, &mut group, "cpu0 51 0 0 701\n");
+        assert_eq!(
+            (held[0].as_str(), held[3].as_str()),
+            (
+                "node_cpu_seconds_total{cpu=\"0\",mode=\"user\"} 0.51",
+                "node_cpu_seconds_total{cpu=\"0\",mode=\"idle\"} 10",
+            )
+        );
+        let reset = pass(&mut readings, &mut group, "cpu0 2 0 0 3\n");
+        assert!(
+            reset[0].ends_with("} 0.02") && reset[3].ends_with("} 0.03"),
+            "{reset:?}"
+        );
+    }
+
+    #[test]
+    fn the_percentage_is_that_of_the_last_interval() {
+        let mut usage = Usage::default();
+        assert_eq!(usage.update(&[10, 0, 10, 70, 10, 0, 0, 0, 5, 0]), None);
+        // 40 ticks later: 10 user, 6 of them guest, 10 system, 15 idle, 5 waiting.
+        assert_eq!(
+            usage.update(&[20, 0, 20, 85, 15, 0, 0, 0, 11, 0]),
+            Some(50.0)
+        );
+        assert_eq!(
+            usage.update(&[20, 0, 20, 85, 15, 0, 0, 0, 11, 0]),
+            Some(50.0)
+        );
+        assert_eq!(
+            usage.update(&[30, 0, 20, 85, 14, 0, 0, 0, 11, 0]),
+            Some(100.0)
+        );
+    }
+
+    #[test]
+    fn garbage_is_named_by_its_line() {
+        let update = |text: &[u8]| Readings::new(100).update(text, &mut Group::new("cpu", 3, 1000));
+        update_fails(
+            update,
+            &[
+                ("", 0, "the file is empty"),
+                ("cpu  1 2 3 4\ncpu0 1 2", 2, "the last line is cut off"),
+                ("cpu  1 2 3 4\ncpu0 1 2\n", 2, "not a line of CPU times"),
+                (
+                    "cpu  1 2 3 4\ncpu0 1 2 3 18446744073709551616\n",
+                    2,
+                    "not a line of CPU times",
+                ),
+                ("cpux 1 2 3 4\n", 1, "not a line of CPU times"),
+                ("intr 5\n", 1, "no line of CPU times"),
+                ("\0\u{fffd}\n", 1, "no line of CPU times"),
+            ],
+        );
+    }
+}

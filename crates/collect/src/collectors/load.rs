@@ -1,0 +1,161 @@
+//! Load averages, uptime and the time of day.
+
+use std::sync::Arc;
+
+use pegel_metric::{Clock, Family, Group, Kind};
+
+use crate::procfile::{ProcFile, Shape};
+use crate::scan::{Fault, Words, decimal, whole_lines};
+use crate::single::Single;
+use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Tier};
+
+static LOAD1: Family = Family::new(
+    "node_load1",
+    Kind::Gauge,
+    "",
+    2,
+    "Average number of waiting tasks over 1 min.",
+);
+static LOAD5: Family = Family::new(
+    "node_load5",
+    Kind::Gauge,
+    "",
+    2,
+    "Average number of waiting tasks over 5 min.",
+);
+static LOAD15: Family = Family::new(
+    "node_load15",
+    Kind::Gauge,
+    "",
+    2,
+    "Average number of waiting tasks over 15 min.",
+);
+static LOAD_DRAGON: Family = Family::new(
+    "load_average",
+    Kind::Gauge,
+    "",
+    2,
+    "Average number of waiting tasks over 1 min, under Dragon's name.",
+);
+static UPTIME: Family = Family::new(
+    "node_uptime_seconds",
+    Kind::Gauge,
+    "seconds",
+    2,
+    "Time since the node booted.",
+);
+static TIME: Family = Family::new(
+    "node_time_seconds",
+    Kind::Gauge,
+    "seconds",
+    2,
+    "The wall clock of the node, in seconds since 1970.",
+);
+
+pub static ENTRY: Entry = Entry {
+    name: "load",
+    tier: Tier::Fast,
+    level: 2,
+    families: &[&LOAD1, &LOAD5, &LOAD15, &LOAD_DRAGON, &UPTIME, &TIME],
+    open,
+};
+
+#[derive(Debug)]
+struct Load {
+    loadavg: ProcFile,
+    /// Not in every container.
+    uptime: Option<ProcFile>,
+    clock: Arc<dyn Clock>,
+    loads: [Single; 3],
+    load_dragon: Single,
+    uptime_seconds: Single,
+    time_seconds: Single,
+}
+
+fn open(context: &Context) -> Result<Opened, OpenError> {
+    let path = context.host.proc.join("loadavg");
+    let Some(loadavg) = ProcFile::open(path.clone(), Shape::Whole)? else {
+        return Ok(Opened::Absent { looked_for: path });
+    };
+    Ok(Opened::Active(Box::new(Load {
+        loadavg,
+        uptime: ProcFile::open(context.host.proc.join("uptime"), Shape::Whole)?,
+        clock: context.clock.clone(),
+        loads: [&LOAD1, &LOAD5, &LOAD15].map(Single::new),
+        load_dragon: Single::new(&LOAD_DRAGON),
+        uptime_seconds: Single::new(&UPTIME),
+        time_seconds: Single::new(&TIME),
+    })))
+}
+
+impl Collector for Load {
+    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
+        let loads = first_decimals(self.loadavg.read()?);
+        let loads: [f64; 3] = loads.map_err(|fault| fault.at(self.loadavg.path()))?;
+        let set = |single: &mut Single, out: &mut Group, value| {
+            single
+                .set(out, value)
+                .map_err(|error| Fault::from(error).at(self.loadavg.path()))
+        };
+        for (single, load) in self.loads.iter_mut().zip(loads) {
+            set(single, out, load)?;
+        }
+        set(&mut self.load_dragon, out, loads[0])?;
+        if let Some(file) = &mut self.uptime {
+            let uptime = first_decimals(file.read()?);
+            let [uptime] = uptime.map_err(|fault| fault.at(file.path()))?;
+            set(&mut self.uptime_seconds, out, uptime)?;
+        }
+        set(
+            &mut self.time_seconds,
+            out,
+            self.clock.utc() as f64 / 1000.0,
+        )
+    }
+}
+
+/// The numbers at the beginning of a file of one line.
+fn first_decimals<const N: usize>(text: &[u8]) -> Result<[f64; N], Fault> {
+    let mut values = [0.0; N];
+    let line = whole_lines(text)?.next().map_or(&[][..], |(_, line)| line);
+    let mut words = Words(line);
+    for value in &mut values {
+        let malformed = Fault::Malformed {
+            line: 1,
+            what: "too few numbers",
+        };
+        *value = words.next().and_then(decimal).ok_or(malformed)?;
+    }
+    Ok(values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collectors::testing::update_fails;
+
+    #[test]
+    fn numbers_are_read_to_the_last_digit() {
+        assert_eq!(
+            first_decimals(b"0.07 12.30 1024.99 1/200 4711 new\n"),
+            Ok([0.07, 12.3, 1024.99])
+        );
+        assert_eq!(first_decimals(b"123456789.01 1.00\n"), Ok([123456789.01]));
+    }
+
+    #[test]
+    fn garbage_is_named_by_its_line() {
+        let parse = |text: &[u8]| first_decimals::<3>(text).map(|_| ());
+        update_fails(
+            parse,
+            &[
+                ("", 0, "the file is empty"),
+                ("0.1 0.2 0.", 1, "the last line is cut off"),
+                ("0.1 0.2\n", 1, "too few numbers"),
+                ("0.1 x 0.2\n", 1, "too few numbers"),
+                ("0.1 -1.0 0.2\n", 1, "too few numbers"),
+                ("\n", 1, "too few numbers"),
+            ],
+        );
+    }
+}

@@ -1,0 +1,239 @@
+//! Every line of `/proc/meminfo`.
+
+use std::sync::Arc;
+
+use pegel_metric::{Family, Group, Kind, Slot};
+
+use crate::procfile::{ProcFile, Shape};
+use crate::roster::Roster;
+use crate::scan::{Fault, Words, integer, whole_lines};
+use crate::single::Single;
+use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Tier};
+
+static BYTES: Family = Family::new(
+    "node_memory_<key>_bytes",
+    Kind::Gauge,
+    "bytes",
+    2,
+    "A size in /proc/meminfo, in bytes; parentheses in the key become an underscore.",
+);
+static COUNT: Family = Family::new(
+    "node_memory_<key>",
+    Kind::Gauge,
+    "",
+    2,
+    "A plain number in /proc/meminfo.",
+);
+static USED: Family = Family::new(
+    "used_RAM",
+    Kind::Gauge,
+    "",
+    2,
+    "Share of the memory that is not available to new programs, in percent.",
+);
+
+pub static ENTRY: Entry = Entry {
+    name: "memory",
+    tier: Tier::Fast,
+    level: 2,
+    families: &[&BYTES, &COUNT, &USED],
+    open,
+};
+
+#[derive(Debug)]
+struct Memory {
+    file: ProcFile,
+    readings: Readings,
+}
+
+#[derive(Debug)]
+struct Readings {
+    keys: Roster<Slot>,
+    used: Single,
+}
+
+#[derive(Debug, PartialEq)]
+struct MemoryLine<'a> {
+    key: &'a [u8],
+    value: f64,
+    is_bytes: bool,
+}
+
+/// The sizes from which the used share is computed.
+#[derive(Debug, Default)]
+struct Sizes {
+    total: f64,
+    available: Option<f64>,
+    free: f64,
+    buffers: f64,
+    cached: f64,
+}
+
+fn open(context: &Context) -> Result<Opened, OpenError> {
+    let path = context.host.proc.join("meminfo");
+    match ProcFile::open(path.clone(), Shape::Whole)? {
+        Some(file) => Ok(Opened::Active(Box::new(Memory {
+            file,
+            readings: Readings::new(),
+        }))),
+        None => Ok(Opened::Absent { looked_for: path }),
+    }
+}
+
+impl Collector for Memory {
+    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
+        let text = self.file.read()?;
+        self.readings
+            .update(text, out)
+            .map_err(|fault| fault.at(self.file.path()))
+    }
+}
+
+impl Readings {
+    fn new() -> Readings {
+        Readings {
+            keys: Roster::new(),
+            used: Single::new(&USED),
+        }
+    }
+
+    fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
+        let mut sizes = Sizes::default();
+        self.keys.begin();
+        for (number, line) in whole_lines(text)? {
+            let malformed = Fault::Malformed {
+                line: number,
+                what: "not a key and a size",
+            };
+            let line = parse(line).ok_or(malformed)?;
+            let slot = self.keys.entry(line.key, || declare(&line, out))?;
+            out.set(*slot, line.value);
+            sizes.note(&line);
+        }
+        self.keys.sweep(|slot| out.retire(slot));
+        if let Some(percent) = sizes.used_percent() {
+            self.used.set(out, percent)?;
+        }
+        Ok(())
+    }
+}
+
+impl Sizes {
+    fn note(&mut self, line: &MemoryLine<'_>) {
+        match line.key {
+            b"MemTotal" => self.total = line.value,
+            b"MemAvailable" => self.available = Some(line.value),
+            b"MemFree" => self.free = line.value,
+            b"Buffers" => self.buffers = line.value,
+            b"Cached" => self.cached = line.value,
+            _ => {}
+        }
+    }
+
+    fn used_percent(&self) -> Option<f64> {
+        // Kernels before 3.14 do not say what is available.
+        let available = self
+            .available
+            .unwrap_or(self.free + self.buffers + self.cached);
+        (self.total > 0.0).then(|| (self.total - available) / self.total * 100.0)
+    }
+}
+
+fn declare(line: &MemoryLine<'_>, out: &mut Group) -> Result<Slot, Fault> {
+    // The parser lets only ASCII through.
+    let key = String::from_utf8_lossy(line.key);
+    let base = if line.is_bytes { &BYTES } else { &COUNT };
+    let name = base
+        .name
+        .replace("<key>", &key.replace('(', "_").replace(')', ""));
+    let help = if line.is_bytes {
+        format!("{key} of /proc/meminfo, in bytes.")
+    } else {
+        format!("{key} of /proc/meminfo.")
+    };
+    let family = Family {
+        name: name.into(),
+        help: help.into(),
+        ..base.clone()
+    };
+    Ok(out.declare(&Arc::new(family), &[])?)
+}
+
+/// `Key:  123 kB`, or without a unit.
+fn parse(line: &[u8]) -> Option<MemoryLine<'_>> {
+    let colon = line.iter().position(|&byte| byte == b':')?;
+    let (key, rest) = line.split_at(colon);
+    let is_key = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'(' | b')');
+    if key.is_empty() || !key.iter().all(is_key) {
+        return None;
+    }
+    let mut words = Words(&rest[1..]);
+    let number = integer(words.next()?)?;
+    match words.next() {
+        None => Some(MemoryLine {
+            key,
+            value: number as f64,
+            is_bytes: false,
+        }),
+        Some(b"kB") => Some(MemoryLine {
+            key,
+            value: number as f64 * 1024.0,
+            is_bytes: true,
+        }),
+        Some(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collectors::testing::{texts, update_fails};
+
+    fn update(text: &str) -> Vec<String> {
+        let mut group = Group::new("memory", 3, 1000);
+        Readings::new()
+            .update(text.as_bytes(), &mut group)
+            .expect("valid");
+        texts(&mut group)
+    }
+
+    #[test]
+    fn keys_become_names() {
+        assert_eq!(
+            update("Active(anon):  2 kB\nHugePages_Total:  18446744073709551615\nX1: 0 kB\n"),
+            [
+                "node_memory_Active_anon_bytes 2048",
+                "node_memory_HugePages_Total 1.8446744073709552e19",
+                "node_memory_X1_bytes 0",
+            ]
+        );
+    }
+
+    #[test]
+    fn used_memory_is_what_is_not_available() {
+        let found = update("MemTotal: 200 kB\nMemFree: 10 kB\nMemAvailable: 50 kB\n");
+        assert_eq!(found[3], "used_RAM 75");
+        let found = update("MemTotal: 200 kB\nMemFree: 10 kB\nBuffers: 20 kB\nCached: 70 kB\n");
+        assert_eq!(found[4], "used_RAM 50", "before kernel 3.14");
+        assert_eq!(update("MemTotal: 0 kB\n").len(), 1, "no share of nothing");
+    }
+
+    #[test]
+    fn garbage_is_named_by_its_line() {
+        let update = |text: &[u8]| Readings::new().update(text, &mut Group::new("memory", 3, 1000));
+        let what = "not a key and a size";
+        update_fails(
+            update,
+            &[
+                ("", 0, "the file is empty"),
+                ("MemTotal: 1 kB\nMemFr", 2, "the last line is cut off"),
+                ("MemTotal: 1 kB\nMemFree:\n", 2, what),
+                ("MemTotal: 1 MB\n", 1, what),
+                ("Mem\"Total: 1 kB\n", 1, what),
+                (": 1 kB\n", 1, what),
+                ("MemTotal: 18446744073709551616 kB\n", 1, what),
+                ("\n", 1, what),
+            ],
+        );
+    }
+}

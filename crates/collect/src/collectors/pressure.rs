@@ -1,0 +1,198 @@
+//! How long tasks waited for a resource, from `/proc/pressure`.
+
+use std::io;
+
+use pegel_metric::{Family, Group, Kind};
+
+use crate::procfile::{ProcFile, Shape};
+use crate::scan::{Fault, Words, integer, whole_lines};
+use crate::single::Single;
+use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Tier};
+
+const fn family(name: &'static str, help: &'static str) -> Family {
+    Family::new(name, Kind::Counter, "seconds", 2, help)
+}
+
+static CPU_WAITING: Family = family(
+    "node_pressure_cpu_waiting_seconds_total",
+    "Time in which some task waited for a CPU.",
+);
+static IO_WAITING: Family = family(
+    "node_pressure_io_waiting_seconds_total",
+    "Time in which some task waited for input or output.",
+);
+static IO_STALLED: Family = family(
+    "node_pressure_io_stalled_seconds_total",
+    "Time in which all tasks that could have run waited for input or output.",
+);
+static MEMORY_WAITING: Family = family(
+    "node_pressure_memory_waiting_seconds_total",
+    "Time in which some task waited for memory.",
+);
+static MEMORY_STALLED: Family = family(
+    "node_pressure_memory_stalled_seconds_total",
+    "Time in which all tasks that could have run waited for memory.",
+);
+static IRQ_STALLED: Family = family(
+    "node_pressure_irq_stalled_seconds_total",
+    "Time in which interrupts kept all tasks from running.",
+);
+
+pub static ENTRY: Entry = Entry {
+    name: "pressure",
+    tier: Tier::Fast,
+    level: 2,
+    families: &[
+        &CPU_WAITING,
+        &IO_WAITING,
+        &IO_STALLED,
+        &MEMORY_WAITING,
+        &MEMORY_STALLED,
+        &IRQ_STALLED,
+    ],
+    open,
+};
+
+/// Each file, and the families of its lines `some` and `full`. That no task could run for want of
+/// a CPU cannot happen to a whole node: the kernel writes zero there.
+type Resource = (
+    &'static str,
+    Option<&'static Family>,
+    Option<&'static Family>,
+);
+static RESOURCES: [Resource; 4] = [
+    ("cpu", Some(&CPU_WAITING), None),
+    ("io", Some(&IO_WAITING), Some(&IO_STALLED)),
+    ("memory", Some(&MEMORY_WAITING), Some(&MEMORY_STALLED)),
+    ("irq", None, Some(&IRQ_STALLED)),
+];
+
+#[derive(Debug)]
+struct Pressure {
+    sources: Vec<Source>,
+}
+
+#[derive(Debug)]
+struct Source {
+    file: ProcFile,
+    some: Option<Single>,
+    full: Option<Single>,
+}
+
+/// The totals of one file, in microseconds.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Totals {
+    some: Option<u64>,
+    full: Option<u64>,
+}
+
+fn open(context: &Context) -> Result<Opened, OpenError> {
+    let folder = context.host.proc.join("pressure");
+    let mut sources = Vec::new();
+    for (name, some, full) in &RESOURCES {
+        let Some(mut file) = ProcFile::open(folder.join(name), Shape::Whole)? else {
+            continue;
+        };
+        if is_switched_off(&mut file) {
+            continue;
+        }
+        sources.push(Source {
+            file,
+            some: some.map(Single::new),
+            full: full.map(Single::new),
+        });
+    }
+    if sources.is_empty() {
+        return Ok(Opened::Absent { looked_for: folder });
+    }
+    Ok(Opened::Active(Box::new(Pressure { sources })))
+}
+
+/// With `psi=0` on the kernel's command line the files are there, but reading is not supported.
+fn is_switched_off(file: &mut ProcFile) -> bool {
+    let unsupported = rustix::io::Errno::OPNOTSUPP.raw_os_error();
+    matches!(file.read(), Err(CollectError::Read { source, .. })
+        if source.raw_os_error() == Some(unsupported) || source.kind() == io::ErrorKind::Unsupported)
+}
+
+impl Collector for Pressure {
+    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
+        for Source { file, some, full } in &mut self.sources {
+            let totals = parse(file.read()?).map_err(|fault| fault.at(file.path()))?;
+            for (single, total) in [(some, totals.some), (full, totals.full)] {
+                if let (Some(single), Some(total)) = (single, total) {
+                    let set = single.set(out, total as f64 / 1e6);
+                    set.map_err(|error| Fault::from(error).at(file.path()))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Lines like `some avg10=0.00 avg60=0.00 avg300=0.00 total=123`.
+fn parse(text: &[u8]) -> Result<Totals, Fault> {
+    let mut totals = Totals::default();
+    for (number, line) in whole_lines(text)? {
+        let mut words = Words(line);
+        let place = match words.next() {
+            Some(b"some") => &mut totals.some,
+            Some(b"full") => &mut totals.full,
+            _ => {
+                return Err(Fault::Malformed {
+                    line: number,
+                    what: "neither some nor full",
+                });
+            }
+        };
+        let total = words
+            .find_map(|word| word.strip_prefix(b"total="))
+            .and_then(integer);
+        let malformed = Fault::Malformed {
+            line: number,
+            what: "no total",
+        };
+        *place = Some(total.ok_or(malformed)?);
+    }
+    Ok(totals)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collectors::testing::update_fails;
+
+    #[test]
+    fn totals_are_found_among_old_and_new_columns() {
+        let text = b"some avg10=0.00 total=18446744073709551615 more=1\n";
+        assert_eq!(
+            parse(text),
+            Ok(Totals {
+                some: Some(u64::MAX),
+                full: None
+            })
+        );
+        let text = b"some total=1\nfull avg5=1 total=2\n";
+        assert_eq!(
+            parse(text),
+            Ok(Totals {
+                some: Some(1),
+                full: Some(2)
+            })
+        );
+    }
+
+    #[test]
+    fn garbage_is_named_by_its_line() {
+        update_fails(
+            |text| parse(text).map(|_| ()),
+            &[
+                ("", 0, "the file is empty"),
+                ("some total=1\nfull tot", 2, "the last line is cut off"),
+                ("some total=1\nfull avg10=0.00\n", 2, "no total"),
+                ("some total=-1\n", 1, "no total"),
+                ("\u{fffd}\n", 1, "neither some nor full"),
+            ],
+        );
+    }
+}

@@ -1,0 +1,214 @@
+//! Interrupts, context switches, forks and the run queue from `/proc/stat`.
+
+use std::sync::Arc;
+
+use pegel_metric::{Family, Group, Kind};
+
+use crate::procfile::SharedFile;
+use crate::scan::{Fault, Words, integer, whole_lines};
+use crate::single::Single;
+use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Tier};
+
+static INTERRUPTS: Family = Family::new(
+    "node_intr_total",
+    Kind::Counter,
+    "",
+    2,
+    "Interrupts serviced.",
+);
+static SWITCHES: Family = Family::new(
+    "node_context_switches_total",
+    Kind::Counter,
+    "",
+    2,
+    "Context switches.",
+);
+static FORKS: Family = Family::new(
+    "node_forks_total",
+    Kind::Counter,
+    "",
+    2,
+    "Processes and threads created.",
+);
+static BOOT_TIME: Family = Family::new(
+    "node_boot_time_seconds",
+    Kind::Gauge,
+    "seconds",
+    2,
+    "When the node was booted, in seconds since 1970.",
+);
+static RUNNING: Family = Family::new(
+    "node_procs_running",
+    Kind::Gauge,
+    "",
+    2,
+    "Tasks that run or could run.",
+);
+static BLOCKED: Family = Family::new(
+    "node_procs_blocked",
+    Kind::Gauge,
+    "",
+    2,
+    "Tasks that wait for input or output to complete.",
+);
+static RUNNING_DRAGON: Family = Family::new(
+    "num_running_processes",
+    Kind::Gauge,
+    "",
+    2,
+    "Tasks that run or could run, under Dragon's name.",
+);
+
+pub static ENTRY: Entry = Entry {
+    name: "stat",
+    tier: Tier::Fast,
+    level: 2,
+    families: &[
+        &INTERRUPTS,
+        &SWITCHES,
+        &FORKS,
+        &BOOT_TIME,
+        &RUNNING,
+        &BLOCKED,
+        &RUNNING_DRAGON,
+    ],
+    open,
+};
+
+#[derive(Debug)]
+struct Stat {
+    file: Arc<SharedFile>,
+    readings: Readings,
+}
+
+#[derive(Debug)]
+struct Readings {
+    interrupts: Single,
+    switches: Single,
+    forks: Single,
+    boot_time: Single,
+    running: Single,
+    blocked: Single,
+    running_dragon: Single,
+}
+
+fn open(context: &Context) -> Result<Opened, OpenError> {
+    if !context.stat.open()? {
+        return Ok(Opened::Absent {
+            looked_for: context.stat.path().to_owned(),
+        });
+    }
+    Ok(Opened::Active(Box::new(Stat {
+        file: context.stat.clone(),
+        readings: Readings::new(),
+    })))
+}
+
+impl Collector for Stat {
+    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
+        self.file.with(|text| self.readings.update(text, out))
+    }
+}
+
+impl Readings {
+    fn new() -> Readings {
+        Readings {
+            interrupts: Single::new(&INTERRUPTS),
+            switches: Single::new(&SWITCHES),
+            forks: Single::new(&FORKS),
+            boot_time: Single::new(&BOOT_TIME),
+            running: Single::new(&RUNNING),
+            blocked: Single::new(&BLOCKED),
+            running_dragon: Single::new(&RUNNING_DRAGON),
+        }
+    }
+
+    fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
+        let mut is_found = false;
+        for (number, line) in whole_lines(text)? {
+            if line.starts_with(b"cpu") {
+                continue;
+            }
+            let mut words = Words(line);
+            let single = match words.next() {
+                Some(b"intr") => &mut self.interrupts,
+                Some(b"ctxt") => &mut self.switches,
+                Some(b"processes") => &mut self.forks,
+                Some(b"btime") => &mut self.boot_time,
+                Some(b"procs_running") => &mut self.running,
+                Some(b"procs_blocked") => &mut self.blocked,
+                _ => continue,
+            };
+            let malformed = Fault::Malformed {
+                line: number,
+                what: "no number after the name",
+            };
+            let value = words.next().and_then(integer).ok_or(malformed)? as f64;
+            single.set(out, value)?;
+            if line.starts_with(b"procs_r") {
+                self.running_dragon.set(out, value)?;
+            }
+            is_found = true;
+        }
+        if !is_found {
+            return Err(Fault::Malformed {
+                line: 1,
+                what: "no line of kernel statistics",
+            });
+        }
+        Ok(())
+    }
+}
+
+/// When the node was booted, in seconds since 1970.
+pub(crate) fn boot_time(text: &[u8]) -> Option<u64> {
+    let lines = whole_lines(text).ok()?;
+    let words = lines.map(|(_, line)| Words(line));
+    words.into_iter().find_map(|mut words| {
+        (words.next() == Some(b"btime"))
+            .then(|| words.next().and_then(integer))
+            .flatten()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collectors::testing::{texts, update_fails};
+
+    #[test]
+    fn old_kernels_and_new_lines_are_fine() {
+        let mut group = Group::new("stat", 3, 1000);
+        let text = b"cpu  1 2 3 4\nfuture 1 x\nintr 18446744073709551615 1 2\nctxt 7\n\n";
+        Readings::new().update(text, &mut group).expect("valid");
+        assert_eq!(
+            texts(&mut group),
+            [
+                "node_intr_total 1.8446744073709552e19",
+                "node_context_switches_total 7"
+            ]
+        );
+    }
+
+    #[test]
+    fn garbage_is_named_by_its_line() {
+        let update = |text: &[u8]| Readings::new().update(text, &mut Group::new("stat", 3, 1000));
+        update_fails(
+            update,
+            &[
+                ("", 0, "the file is empty"),
+                ("cpu  1 2 3 4\nctxt", 2, "the last line is cut off"),
+                ("cpu  1 2 3 4\nctxt\n", 2, "no number after the name"),
+                ("ctxt 1\nbtime x\n", 2, "no number after the name"),
+                ("\u{fffd}\0\n\n", 1, "no line of kernel statistics"),
+            ],
+        );
+    }
+
+    #[test]
+    fn the_boot_time_is_found() {
+        assert_eq!(boot_time(b"cpu 1\nbtime 123\n"), Some(123));
+        assert_eq!(boot_time(b"btime x\n"), None);
+        assert_eq!(boot_time(b""), None);
+    }
+}

@@ -1,0 +1,36 @@
+//! What the tests of all collectors need.
+
+use pegel_metric::{Group, Input, Tick, format_value};
+
+use crate::scan::Fault;
+
+/// The present series of a group and their values, as `name{…} value`.
+pub(crate) fn texts(group: &mut Group) -> Vec<String> {
+    let mut tick = Tick::new(Input::Collect);
+    tick.reset(0);
+    group.append_to(&mut tick);
+    let row = &tick.rows()[0];
+    let mut texts = Vec::new();
+    for (index, series) in row.members.series.iter().enumerate() {
+        if row.is_present(index) {
+            let mut text = format!("{series} ");
+            format_value(&mut text, row.values[index]);
+            texts.push(text);
+        }
+    }
+    texts
+}
+
+/// Checks that each text is refused, at that line and for that reason.
+pub(crate) fn update_fails(
+    update: impl Fn(&[u8]) -> Result<(), Fault>,
+    cases: &[(&str, usize, &'static str)],
+) {
+    for &(text, line, what) in cases {
+        assert_eq!(
+            update(text.as_bytes()),
+            Err(Fault::Malformed { line, what }),
+            "{text:?}"
+        );
+    }
+}

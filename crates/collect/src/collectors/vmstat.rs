@@ -1,0 +1,138 @@
+//! Paging, swapping and out-of-memory kills from `/proc/vmstat`.
+
+use std::sync::Arc;
+
+use pegel_metric::{Family, Group, Kind, Slot};
+
+use crate::procfile::{ProcFile, Shape};
+use crate::roster::Roster;
+use crate::scan::{Fault, Words, integer, whole_lines};
+use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Tier};
+
+static FIELD: Family = Family::new(
+    "node_vmstat_<key>",
+    Kind::Unknown,
+    "",
+    2,
+    "A line of /proc/vmstat about paging, swapping, page faults or out-of-memory kills.",
+);
+
+pub static ENTRY: Entry = Entry {
+    name: "vmstat",
+    tier: Tier::FiveSeconds,
+    level: 2,
+    families: &[&FIELD],
+    open,
+};
+
+#[derive(Debug)]
+struct Vmstat {
+    file: ProcFile,
+    keys: Roster<Slot>,
+}
+
+fn open(context: &Context) -> Result<Opened, OpenError> {
+    let path = context.host.proc.join("vmstat");
+    match ProcFile::open(path.clone(), Shape::List)? {
+        Some(file) => Ok(Opened::Active(Box::new(Vmstat {
+            file,
+            keys: Roster::new(),
+        }))),
+        None => Ok(Opened::Absent { looked_for: path }),
+    }
+}
+
+impl Collector for Vmstat {
+    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
+        let text = self.file.read()?;
+        update(&mut self.keys, text, out).map_err(|fault| fault.at(self.file.path()))
+    }
+}
+
+fn update(keys: &mut Roster<Slot>, text: &[u8], out: &mut Group) -> Result<(), Fault> {
+    keys.begin();
+    for (number, line) in whole_lines(text)? {
+        if !is_wanted(line) {
+            continue;
+        }
+        let malformed = Fault::Malformed {
+            line: number,
+            what: "not a key and a number",
+        };
+        let (key, value) = parse(line).ok_or(malformed)?;
+        let slot = keys.entry(key, || declare(key, out))?;
+        out.set(*slot, value as f64);
+    }
+    keys.sweep(|slot| out.retire(slot));
+    Ok(())
+}
+
+/// The choice of node_exporter: `oom_kill…`, `pgpg…`, `pswp…`, `pg…fault…`.
+fn is_wanted(line: &[u8]) -> bool {
+    match line {
+        [b'p', b'g', rest @ ..] => {
+            rest.starts_with(b"pg") || rest.windows(5).any(|part| part == b"fault")
+        }
+        [b'p', b's', b'w', b'p', ..] => true,
+        _ => line.starts_with(b"oom_kill"),
+    }
+}
+
+fn parse(line: &[u8]) -> Option<(&[u8], u64)> {
+    let mut words = Words(line);
+    let key = words.next()?;
+    let is_key = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    let value = integer(words.next()?)?;
+    key.iter().all(is_key).then_some((key, value))
+}
+
+fn declare(key: &[u8], out: &mut Group) -> Result<Slot, Fault> {
+    // The parser lets only ASCII through.
+    let key = String::from_utf8_lossy(key);
+    let family = Family {
+        name: FIELD.name.replace("<key>", &key).into(),
+        help: format!("{key} of /proc/vmstat.").into(),
+        ..FIELD.clone()
+    };
+    Ok(out.declare(&Arc::new(family), &[])?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collectors::testing::{texts, update_fails};
+
+    #[test]
+    fn only_the_chosen_lines_are_taken() {
+        let text = "nr_free_pages x\npgpgin 1\npswpout 2\npgfault 3\npgmajfault 18446744073709551615\n\
+                    pgalloc_dma 5\npgsteal 6\noom_kill 7\npgfree 8\nfault 9\n";
+        let mut group = Group::new("vmstat", 3, 1000);
+        update(&mut Roster::new(), text.as_bytes(), &mut group).expect("valid");
+        assert_eq!(
+            texts(&mut group),
+            [
+                "node_vmstat_pgpgin 1",
+                "node_vmstat_pswpout 2",
+                "node_vmstat_pgfault 3",
+                "node_vmstat_pgmajfault 1.8446744073709552e19",
+                "node_vmstat_oom_kill 7",
+            ]
+        );
+    }
+
+    #[test]
+    fn garbage_is_named_by_its_line() {
+        let group = || Group::new("vmstat", 3, 1000);
+        let what = "not a key and a number";
+        update_fails(
+            |text| update(&mut Roster::new(), text, &mut group()),
+            &[
+                ("", 0, "the file is empty"),
+                ("pgpgin 1\npgpgo", 2, "the last line is cut off"),
+                ("pgpgin 1\npgpgout\n", 2, what),
+                ("pgpgin -1\n", 1, what),
+                ("pgpg\"in 1\n", 1, what),
+            ],
+        );
+    }
+}

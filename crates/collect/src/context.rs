@@ -1,0 +1,27 @@
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use pegel_metric::{Clock, Family, Ledger};
+
+use crate::procfile::SharedFile;
+use crate::{Figures, Host};
+
+/// What a collector may use when it is opened.
+#[derive(Debug)]
+pub struct Context {
+    pub host: Host,
+    pub clock: Arc<dyn Clock>,
+    pub ledger: Arc<Ledger>,
+    /// Readings of other parts of the agent, published by the `agent` collector.
+    pub own: Vec<Arc<dyn Own>>,
+    pub figures: Arc<Figures>,
+    /// `/proc/stat`, which two collectors need: read once per pass.
+    pub(crate) stat: Arc<SharedFile>,
+}
+
+/// A part of the agent that publishes figures about itself.
+pub trait Own: Debug + Send + Sync {
+    /// Puts its readings. Runs on the sampler's thread in every pass of the `agent` collector: it
+    /// must be quick, and cheapest when order and labels stay the same.
+    fn readings(&self, put: &mut dyn FnMut(&Arc<Family>, &[(&str, &str)], f64));
+}

@@ -1,0 +1,117 @@
+//! Things that a file lists by name, line after line, in nearly the same order each time.
+
+/// Finds the entry of each line without hashing: the next one is tried first, and only when the
+/// list changed are the others searched.
+#[derive(Debug)]
+pub(crate) struct Roster<T> {
+    entries: Vec<Entry<T>>,
+    cursor: usize,
+    pass: u64,
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    key: Box<[u8]>,
+    /// The pass in which it was last seen.
+    seen: u64,
+    value: T,
+}
+
+impl<T> Roster<T> {
+    pub(crate) fn new() -> Roster<T> {
+        Roster {
+            entries: Vec::new(),
+            cursor: 0,
+            pass: 0,
+        }
+    }
+
+    /// Starts a pass over the file.
+    pub(crate) fn begin(&mut self) {
+        self.cursor = 0;
+        self.pass += 1;
+    }
+
+    /// The entry of `key`, made by `make` if it was not there.
+    #[inline]
+    pub(crate) fn entry<E>(
+        &mut self,
+        key: &[u8],
+        make: impl FnOnce() -> Result<T, E>,
+    ) -> Result<&mut T, E> {
+        let is_next = self
+            .entries
+            .get(self.cursor)
+            .is_some_and(|entry| *entry.key == *key);
+        if !is_next {
+            match self.entries.iter().position(|entry| *entry.key == *key) {
+                Some(position) => self.cursor = position,
+                // Where the file has it, so that it is the next one from now on.
+                None => {
+                    let entry = Entry {
+                        key: key.into(),
+                        seen: 0,
+                        value: make()?,
+                    };
+                    self.entries
+                        .insert(self.cursor.min(self.entries.len()), entry);
+                }
+            }
+        }
+        let entry = &mut self.entries[self.cursor];
+        self.cursor += 1;
+        entry.seen = self.pass;
+        Ok(&mut entry.value)
+    }
+
+    /// Removes what this pass did not see.
+    pub(crate) fn sweep(&mut self, mut removed: impl FnMut(T)) {
+        let pass = self.pass;
+        for entry in self.entries.extract_if(.., |entry| entry.seen != pass) {
+            removed(entry.value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+
+    fn pass(roster: &mut Roster<String>, keys: &[&str]) -> (Vec<String>, Vec<String>) {
+        let (mut made, mut gone) = (Vec::new(), Vec::new());
+        roster.begin();
+        for key in keys {
+            let make = || {
+                made.push((*key).to_owned());
+                Ok::<_, Infallible>((*key).to_owned())
+            };
+            let Ok(value) = roster.entry(key.as_bytes(), make);
+            assert_eq!(value, key, "each key leads to its own value");
+        }
+        roster.sweep(|value| gone.push(value));
+        (made, gone)
+    }
+
+    fn texts(words: &[&str]) -> Vec<String> {
+        words.iter().map(|&word| word.to_owned()).collect()
+    }
+
+    #[test]
+    fn entries_come_go_and_move() {
+        let mut roster = Roster::new();
+        assert_eq!(
+            pass(&mut roster, &["a", "b", "c"]),
+            (texts(&["a", "b", "c"]), vec![])
+        );
+        assert_eq!(pass(&mut roster, &["a", "b", "c"]), (vec![], vec![]));
+        assert_eq!(
+            pass(&mut roster, &["a", "x", "c"]),
+            (texts(&["x"]), texts(&["b"]))
+        );
+        assert_eq!(pass(&mut roster, &["c", "a", "x"]), (vec![], vec![]));
+        assert_eq!(pass(&mut roster, &["x", "x"]), (vec![], texts(&["a", "c"])));
+        assert_eq!(pass(&mut roster, &[]), (vec![], texts(&["x"])));
+    }
+}

@@ -1,0 +1,206 @@
+use std::fmt;
+use std::num::NonZeroU64;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use pegel_metric::{Clock, Input, Ledger, Level, Millis, Tick};
+
+use crate::{
+    CollectorSet, CollectorStatus, Counts, Figures, Host, Moment, Own, Schedule, Settings,
+    SettingsError,
+};
+
+/// Takes each tick; it may keep it and leave another, emptied or not.
+pub type Sink = Box<dyn FnMut(&mut Tick) + Send>;
+
+/// The clocks are compared at least this often.
+const WAIT_MAX: Duration = Duration::from_secs(1);
+
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    #[error("cannot start the sampler's thread")]
+    Thread(#[source] std::io::Error),
+}
+
+/// The thread that samples the node. Dropping it stops it, too.
+#[derive(Debug)]
+pub struct Sampler {
+    stop: Arc<Stop>,
+    figures: Arc<Figures>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Stop {
+    is_asked: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Sampler {
+    /// Opens the collectors, takes the first sample and starts the thread that takes the others:
+    /// when this returns, `sink` had its first tick.
+    pub fn start(
+        settings: &Settings,
+        host: Host,
+        level: Level,
+        own: Vec<Arc<dyn Own>>,
+        ledger: Arc<Ledger>,
+        clock: Arc<dyn Clock>,
+        sink: Sink,
+    ) -> Result<Sampler, StartError> {
+        let set = CollectorSet::open(settings, host, level, own, ledger, clock)?;
+        let stop = Arc::new(Stop::default());
+        let figures = set.figures().clone();
+        let mut run = Run::new(set, sink);
+        run.take_due();
+        let thread = std::thread::Builder::new()
+            .name("sampler".into())
+            .spawn({
+                let stop = stop.clone();
+                move || run.until(&stop)
+            })
+            .map_err(StartError::Thread)?;
+        Ok(Sampler {
+            stop,
+            figures,
+            thread: Some(thread),
+        })
+    }
+
+    /// Takes exactly one sample, of all collectors, without a thread.
+    pub fn once(
+        settings: &Settings,
+        host: Host,
+        level: Level,
+        own: Vec<Arc<dyn Own>>,
+        ledger: Arc<Ledger>,
+        clock: Arc<dyn Clock>,
+        mut sink: Sink,
+    ) -> Result<Vec<CollectorStatus>, SettingsError> {
+        let mut set = CollectorSet::open(settings, host, level, own, ledger, clock)?;
+        let mut tick = Tick::new(Input::Collect);
+        let now = set.clock().utc();
+        let time = now - now.rem_euclid(settings.rate.as_millis() as Millis);
+        set.sample_all(time, &mut tick);
+        sink(&mut tick);
+        Ok(set.status())
+    }
+
+    pub fn status(&self) -> Vec<CollectorStatus> {
+        self.figures.status()
+    }
+
+    pub fn active_count(&self) -> usize {
+        self.figures.active_count()
+    }
+
+    /// Late and missed passes and clock steps since the start.
+    pub fn counts(&self) -> Counts {
+        self.figures.counts()
+    }
+
+    /// Takes a last sample and ends the thread. When this returns, the sink had its last tick.
+    pub fn stop(&mut self) {
+        *self
+            .stop
+            .is_asked
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = true;
+        self.stop.changed.notify_all();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the sampler's thread had panicked; its last sample is missing");
+        }
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// What the thread works with.
+struct Run {
+    set: CollectorSet,
+    schedule: Schedule,
+    sink: Sink,
+    tick: Tick,
+    due: Vec<usize>,
+}
+
+impl fmt::Debug for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run")
+            .field("schedule", &self.schedule)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Run {
+    fn new(set: CollectorSet, sink: Sink) -> Run {
+        let schedule = Schedule::new(set.rates(), Moment::read(&**set.clock()));
+        Run {
+            set,
+            schedule,
+            sink,
+            tick: Tick::new(Input::Collect),
+            due: Vec::new(),
+        }
+    }
+
+    fn until(mut self, stop: &Stop) {
+        // By default the kernel may wake a thread 50 µs late, which shows at 1000 Hz. Without the
+        // permission it stays so.
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        let clock = self.set.clock().clone();
+        while !self.wait(stop, &*clock) {
+            self.take_due();
+        }
+        self.take_last();
+    }
+
+    /// Waits for the next deadline, at most a second. True when the thread shall end.
+    fn wait(&self, stop: &Stop, clock: &dyn Clock) -> bool {
+        let now = clock.monotonic();
+        let deadline = self.schedule.deadline().unwrap_or(Duration::MAX);
+        let wait = deadline.saturating_sub(now).min(WAIT_MAX);
+        let is_asked = stop.is_asked.lock().unwrap_or_else(PoisonError::into_inner);
+        if wait.is_zero() || *is_asked {
+            return *is_asked;
+        }
+        // Waking up early is harmless: nothing is due then.
+        let result = stop.changed.wait_timeout(is_asked, wait);
+        *result.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn take_due(&mut self) {
+        let now = Moment::read(&**self.set.clock());
+        self.schedule.observe(now);
+        while let Some(time) = self.schedule.take(now, &mut self.due) {
+            self.set.figures().set_counts(self.schedule.counts());
+            self.set.sample(time, &self.due, &mut self.tick);
+            self.hand_over();
+        }
+    }
+
+    /// The end of a node's record lies between two nominal times; it carries the time as it is.
+    fn take_last(&mut self) {
+        let now = Moment::read(&**self.set.clock());
+        self.schedule.observe(now);
+        if let Some(time) = self.schedule.last(now) {
+            self.set.sample_all(time, &mut self.tick);
+            self.hand_over();
+        }
+    }
+
+    fn hand_over(&mut self) {
+        if !self.tick.rows().is_empty() {
+            (self.sink)(&mut self.tick);
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! When to sample: a pure state machine over two clocks.
+//!
+//! Each track has a rate; its nominal times are the UTC multiples of that rate. A nominal time is
+//! turned into a monotonic deadline by one offset between the clocks, which is measured again every
+//! second. So a slewing clock moves deadlines and never repeats a nominal time: those only count up.
+//! A clock that is off by [`STEP_MIN`] or the fastest rate, whichever is more, was set: that is
+//! counted, and every track goes on with the next multiple of the new time.
+
+use std::time::Duration;
+
+use pegel_metric::{Clock, Millis};
+
+/// A smaller difference between the clocks is slew.
+pub const STEP_MIN: Duration = Duration::from_millis(500);
+
+const ANCHOR_NANOS: i64 = 1_000_000_000;
+const MILLI_NANOS: i64 = 1_000_000;
+
+/// Both clocks at one moment, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment {
+    pub utc: i64,
+    pub monotonic: i64,
+}
+
+impl Moment {
+    /// Reads both clocks. If the thread is paused between the reads, the difference would look like
+    /// a clock step, so that a slow reading is repeated.
+    pub fn read(clock: &dyn Clock) -> Moment {
+        let mut before = nanos(clock.monotonic());
+        for _ in 0..3 {
+            let utc = clock.utc_nanos();
+            let after = nanos(clock.monotonic());
+            if after - before < MILLI_NANOS / 10 {
+                return Moment {
+                    utc,
+                    monotonic: after,
+                };
+            }
+            before = after;
+        }
+        Moment {
+            utc: clock.utc_nanos(),
+            monotonic: before,
+        }
+    }
+}
+
+/// What did not go as planned.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Passes taken more than half an interval after their deadline.
+    pub late: u64,
+    /// Nominal times for which no pass was taken.
+    pub missed: u64,
+    pub clock_steps: u64,
+}
+
+#[derive(Debug)]
+pub struct Schedule {
+    tracks: Vec<Track>,
+    /// UTC minus monotonic time.
+    offset: i64,
+    /// The monotonic time at which `offset` was measured.
+    anchored: i64,
+    step: i64,
+    counts: Counts,
+}
+
+#[derive(Debug)]
+struct Track {
+    rate: i64,
+    /// The next nominal time.
+    next: i64,
+    /// Nothing was taken yet: the first one is taken at once, and is not late.
+    is_fresh: bool,
+}
+
+impl Schedule {
+    /// Each track is due at once, for the newest multiple of its rate that is not after `now`.
+    /// A rate below a millisecond counts as one.
+    pub fn new(rates: &[Duration], now: Moment) -> Schedule {
+        let track = |rate: &Duration| {
+            let rate = nanos(*rate).max(MILLI_NANOS);
+            Track {
+                rate,
+                next: newest(now.utc, rate),
+                is_fresh: true,
+            }
+        };
+        let tracks: Vec<Track> = rates.iter().map(track).collect();
+        let fastest = tracks.iter().map(|track| track.rate).min().unwrap_or(0);
+        Schedule {
+            tracks,
+            offset: now.utc - now.monotonic,
+            anchored: now.monotonic,
+            step: fastest.max(nanos(STEP_MIN)),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Compares the clocks. Call it after every wait, before [`Schedule::take`].
+    pub fn observe(&mut self, now: Moment) {
+        let offset = now.utc.saturating_sub(now.monotonic);
+        if offset.saturating_sub(self.offset).saturating_abs() >= self.step {
+            self.counts.clock_steps += 1;
+            for track in &mut self.tracks {
+                track.next = newest(now.utc, track.rate) + track.rate;
+            }
+        } else if now.monotonic - self.anchored < ANCHOR_NANOS {
+            return;
+        }
+        self.offset = offset;
+        self.anchored = now.monotonic;
+    }
+
+    /// The oldest nominal time that is due and its tracks, by their position. Call it until it
+    /// returns `None`. A track that fell behind gives only its newest time; the others are missed.
+    pub fn take(&mut self, now: Moment, due: &mut Vec<usize>) -> Option<Millis> {
+        let utc = now.monotonic + self.offset;
+        due.clear();
+        let is_due = |track: &&Track| track.next <= utc;
+        let time = self
+            .tracks
+            .iter()
+            .filter(is_due)
+            .map(|track| newest(utc, track.rate))
+            .min()?;
+        for (index, track) in self.tracks.iter_mut().enumerate() {
+            if track.next > utc || newest(utc, track.rate) != time {
+                continue;
+            }
+            self.counts.missed += (time - track.next).unsigned_abs() / track.rate.unsigned_abs();
+            if !track.is_fresh && utc - time > track.rate / 2 {
+                self.counts.late += 1;
+            }
+            track.is_fresh = false;
+            track.next = time + track.rate;
+            due.push(index);
+        }
+        Some(time.div_euclid(MILLI_NANOS))
+    }
+
+    /// The monotonic time of the next deadline.
+    pub fn deadline(&self) -> Option<Duration> {
+        let next = self.tracks.iter().map(|track| track.next).min()?;
+        Some(Duration::from_nanos(
+            u64::try_from(next - self.offset).unwrap_or(0),
+        ))
+    }
+
+    /// The time of a last pass between two nominal times: now, unless that was already taken.
+    pub fn last(&self, now: Moment) -> Option<Millis> {
+        let utc = (now.monotonic + self.offset).div_euclid(MILLI_NANOS);
+        let taken = |track: &Track| (track.next - track.rate).div_euclid(MILLI_NANOS);
+        self.tracks
+            .iter()
+            .all(|track| track.is_fresh || taken(track) < utc)
+            .then_some(utc)
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+}
+
+/// The newest multiple of `rate` that is not after `utc`.
+fn newest(utc: i64, rate: i64) -> i64 {
+    utc.div_euclid(rate) * rate
+}
+
+fn nanos(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

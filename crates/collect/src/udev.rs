@@ -1,0 +1,54 @@
+//! What udev knows about a block device: `E:KEY=value` lines in `b<major>:<minor>`.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+/// No device has as much to say; what is longer is not read.
+const BYTES_MAX: u64 = 256 * 1024;
+
+#[derive(Debug, Default)]
+pub(crate) struct Properties(HashMap<String, String>);
+
+impl Properties {
+    /// `None` when udev has nothing on it, or nothing readable: that is common, and not worth a word.
+    pub(crate) fn of_block_device(udev: &Path, major: u64, minor: u64) -> Option<Properties> {
+        let path = udev.join(format!("b{major}:{minor}"));
+        if fs::metadata(&path).ok()?.len() > BYTES_MAX {
+            return None;
+        }
+        Some(parse(&fs::read(path).ok()?))
+    }
+
+    /// Empty when it is not known.
+    pub(crate) fn get(&self, key: &str) -> &str {
+        self.0.get(key).map_or("", String::as_str)
+    }
+}
+
+fn parse(text: &[u8]) -> Properties {
+    let text = String::from_utf8_lossy(text);
+    let pairs = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("E:")?.split_once('='));
+    Properties(
+        pairs
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_properties_are_taken() {
+        let text = b"S:disk/by-id/x\nI:123\nE:ID_MODEL=A=B\nE:broken\nE:ID_SERIAL=\xff\nG:systemd\nE:ID_WWN=0x5";
+        let properties = parse(text);
+        assert_eq!(properties.get("ID_MODEL"), "A=B");
+        assert_eq!(properties.get("ID_SERIAL"), "\u{fffd}");
+        assert_eq!(properties.get("ID_WWN"), "0x5");
+        assert_eq!(properties.get("broken"), "");
+    }
+}

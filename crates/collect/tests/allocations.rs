@@ -1,0 +1,94 @@
+//! A pass allocates nothing once every series is declared.
+
+mod support;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::Arc;
+
+use pegel_collect::{CollectorSet, Host, Settings};
+use pegel_metric::{Input, Ledger, SystemClock, Tick};
+use support::{TestClock, fixture, open};
+
+/// Counts what the test's own thread allocates.
+struct Counting;
+
+thread_local! {
+    static COUNT: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    // The thread's own storage may be gone while it ends; nobody counts then.
+    let _ = COUNT.try_with(|count| count.set(count.get() + 1));
+}
+
+// SAFETY: every call is passed on unchanged to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller keeps the contract of `alloc`, which is the same here.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: `pointer` came from `System` with this layout.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: `pointer` came from `System` with this layout.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn allocations_of_a_third_pass(mut set: CollectorSet) -> u64 {
+    let mut tick = Tick::new(Input::Collect);
+    let tracks: Vec<usize> = (0..set.rates().len()).collect();
+    for time in 0..2 {
+        set.sample(time, &tracks, &mut tick);
+    }
+    let before = COUNT.get();
+    set.sample(2, &tracks, &mut tick);
+    let allocations = COUNT.get() - before;
+    assert_eq!(
+        tick.rows().len(),
+        set.status().iter().filter(|s| s.series > 0).count()
+    );
+    allocations
+}
+
+#[test]
+fn a_pass_over_files_allocates_nothing() {
+    let before = COUNT.get();
+    let set = open(
+        &Settings::default(),
+        fixture("basic"),
+        4,
+        &TestClock::at(1_000),
+    );
+    assert!(COUNT.get() > before + 100, "the counter works");
+    assert_eq!(allocations_of_a_third_pass(set), 0);
+}
+
+#[test]
+fn a_pass_over_the_live_machine_allocates_nothing() {
+    let open = || {
+        let (ledger, clock) = (Arc::new(Ledger::default()), Arc::new(SystemClock));
+        CollectorSet::open(
+            &Settings::default(),
+            Host::local(),
+            4,
+            Vec::new(),
+            ledger,
+            clock,
+        )
+        .expect("valid")
+    };
+    // A device or a memory key may appear just then, on a busy machine: not twice in a row.
+    let fewest = (0..3).map(|_| allocations_of_a_third_pass(open())).min();
+    assert_eq!(fewest, Some(0));
+}

@@ -1,0 +1,123 @@
+//! What each collector makes of a fixture tree, compared with `tests/golden/collect/`.
+//! `PEGEL_BLESS=1` writes what is found there instead.
+
+mod support;
+
+use std::fmt::Write;
+use std::fs;
+
+use pegel_collect::{REGISTRY, Settings, State};
+use pegel_metric::{GroupRow, Input, Tick, format_value};
+use support::{TestClock, fixture, open, repository};
+
+/// One line per present series: `name{…} value kind`.
+fn render(row: &GroupRow) -> String {
+    let mut text = String::new();
+    for (index, series) in row.members.series.iter().enumerate() {
+        if row.is_present(index) {
+            let _ = write!(text, "{series} ");
+            format_value(&mut text, row.values[index]);
+            let _ = writeln!(text, " {}", series.family().kind.as_str());
+        }
+    }
+    text
+}
+
+fn difference(expected: &str, found: &str) -> String {
+    let mut text = String::new();
+    for line in expected
+        .lines()
+        .filter(|line| !found.lines().any(|other| other == *line))
+    {
+        let _ = writeln!(text, "- {line}");
+    }
+    for line in found
+        .lines()
+        .filter(|line| !expected.lines().any(|other| other == *line))
+    {
+        let _ = writeln!(text, "+ {line}");
+    }
+    text
+}
+
+fn compare(fixture_name: &str, folder: &str, absent: &[&str]) {
+    let clock = TestClock::at(1_794_775_476_520);
+    let mut set = open(&Settings::default(), fixture(fixture_name), 4, &clock);
+    let mut tick = Tick::new(Input::Collect);
+    set.sample_all(0, &mut tick);
+    let golden = repository().join("tests/golden/collect").join(folder);
+    let mut differences = String::new();
+    for status in set.status() {
+        let expected_state = if absent.contains(&status.name) {
+            State::Absent
+        } else {
+            State::Active
+        };
+        assert_eq!(status.state, expected_state, "{status:?}");
+        let row = tick
+            .rows()
+            .iter()
+            .find(|row| *row.members.group == *status.name);
+        let Some(row) = row else { continue };
+        let found = render(row);
+        let path = golden.join(format!("{}.txt", status.name));
+        if std::env::var_os("PEGEL_BLESS").is_some() {
+            fs::create_dir_all(&golden).expect("create the folder");
+            fs::write(&path, found).expect("write");
+            continue;
+        }
+        let expected = fs::read_to_string(&path).unwrap_or_default();
+        if expected != found {
+            let lines = difference(&expected, &found);
+            let _ = writeln!(differences, "{}:\n{lines}", path.display());
+        }
+    }
+    assert!(
+        differences.is_empty(),
+        "{differences}PEGEL_BLESS=1 accepts what was found"
+    );
+}
+
+#[test]
+fn a_recorded_machine_gives_the_golden_text() {
+    compare("basic", "", &[]);
+}
+
+#[test]
+fn an_old_kernel_gives_what_it_has() {
+    compare("old", "old", &["pressure"]);
+}
+
+#[test]
+fn every_series_belongs_to_a_family_that_its_entry_lists() {
+    let clock = TestClock::at(0);
+    let mut set = open(&Settings::default(), fixture("basic"), 4, &clock);
+    let mut tick = Tick::new(Input::Collect);
+    set.sample_all(0, &mut tick);
+    assert_eq!(tick.rows().len(), REGISTRY.len());
+    for (row, entry) in tick.rows().iter().zip(REGISTRY) {
+        for series in &row.members.series {
+            let family = series.family();
+            let is_listed = entry.families.iter().any(|listed| {
+                let (before, after) = match listed.name.split_once("<key>") {
+                    Some(parts) => parts,
+                    None => (&*listed.name, ""),
+                };
+                let is_named = if listed.name.contains("<key>") {
+                    family.name.starts_with(before) && family.name.ends_with(after)
+                } else {
+                    listed.name == family.name
+                };
+                is_named && listed.kind == family.kind && listed.level == family.level
+            });
+            assert!(is_listed, "{series} of {}", entry.name);
+            assert!(family.level >= entry.level, "{series}");
+            assert!(family.help.ends_with('.'), "{series}: {}", family.help);
+            let stem = family.name.strip_suffix("_total").unwrap_or(&family.name);
+            assert!(
+                stem.ends_with(&*family.unit),
+                "{series} is not named by its unit"
+            );
+        }
+    }
+}

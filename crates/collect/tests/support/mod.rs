@@ -1,0 +1,55 @@
+//! A machine made of files, and a clock that the test moves.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
+use std::time::Duration;
+
+use pegel_collect::{CollectorSet, Host, Settings};
+use pegel_metric::{Clock, Ledger, Level, Millis};
+
+#[derive(Debug)]
+pub struct TestClock(AtomicI64);
+
+impl TestClock {
+    pub fn at(utc: Millis) -> Arc<TestClock> {
+        Arc::new(TestClock(AtomicI64::new(utc)))
+    }
+
+    #[allow(dead_code, reason = "not every test moves its clock")]
+    pub fn advance(&self, by: Duration) {
+        self.0.fetch_add(by.as_millis() as i64, SeqCst);
+    }
+}
+
+impl Clock for TestClock {
+    fn utc(&self) -> Millis {
+        self.0.load(SeqCst)
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_millis(self.0.load(SeqCst).unsigned_abs())
+    }
+}
+
+pub fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The machine of a fixture tree, with the units of the machine on which it was recorded.
+pub fn fixture(name: &str) -> Host {
+    machine(&repository().join("tests/fixtures").join(name))
+}
+
+pub fn machine(root: &Path) -> Host {
+    Host {
+        page_bytes: 4096,
+        user_hz: 100,
+        ..Host::at(root)
+    }
+}
+
+pub fn open(settings: &Settings, host: Host, level: Level, clock: &Arc<TestClock>) -> CollectorSet {
+    let ledger = Arc::new(Ledger::default());
+    CollectorSet::open(settings, host, level, Vec::new(), ledger, clock.clone()).expect("valid")
+}
