@@ -27,6 +27,8 @@ enum Shape {
     Glob(String),
     /// A glob for the name, and what the labels must be.
     Matchers(String, Vec<Matcher>),
+    /// This name and no other, even where it looks like a glob.
+    Name(Box<str>),
     /// This text and no other.
     Text(Box<str>),
     Any(Vec<Selector>),
@@ -85,7 +87,7 @@ impl Selector {
 
     /// All series of exactly this name.
     pub fn name(name: &str) -> Selector {
-        Selector { shape: Shape::Matchers(name.to_owned(), Vec::new()) }
+        Selector { shape: Shape::Name(name.into()) }
     }
 
     /// Exactly one series, by its text; its labels may come in any order.
@@ -112,6 +114,7 @@ impl Selector {
                 glob_matches(pattern, series.name())
                     && matchers.iter().all(|matcher| matcher.matches(series))
             }
+            Shape::Name(name) => **name == *series.name(),
             Shape::Text(text) => **text == *series.text(),
             Shape::Any(selectors) => selectors.iter().any(|selector| selector.matches(series)),
         }
@@ -124,6 +127,7 @@ impl Selector {
                 let plain = !pattern.contains(['*', '?', '{']);
                 plain.then_some(pattern.as_str())
             }
+            Shape::Name(name) => Some(name),
             Shape::Text(text) => text.split('{').next(),
             Shape::Any(_) => None,
         }

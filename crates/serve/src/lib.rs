@@ -1,1 +1,30 @@
+//! Serving what the store holds: HTTP on TCP and, with the same routes, on a UNIX socket.
+//!
+//! Everything a client can do is bounded by [`Settings`]: connections, the time for a request's
+//! head, its size, the time for an answer, the memory that answers take while they are read.
+//! What is refused is counted by reason. A slow reader costs one connection and nothing else.
 
+mod answers;
+mod app;
+mod bind;
+mod config;
+mod connection;
+mod failure;
+mod holder;
+mod listen;
+mod moment;
+mod negotiate;
+mod owner;
+mod parameters;
+mod refusals;
+mod routes;
+mod server;
+mod settings;
+pub mod socket;
+mod watched;
+
+pub use app::{App, StatusSource};
+pub use bind::BindError;
+pub use config::Places;
+pub use server::{Running, Server};
+pub use settings::Settings;

@@ -1,0 +1,52 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pegel_metric::{Clock, Level, Millis};
+use pegel_store::Store;
+
+/// What is served: the store, and what `/status` says about the agent around it.
+#[derive(Clone)]
+pub struct App {
+    pub store: Store,
+    pub clock: Arc<dyn Clock>,
+    pub node: String,
+    pub version: String,
+    pub started: Millis,
+    pub level: Level,
+    /// The time between two samples of the fast tier.
+    pub rate: Duration,
+    pub source: Arc<dyn StatusSource>,
+}
+
+/// The parts of `/status` that only the agent knows. Asked at every request, so answer quickly.
+pub trait StatusSource: Send + Sync {
+    /// An array: `[{"name","state","error","cost",…}]`.
+    fn collectors(&self) -> serde_json::Value;
+
+    /// Further top-level fields.
+    fn facts(&self) -> serde_json::Map<String, serde_json::Value> {
+        serde_json::Map::new()
+    }
+
+    /// Why the agent is not well, beyond what the store says of itself.
+    fn degraded(&self) -> Option<String> {
+        None
+    }
+}
+
+impl fmt::Debug for App {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("App")
+            .field("node", &self.node)
+            .finish_non_exhaustive()
+    }
+}
+
+impl App {
+    /// Why the agent is not well.
+    pub(crate) fn degraded(&self) -> Option<String> {
+        let store = self.store.status().degraded.map(|degraded| degraded.reason);
+        store.or_else(|| self.source.degraded())
+    }
+}

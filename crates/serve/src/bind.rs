@@ -1,0 +1,144 @@
+//! Taking TCP addresses, with errors that say who is in the way.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+
+use pegel_config::Address;
+
+use crate::holder::{Holder, holder_of};
+use crate::socket::SocketError;
+
+/// How many ports beyond the wanted one `--port-search` tries.
+const PORTS_TRIED: u16 = 100;
+
+/// Why the server could not take its places. Nothing stays bound.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    #[error("{address} is taken{}; stop it, choose another address with --listen, or use --port-search", by(.holder))]
+    Busy {
+        address: SocketAddr,
+        holder: Option<Holder>,
+    },
+    #[error(
+        "{first} and the next {PORTS_TRIED} ports are taken; choose another address with --listen"
+    )]
+    AllBusy { first: SocketAddr },
+    #[error(
+        "{address} can be reached from other machines, and neither encryption nor a password protects \
+         it yet; use a loopback address such as 127.0.0.1, or say --insecure if everyone on that \
+         network may read and write here"
+    )]
+    Exposed { address: SocketAddr },
+    #[error("cannot listen on {address}")]
+    Io {
+        address: SocketAddr,
+        #[source]
+        source: io::Error,
+    },
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+}
+
+fn by(holder: &Option<Holder>) -> String {
+    holder
+        .as_ref()
+        .map_or_else(String::new, |holder| format!(" by {holder}"))
+}
+
+/// Listens on one address. The listener does not block.
+///
+/// `SO_REUSEADDR` is on, so that a restart does not wait for old connections; `SO_REUSEPORT` is
+/// not, so that two agents never share a port.
+pub(crate) fn bind_tcp(
+    address: &Address,
+    port_search: bool,
+    insecure: bool,
+) -> Result<TcpListener, BindError> {
+    let wanted = address.socket();
+    if !address.is_loopback() && !insecure {
+        return Err(BindError::Exposed { address: wanted });
+    }
+    match try_bind(wanted)? {
+        Some(listener) => Ok(listener),
+        None if port_search => {
+            let last = wanted.port().saturating_add(PORTS_TRIED);
+            for port in wanted.port().saturating_add(1)..=last {
+                if let Some(listener) = try_bind(SocketAddr::new(wanted.ip(), port))? {
+                    return Ok(listener);
+                }
+            }
+            Err(BindError::AllBusy { first: wanted })
+        }
+        None => Err(BindError::Busy {
+            address: wanted,
+            holder: holder_of(wanted),
+        }),
+    }
+}
+
+/// `None` when the address is busy.
+fn try_bind(address: SocketAddr) -> Result<Option<TcpListener>, BindError> {
+    let listener = match TcpListener::bind(address) {
+        Ok(listener) => listener,
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Ok(None),
+        Err(source) => return Err(BindError::Io { address, source }),
+    };
+    match listener.set_nonblocking(true) {
+        Ok(()) => Ok(Some(listener)),
+        Err(source) => Err(BindError::Io { address, source }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> Address {
+        text.parse().expect("a valid address")
+    }
+
+    #[test]
+    fn a_busy_port_names_its_holder() {
+        let first = bind_tcp(&address("127.0.0.1:0"), false, false).expect("a free port");
+        let taken = first.local_addr().expect("bound");
+        let error = bind_tcp(&taken.into(), false, false).expect_err("busy");
+        let message = error.to_string();
+        let pid = std::process::id();
+        assert!(
+            message.starts_with(&format!("{taken} is taken by pid {pid} (")),
+            "{message}"
+        );
+        assert!(message.contains("--port-search"), "{message}");
+    }
+
+    #[test]
+    fn port_search_takes_the_next_free_one() {
+        let first = bind_tcp(&address("127.0.0.1:0"), false, false).expect("a free port");
+        let taken = first.local_addr().expect("bound");
+        match bind_tcp(&taken.into(), true, false) {
+            Ok(second) => {
+                let port = second.local_addr().expect("bound").port();
+                assert!(port > taken.port() && port - taken.port() <= PORTS_TRIED);
+            }
+            // The port may have been one of the very last.
+            Err(error) => assert!(taken.port() > u16::MAX - PORTS_TRIED, "{error}"),
+        }
+    }
+
+    #[test]
+    fn other_machines_are_let_in_only_on_purpose() {
+        for text in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
+            let error = bind_tcp(&address(text), false, false)
+                .expect_err("exposed")
+                .to_string();
+            assert!(error.contains("--insecure"), "{error}");
+        }
+        assert!(bind_tcp(&address("0.0.0.0:0"), false, true).is_ok());
+    }
+
+    #[test]
+    fn an_address_of_another_machine_is_an_error() {
+        let error = bind_tcp(&address("192.0.2.1:0"), false, true).expect_err("not ours");
+        assert!(matches!(error, BindError::Io { .. }), "{error}");
+    }
+}

@@ -1,0 +1,201 @@
+//! One connection: requests in, answers out, within the limits.
+
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Request, Response, header};
+use axum::response::IntoResponse;
+use bytes::Bytes;
+use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout};
+use tower_service::Service;
+
+use crate::failure::Failure;
+use crate::refusals::{Refusal, Refusals};
+use crate::settings::Settings;
+use crate::watched::{Progress, Watched};
+
+/// How far the server is on its way down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    Serving,
+    /// Finish what is under way, begin nothing.
+    Stopping,
+    /// Drop everything.
+    Ended,
+}
+
+/// What all connections share.
+#[derive(Debug, Clone)]
+pub(crate) struct Shared {
+    pub settings: Arc<Settings>,
+    pub refusals: Arc<Refusals>,
+    pub router: Router,
+    pub stage: watch::Receiver<Stage>,
+}
+
+/// Serves a connection to its end.
+pub(crate) async fn serve<S>(stream: S, shared: Shared)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let progress = Progress::new();
+    let io = TokioIo::new(Watched::new(stream, progress.clone()));
+    let service = {
+        let (shared, progress) = (shared.clone(), progress.clone());
+        service_fn(move |request| {
+            progress.request_begins();
+            let (shared, progress) = (shared.clone(), progress.clone());
+            async move {
+                let answer = answer(request, shared).await;
+                Ok::<_, Infallible>(answer.map(|body| Ending {
+                    body,
+                    _end: OnDrop(progress),
+                }))
+            }
+        })
+    };
+    // No timer: time limits are ours, because hyper's would end idle connections with the head limit.
+    let connection = http1::Builder::new()
+        .max_buf_size(shared.settings.head_bytes_max.max(8 << 10))
+        .serve_connection(io, service);
+    match watch_over(connection, &progress, &shared).await {
+        Ok(()) => {}
+        Err(Closed::Error(error)) if error.is_parse_too_large() => {
+            shared.refusals.count(Refusal::HeadSize)
+        }
+        Err(Closed::Error(error)) if error.is_parse() => shared.refusals.count(Refusal::Malformed),
+        // The client went away in the middle: nobody is left to be told.
+        Err(Closed::Error(_)) => {}
+        Err(Closed::Refused(refusal)) => shared.refusals.count(refusal),
+    }
+}
+
+enum Closed {
+    Error(hyper::Error),
+    Refused(Refusal),
+}
+
+/// Drives a connection until it ends, runs into a time limit, or the server ends.
+async fn watch_over<I, V, B>(
+    connection: http1::Connection<I, V>,
+    progress: &Progress,
+    shared: &Shared,
+) -> Result<(), Closed>
+where
+    I: hyper::rt::Read + hyper::rt::Write + Unpin,
+    V: hyper::service::HttpService<Incoming, ResBody = B>,
+    V::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    B: HttpBody + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let mut connection = pin!(connection);
+    let mut stage = shared.stage.clone();
+    let mut told = false;
+    loop {
+        let reached = *stage.borrow_and_update();
+        if reached == Stage::Ended {
+            return Ok(());
+        }
+        if reached == Stage::Stopping && !told {
+            told = true;
+            connection.as_mut().graceful_shutdown();
+        }
+        let next = match progress.check(Instant::now(), &shared.settings) {
+            Ok(next) => next,
+            Err(None) => return Ok(()),
+            Err(Some(refusal)) => return Err(Closed::Refused(refusal)),
+        };
+        let mut pause = pin!(sleep_until(next));
+        let mut changed = pin!(stage.changed());
+        let ended = poll_fn(|cx| {
+            if let Poll::Ready(result) = connection.as_mut().poll(cx) {
+                return Poll::Ready(Some(result));
+            }
+            let woken = pause.as_mut().poll(cx).is_ready() || changed.as_mut().poll(cx).is_ready();
+            if woken {
+                Poll::Ready(None)
+            } else {
+                Poll::Pending
+            }
+        });
+        if let Some(result) = ended.await {
+            return result.map_err(Closed::Error);
+        }
+    }
+}
+
+/// Answers one request, or says why not.
+async fn answer(request: Request<Incoming>, shared: Shared) -> Response<Body> {
+    let Shared {
+        settings,
+        refusals,
+        mut router,
+        ..
+    } = shared;
+    let uri_bytes = request
+        .uri()
+        .path_and_query()
+        .map_or(0, |uri| uri.as_str().len());
+    if uri_bytes > settings.uri_bytes_max {
+        refusals.count(Refusal::UriLength);
+        return Failure::uri_long(settings.uri_bytes_max).into_response();
+    }
+    let announced = request.headers().get(header::CONTENT_LENGTH);
+    let announced = announced.and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    if announced.is_some_and(|bytes| bytes > settings.body_bytes_max as u64) {
+        refusals.count(Refusal::BodySize);
+        return Failure::body_large(settings.body_bytes_max).into_response();
+    }
+    match timeout(settings.request_time, router.call(request.map(Body::new))).await {
+        Ok(Ok(response)) => response,
+        Err(_) => {
+            refusals.count(Refusal::RequestTime);
+            Failure::late().into_response()
+        }
+    }
+}
+
+/// An answer's body that tells when hyper is done with it.
+struct Ending {
+    body: Body,
+    _end: OnDrop,
+}
+
+struct OnDrop(Progress);
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        self.0.answer_ends();
+    }
+}
+
+impl HttpBody for Ending {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

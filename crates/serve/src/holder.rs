@@ -1,0 +1,173 @@
+//! Who listens on a port. The kernel tells the socket's inode and user to everyone, the process
+//! only to its own user and to root.
+
+use std::fmt;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use crate::owner::Owner;
+
+/// The process that has a port, as far as this user may know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    pub owner: Owner,
+    pub process: Option<Process>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Process {
+    pub pid: u32,
+    pub command: String,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.process {
+            Some(process) => write!(f, "pid {} ({})", process.pid, process.command),
+            None => write!(f, "a process of {}", self.owner),
+        }
+    }
+}
+
+/// Looks for the socket that keeps `wanted` busy.
+pub fn holder_of(wanted: SocketAddr) -> Option<Holder> {
+    let listening = ["/proc/net/tcp", "/proc/net/tcp6"]
+        .into_iter()
+        .find_map(|path| {
+            let table = fs::read_to_string(path).ok()?;
+            table
+                .lines()
+                .filter_map(listening)
+                .find(|entry| overlaps(entry.address, wanted))
+        })?;
+    let process = process_with(&format!("socket:[{}]", listening.inode));
+    Some(Holder {
+        owner: Owner::of(listening.uid),
+        process,
+    })
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Listening {
+    address: SocketAddr,
+    uid: u32,
+    inode: u64,
+}
+
+/// One line of `/proc/net/tcp` or `tcp6`, when it is a listening socket.
+fn listening(line: &str) -> Option<Listening> {
+    let mut fields = line.split_ascii_whitespace();
+    let (ip, port) = fields.nth(1)?.split_once(':')?;
+    let address = SocketAddr::new(parse_ip(ip)?, u16::from_str_radix(port, 16).ok()?);
+    let state = fields.nth(1)?;
+    let uid = fields.nth(3)?.parse().ok()?;
+    let inode = fields.nth(1)?.parse().ok()?;
+    (state == "0A").then_some(Listening {
+        address,
+        uid,
+        inode,
+    })
+}
+
+/// The kernel prints addresses as 32-bit words in the machine's own byte order.
+fn parse_ip(hex: &str) -> Option<IpAddr> {
+    let word = |at: usize| {
+        let word = u32::from_str_radix(hex.get(at * 8..at * 8 + 8)?, 16).ok()?;
+        Some(word.to_ne_bytes())
+    };
+    match hex.len() {
+        8 => Some(IpAddr::V4(Ipv4Addr::from(word(0)?))),
+        32 => {
+            let mut bytes = [0; 16];
+            for at in 0..4 {
+                bytes[at * 4..at * 4 + 4].copy_from_slice(&word(at)?);
+            }
+            Some(IpAddr::V6(Ipv6Addr::from(bytes)))
+        }
+        _ => None,
+    }
+}
+
+/// Whether one listener keeps the other from binding.
+fn overlaps(held: SocketAddr, wanted: SocketAddr) -> bool {
+    let (held_ip, wanted_ip) = (held.ip().to_canonical(), wanted.ip().to_canonical());
+    held.port() == wanted.port()
+        && (held_ip == wanted_ip || held_ip.is_unspecified() || wanted_ip.is_unspecified())
+}
+
+/// The first process that has a descriptor with this target.
+fn process_with(target: &str) -> Option<Process> {
+    let pids = fs::read_dir("/proc").ok()?.flatten();
+    let mut pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let pid = pids.find(|pid| {
+        let descriptors = fs::read_dir(format!("/proc/{pid}/fd"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let mut links = descriptors.filter_map(|entry| fs::read_link(entry.path()).ok());
+        links.any(|link| link.as_os_str() == target)
+    })?;
+    Some(Process {
+        pid,
+        command: command_of(pid),
+    })
+}
+
+/// The name of a process's program, `?` when it cannot be read.
+pub fn command_of(pid: u32) -> String {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm"));
+    name.map_or_else(|_| "?".to_owned(), |name| name.trim_end().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn reads_the_kernel_table() {
+        let four = "   0: 0100007F:0539 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 4242 1 0000000000000000 100 0 0 10 0";
+        let expected = Listening {
+            address: "127.0.0.1:1337".parse().expect("valid"),
+            uid: 1000,
+            inode: 4242,
+        };
+        assert_eq!(listening(four), Some(expected));
+        let six = "   0: 00000000000000000000000001000000:0050 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 17 1 0000000000000000 100 0 0 10 0";
+        assert_eq!(
+            listening(six).map(|l| l.address.to_string()).as_deref(),
+            Some("[::1]:80")
+        );
+        assert_eq!(listening(&four.replace(" 0A ", " 01 ")), None);
+        for line in ["", "sl local_address", "0: x:y", "0: 0100007F:0539 0:0 0A"] {
+            assert_eq!(listening(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_wildcard_overlaps_every_address_of_its_port() {
+        let address = |text: &str| text.parse::<SocketAddr>().expect("valid");
+        assert!(overlaps(address("0.0.0.0:80"), address("127.0.0.1:80")));
+        assert!(overlaps(address("[::]:80"), address("127.0.0.1:80")));
+        assert!(overlaps(
+            address("[::ffff:127.0.0.1]:80"),
+            address("127.0.0.1:80")
+        ));
+        assert!(!overlaps(address("127.0.0.2:80"), address("127.0.0.1:80")));
+        assert!(!overlaps(address("127.0.0.1:81"), address("127.0.0.1:80")));
+    }
+
+    #[test]
+    fn finds_this_very_process() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let holder = holder_of(listener.local_addr().expect("bound")).expect("a holder");
+        let process = holder.process.clone().expect("our own process");
+        assert_eq!(process.pid, std::process::id());
+        assert_eq!(
+            holder.to_string(),
+            format!("pid {} ({})", process.pid, process.command)
+        );
+    }
+}

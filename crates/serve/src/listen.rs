@@ -1,0 +1,128 @@
+//! Accepting connections, as many as are allowed.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{sleep, timeout};
+
+use crate::connection::{self, Shared, Stage};
+use crate::failure::Failure;
+use crate::refusals::Refusal;
+
+/// How long to wait when the system has no descriptor or memory for another connection: trying at
+/// once would only burn the processor.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How long a refused client has to read why.
+const FAREWELL: Duration = Duration::from_millis(500);
+/// How many refused clients are told why at one time; others are only closed.
+const FAREWELLS_MAX: usize = 32;
+
+pub(crate) trait Listener: Send + 'static {
+    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+    const FULL: Refusal;
+
+    fn accept(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
+}
+
+impl Listener for TcpListener {
+    type Stream = tokio::net::TcpStream;
+    const FULL: Refusal = Refusal::Connections;
+
+    async fn accept(&self) -> io::Result<Self::Stream> {
+        let (stream, _) = TcpListener::accept(self).await?;
+        // Events are small and wanted now.
+        let _ = stream.set_nodelay(true);
+        Ok(stream)
+    }
+}
+
+impl Listener for UnixListener {
+    type Stream = tokio::net::UnixStream;
+    const FULL: Refusal = Refusal::SocketConnections;
+
+    async fn accept(&self) -> io::Result<Self::Stream> {
+        UnixListener::accept(self).await.map(|(stream, _)| stream)
+    }
+}
+
+/// Accepts until the server stops. Each connection holds one of `places` for its life.
+pub(crate) async fn accept_all<L: Listener>(listener: L, places: Arc<Semaphore>, shared: Shared) {
+    let farewells = Arc::new(Semaphore::new(FAREWELLS_MAX));
+    let mut stage = shared.stage.clone();
+    while let Some(accepted) = or_stopped(listener.accept(), &mut stage).await {
+        let stream = match accepted {
+            Ok(stream) => stream,
+            // The client was gone before we came: no fault of ours, and no reason to wait.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+            Err(error) => {
+                shared.refusals.count(Refusal::Accept);
+                tracing::warn!(%error, "cannot accept a connection");
+                sleep(PAUSE).await;
+                continue;
+            }
+        };
+        if let Ok(place) = places.clone().try_acquire_owned() {
+            let shared = shared.clone();
+            tokio::spawn(async move {
+                connection::serve(stream, shared).await;
+                drop(place);
+            });
+            continue;
+        }
+        shared.refusals.count(L::FULL);
+        if let Ok(turn) = farewells.clone().try_acquire_owned() {
+            tokio::spawn(async move {
+                turn_away(stream).await;
+                drop(turn);
+            });
+        }
+    }
+}
+
+/// `None` once the server stops.
+async fn or_stopped<T>(
+    future: impl Future<Output = T>,
+    stage: &mut watch::Receiver<Stage>,
+) -> Option<T> {
+    let mut future = pin!(future);
+    let mut stopped = pin!(stage.wait_for(|stage| *stage > Stage::Serving));
+    poll_fn(|cx| {
+        if stopped.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(None);
+        }
+        future.as_mut().poll(cx).map(Some)
+    })
+    .await
+}
+
+/// Says 503 and closes. What the client sent is read first, as far as it is there: closing over
+/// unread bytes resets the connection, and the client would not see why.
+async fn turn_away<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
+    let _ = timeout(FAREWELL, async {
+        let message = Failure::full().to_http();
+        let mut rest = message.as_bytes();
+        while !rest.is_empty() {
+            match poll_fn(|cx| Pin::new(&mut stream).poll_write(cx, rest)).await {
+                Ok(written) if written > 0 => rest = &rest[written..],
+                _ => return,
+            }
+        }
+        let _ = poll_fn(|cx| Pin::new(&mut stream).poll_shutdown(cx)).await;
+        let mut sink = [0; 1024];
+        loop {
+            let mut buffer = ReadBuf::new(&mut sink);
+            let read = poll_fn(|cx| Pin::new(&mut stream).poll_read(cx, &mut buffer)).await;
+            if read.is_err() || buffer.filled().is_empty() {
+                return;
+            }
+        }
+    })
+    .await;
+}

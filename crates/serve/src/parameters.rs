@@ -1,0 +1,137 @@
+use axum::extract::Query;
+use axum::http::Uri;
+use pegel_metric::{Selector, split_names};
+
+use crate::failure::Failure;
+
+/// What follows the `?`, checked against what the route knows.
+#[derive(Debug)]
+pub(crate) struct Parameters(Vec<(String, String)>);
+
+impl Parameters {
+    pub fn read(uri: &Uri, accepted: &[&str]) -> Result<Parameters, Failure> {
+        let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri)
+            .map_err(|error| Failure::bad(format!("the query cannot be read: {error}")))?;
+        for (key, _) in &pairs {
+            if !accepted.contains(&key.as_str()) {
+                let hint = format!("known here: {}", accepted.join(", "));
+                return Err(Failure::bad(format!("unknown parameter {key:?}")).hint(hint));
+            }
+        }
+        Ok(Parameters(pairs))
+    }
+
+    /// Every value that is not empty: `match=` alone says nothing.
+    fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+        let values = self
+            .0
+            .iter()
+            .filter(move |(known, value)| known == key && !value.is_empty());
+        values.map(|(_, value)| value.as_str())
+    }
+
+    /// The one value; two are an error.
+    pub fn one<'a>(&'a self, key: &'a str) -> Result<Option<&'a str>, Failure> {
+        let mut values = self.all(key);
+        match (values.next(), values.next()) {
+            (_, Some(_)) => Err(Failure::bad(format!("{key} is given more than once"))),
+            (value, None) => Ok(value),
+        }
+    }
+
+    /// What any `match=` or any entry of `names=` asks for; all series when there is neither.
+    pub fn selector(&self) -> Result<Selector, Failure> {
+        let mut selectors = Vec::new();
+        for pattern in self.all("match") {
+            let selector = Selector::parse(pattern);
+            selectors
+                .push(selector.map_err(|error| Failure::bad(format!("match={pattern}: {error}")))?);
+        }
+        let mut entries = self.all("names").flat_map(split_names).peekable();
+        let is_selective = !selectors.is_empty() || self.all("names").next().is_some();
+        for entry in &mut entries {
+            selectors.push(match entry.contains('{') {
+                true => Selector::series(entry).map_err(|error| {
+                    Failure::bad(format!("names: {entry}: {error}"))
+                        .hint("a series is written name{key=\"value\",…}; use match= for patterns")
+                })?,
+                false => Selector::name(entry),
+            });
+        }
+        Ok(if is_selective {
+            Selector::any(selectors)
+        } else {
+            Selector::all()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use pegel_metric::{Family, Kind, Series};
+
+    use super::*;
+
+    fn parameters(query: &str) -> Result<Parameters, Failure> {
+        let uri: Uri = format!("/x?{query}").parse().expect("a valid URI");
+        Parameters::read(&uri, &["match", "names", "step"])
+    }
+
+    fn matching(query: &str) -> Vec<&'static str> {
+        let selector = parameters(query).and_then(|p| p.selector()).expect("valid");
+        let family = |name: &str| {
+            let name = name.to_owned().into();
+            Arc::new(Family {
+                name,
+                kind: Kind::Gauge,
+                help: "".into(),
+                unit: "".into(),
+                level: 1,
+            })
+        };
+        let all = ["a", r#"b{x="1",y="2"}"#, r#"b{x="1"}"#, "c*"];
+        let fits = |text: &&str| selector.matches(&Series::parse(text, family).expect("valid"));
+        all.into_iter().filter(fits).collect()
+    }
+
+    #[test]
+    fn patterns_and_names_add_up() {
+        assert_eq!(matching("").len(), 4);
+        assert_eq!(matching("match=&names=").len(), 4);
+        assert_eq!(matching("match=a&match=c*"), ["a", "c*"]);
+        assert_eq!(
+            matching("names=a,b"),
+            ["a", r#"b{x="1",y="2"}"#, r#"b{x="1"}"#]
+        );
+        assert_eq!(
+            matching("names=b%7By=%222%22,x=%221%22%7D,a"),
+            ["a", r#"b{x="1",y="2"}"#]
+        );
+        assert_eq!(matching("names=c*"), ["c*"]);
+        assert_eq!(matching("names=*"), [""; 0]);
+        assert_eq!(matching("names=,"), [""; 0]);
+        assert_eq!(matching("match=c*&names=a"), ["a", "c*"]);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let message = |query: &str| match parameters(query) {
+            Ok(parameters) => match (parameters.selector(), parameters.one("step")) {
+                (Err(failure), _) | (_, Err(failure)) => failure.message().to_owned(),
+                _ => panic!("{query} is valid"),
+            },
+            Err(failure) => failure.message().to_owned(),
+        };
+        assert_eq!(message("form=1"), "unknown parameter \"form\"");
+        assert_eq!(message("step=1&step=2"), "step is given more than once");
+        assert!(
+            message("match=a%7Bb=~%22(%22%7D").starts_with("match=a{b=~\"(\"}: the expression")
+        );
+        assert_eq!(
+            message("names=a%7Bb%7D"),
+            "names: a{b}: not a series: a label without '='"
+        );
+    }
+}

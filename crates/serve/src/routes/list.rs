@@ -1,0 +1,46 @@
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, Uri};
+use pegel_metric::Series;
+use serde::Serialize;
+
+use super::{Answer, Shared};
+use crate::answers::Finished;
+use crate::negotiate;
+use crate::parameters::Parameters;
+
+#[derive(Serialize)]
+struct Listed<'a> {
+    name: &'a str,
+    doc: &'a str,
+    r#type: &'static str,
+    unit: &'a str,
+}
+
+/// The live series and what they mean, sorted.
+pub(super) async fn list(State(site): Shared, uri: Uri, headers: HeaderMap) -> Answer {
+    let selector = Parameters::read(&uri, &["match"])?.selector()?;
+    let gzip = negotiate::gzip(&headers);
+    let store = site.app.store.clone();
+    let mut room = site.answers.room();
+    let made = site.answers.look(move || {
+        let mut found: Vec<Arc<Series>> = Vec::new();
+        store.latest(&selector, 0, &mut |series, _| found.push(series.clone()));
+        found.sort_unstable();
+        let listed: Vec<Listed<'_>> = found.iter().map(|series| listed(series)).collect();
+        room.json(&listed)?;
+        Ok(Finished::new(room.into_bytes(), "application/json", gzip))
+    });
+    site.answers.respond(made.await?)
+}
+
+fn listed(series: &Series) -> Listed<'_> {
+    let family = series.family();
+    Listed {
+        name: series.text(),
+        doc: &family.help,
+        r#type: family.kind.as_str(),
+        unit: &family.unit,
+    }
+}

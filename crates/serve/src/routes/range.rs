@@ -1,0 +1,167 @@
+use axum::extract::State;
+use axum::http::{HeaderMap, Uri};
+use pegel_metric::{Labels, Millis, Series};
+use pegel_store::{Fold, Question, Step, Store};
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+
+use super::{Answer, Shared};
+use crate::answers::{Bounded, Finished};
+use crate::failure::Failure;
+use crate::moment::{parse_moment, parse_span};
+use crate::negotiate;
+use crate::parameters::Parameters;
+
+/// Samples of the past, per series: `[{"name","labels","points":[[ms,value],…]}]`.
+pub(super) async fn range(State(site): Shared, uri: Uri, headers: HeaderMap) -> Answer {
+    let question = question(&uri, site.app.clock.utc())?;
+    let gzip = negotiate::gzip(&headers);
+    let store = site.app.store.clone();
+    let mut room = site.answers.room();
+    let made = site.answers.query(move || {
+        write_range(&mut room, &store, &question)?;
+        Ok(Finished::new(room.into_bytes(), "application/json", gzip))
+    });
+    site.answers.respond(made.await?)
+}
+
+fn question(uri: &Uri, now: Millis) -> Result<Question, Failure> {
+    let parameters = Parameters::read(uri, &["match", "start", "end", "step", "agg"])?;
+    let moment = |key, default| {
+        let text = parameters.one(key)?.unwrap_or(default);
+        parse_moment(key, text, now)
+    };
+    let (start, end) = (moment("start", "-5m")?, moment("end", "now")?);
+    let fold = parameters.one("agg")?.map(fold).transpose()?;
+    let millis = parameters
+        .one("step")?
+        .map(|text| parse_span("step", text))
+        .transpose()?;
+    let step = match (millis, fold) {
+        (Some(millis), fold) => Some(Step { millis, fold }),
+        (None, None) => None,
+        (None, Some(_)) => {
+            return Err(Failure::bad("agg needs a step").hint("add for example step=10s"));
+        }
+    };
+    Ok(Question::new(parameters.selector()?, start, end, step))
+}
+
+fn fold(text: &str) -> Result<Fold, Failure> {
+    Fold::parse(text).ok_or_else(|| {
+        let known: Vec<&str> = Fold::ALL.iter().map(|fold| fold.as_str()).collect();
+        Failure::bad(format!("agg={text} is not known"))
+            .hint(format!("one of {}", known.join(", ")))
+    })
+}
+
+#[derive(Serialize)]
+struct Track<'a> {
+    name: &'a str,
+    #[serde(serialize_with = "write_labels")]
+    labels: Labels<'a>,
+    /// What is not finite becomes null.
+    points: &'a [(Millis, f64)],
+}
+
+fn write_labels<S: Serializer>(labels: &Labels<'_>, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut map = serializer.serialize_map(None)?;
+    for (key, value) in labels.clone() {
+        map.serialize_entry(key, &value)?;
+    }
+    map.end()
+}
+
+fn write_range(room: &mut Bounded, store: &Store, question: &Question) -> Result<(), Failure> {
+    room.text("[")?;
+    let mut first = true;
+    let mut written = Ok(());
+    store.range(question, &mut |series, points| {
+        // The store cannot be told to stop; after the first failure the rest is passed over.
+        if written.is_ok() {
+            written = write_track(room, series, points, std::mem::take(&mut first));
+        }
+    })?;
+    written?;
+    room.text("]")
+}
+
+fn write_track(
+    room: &mut Bounded,
+    series: &Series,
+    points: &[(Millis, f64)],
+    first: bool,
+) -> Result<(), Failure> {
+    if !first {
+        room.text(",")?;
+    }
+    room.json(&Track {
+        name: series.name(),
+        labels: series.labels(),
+        points,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Millis = 1_700_000_000_000;
+
+    fn ask(query: &str) -> Result<Question, Failure> {
+        question(
+            &format!("/api/v1/range?{query}")
+                .parse()
+                .expect("a valid URI"),
+            NOW,
+        )
+    }
+
+    #[test]
+    fn the_last_five_minutes_are_the_default() {
+        let question = ask("").expect("valid");
+        assert_eq!(
+            (question.start, question.end, question.step),
+            (NOW - 300_000, NOW, None)
+        );
+        let question = ask("start=1699999999&end=1700000000500&step=500ms&agg=max").expect("valid");
+        assert_eq!(
+            (question.start, question.end),
+            (1_699_999_999_000, 1_700_000_000_500)
+        );
+        assert_eq!(
+            question.step,
+            Some(Step {
+                millis: 500,
+                fold: Some(Fold::Max)
+            })
+        );
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (query, expected) in [
+            ("agg=max", "agg needs a step"),
+            ("agg=median&step=1", "agg=median is not known"),
+            ("start=yesterday", "start=yesterday: not a time"),
+            ("step=0", "step: \"0\" is not more than 0"),
+            ("from=1", "unknown parameter \"from\""),
+        ] {
+            assert_eq!(ask(query).expect_err(query).message(), expected);
+        }
+    }
+
+    #[test]
+    fn a_series_is_written_with_its_labels_and_points() {
+        let family = pegel_metric::Family::new("m", pegel_metric::Kind::Gauge, "", 1, "");
+        let series = Series::new(family.into(), &[("b", "x\"y"), ("a", "1")]).expect("valid");
+        let track = Track {
+            name: series.name(),
+            labels: series.labels(),
+            points: &[(1, 0.5), (2, f64::NAN), (3, f64::INFINITY)],
+        };
+        let expected =
+            r#"{"name":"m","labels":{"a":"1","b":"x\"y"},"points":[[1,0.5],[2,null],[3,null]]}"#;
+        assert_eq!(serde_json::to_string(&track).expect("written"), expected);
+    }
+}

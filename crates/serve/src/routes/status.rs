@@ -1,0 +1,73 @@
+use std::sync::atomic::Ordering;
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use pegel_metric::Account;
+use serde_json::{Map, Value, json};
+
+use super::Shared;
+use crate::failure::Failure;
+
+/// The agent itself. Times are milliseconds, `rate` is in seconds.
+pub(super) async fn status(State(site): Shared) -> impl IntoResponse {
+    let app = &site.app;
+    let store = app.store.status();
+    let degraded = store.degraded.is_some() || app.source.degraded().is_some();
+    let mut status = app.source.facts();
+    let refused: Map<String, Value> = site
+        .refusals
+        .all()
+        .into_iter()
+        .map(|(name, count)| (name.to_owned(), count.into()))
+        .collect();
+    let (tcp, socket) = site.seats.taken();
+    let ours = json!({
+        "node": app.node,
+        "version": app.version,
+        "pid": std::process::id(),
+        "started": app.started,
+        "level": app.level,
+        "rate": app.rate.as_secs_f64(),
+        "degraded": degraded,
+        "collectors": app.source.collectors(),
+        "inputs": app.store.ledger().accounts().iter().map(account).collect::<Vec<_>>(),
+        "senders": [],
+        "store": store,
+        "http": {
+            "connections": tcp,
+            "socket_connections": socket,
+            "refused": refused,
+            "name_collisions": site.collisions.load(Ordering::Relaxed),
+        },
+    });
+    if let Value::Object(ours) = ours {
+        status.extend(ours);
+    }
+    let headers = [
+        (header::CONTENT_TYPE, "application/json"),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    (headers, Value::Object(status).to_string())
+}
+
+fn account(account: &Account) -> Value {
+    let dropped: Map<String, Value> = account
+        .dropped
+        .iter()
+        .map(|(reason, count)| (reason.as_str().to_owned(), (*count).into()))
+        .collect();
+    json!({
+        "input": account.input.as_str(),
+        "received": account.received,
+        "kept": account.kept,
+        "dropped": dropped,
+    })
+}
+
+pub(super) async fn healthz(State(site): Shared) -> Result<&'static str, Failure> {
+    match site.app.degraded() {
+        None => Ok("ok\n"),
+        Some(reason) => Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, reason)),
+    }
+}

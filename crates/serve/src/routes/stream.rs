@@ -1,0 +1,196 @@
+//! Changes as they happen, as server-sent events.
+//!
+//! Nothing is made in advance: the next event is looked up when the connection can take it, so that
+//! a slow reader gets fewer, later events and costs no memory. What changed several times in
+//! between is sent once, with its current value.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{Uri, header};
+use axum::response::IntoResponse;
+use bytes::Bytes;
+use hyper::body::{Body as HttpBody, Frame};
+use pegel_metric::Selector;
+use tokio::time::{Instant, timeout_at};
+
+use super::values::write_current;
+use super::{Answer, Shared, Site};
+use crate::connection::Stage;
+use crate::failure::Failure;
+use crate::parameters::Parameters;
+
+const RATE_DEFAULT: f64 = 2.0;
+const RATE_MAX: f64 = 1000.0;
+/// How often something is sent at least, so that both ends notice when the other is gone.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+pub(super) async fn stream(State(site): Shared, uri: Uri) -> Answer {
+    let parameters = Parameters::read(&uri, &["match", "names", "rate"])?;
+    let mut follower = Follower {
+        site,
+        selector: Arc::new(parameters.selector()?),
+        period: parameters
+            .one("rate")?
+            .map_or(Ok(1.0 / RATE_DEFAULT), period)?,
+        after: 0,
+        next: Instant::now(),
+        spoken: Instant::now(),
+    };
+    // The first event belongs to the answer: when it cannot be made, the client gets an error.
+    let first = follower.look(true).await?.unwrap_or_default();
+    let body = Body::new(Events::new(first, follower));
+    let headers = [
+        (header::CONTENT_TYPE, "text/event-stream"),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    Ok((headers, body).into_response())
+}
+
+/// Seconds between two events.
+fn period(rate: &str) -> Result<f64, Failure> {
+    match rate.parse::<f64>() {
+        Ok(rate) if rate > 0.0 && rate <= RATE_MAX => Ok(f64::max(1.0 / rate, 1.0 / RATE_MAX)),
+        _ => Err(
+            Failure::bad(format!("rate={rate}: not a rate")).hint(format!(
+                "events per second, more than 0 and at most {RATE_MAX}"
+            )),
+        ),
+    }
+}
+
+/// One client's place in the sequence of changes.
+struct Follower {
+    site: Arc<Site>,
+    selector: Arc<Selector>,
+    period: f64,
+    after: u64,
+    /// When the next event is due.
+    next: Instant,
+    /// When something was last sent.
+    spoken: Instant,
+}
+
+impl Follower {
+    /// The next thing to send; `None` when the stream is over.
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            // Deadlines are absolute, so that the rate holds although timers are late; what was
+            // missed is not made up for.
+            let now = Instant::now();
+            let period = Duration::from_secs_f64(self.period.min(86_400.0));
+            self.next = (self.next + period).max(now.checked_sub(period).unwrap_or(now));
+            let due = self.next.min(self.spoken + KEEP_ALIVE);
+            let early = due < self.next;
+            let mut stage = self.site.stage.clone();
+            let stopping = timeout_at(due, stage.wait_for(|stage| *stage > Stage::Serving))
+                .await
+                .is_ok();
+            if stopping {
+                return None;
+            }
+            if early {
+                self.next -= period;
+                return Some(self.keep_alive());
+            }
+            match self.look(false).await {
+                Ok(Some(event)) => return Some(event),
+                Ok(None) if self.spoken.elapsed() >= KEEP_ALIVE => return Some(self.keep_alive()),
+                Ok(None) => {}
+                Err(failure) => {
+                    tracing::debug!(reason = failure.message(), "a stream ends");
+                    return None;
+                }
+            }
+        }
+    }
+
+    fn keep_alive(&mut self) -> Bytes {
+        self.spoken = Instant::now();
+        Bytes::from_static(b": nothing new\n\n")
+    }
+
+    /// An event with what changed; `None` when nothing did, unless it must be sent anyway.
+    async fn look(&mut self, always: bool) -> Result<Option<Bytes>, Failure> {
+        let (store, selector, after) = (
+            self.site.app.store.clone(),
+            self.selector.clone(),
+            self.after,
+        );
+        let mut room = self.site.answers.room();
+        let looked = self.site.answers.look(move || {
+            room.text("data: ")?;
+            let seen = write_current(&mut room, &store, &selector, after)?;
+            room.text("\n\n")?;
+            Ok((seen, room.into_bytes()))
+        });
+        let (seen, event) = looked.await?;
+        self.after = seen.change;
+        if seen.count == 0 && !always {
+            return Ok(None);
+        }
+        self.spoken = Instant::now();
+        self.site.answers.hold(event).map(Some)
+    }
+}
+
+type Making = Pin<Box<dyn Future<Output = Option<(Bytes, Follower)>> + Send>>;
+
+/// A body that makes its next frame when it is asked for it.
+struct Events {
+    first: Option<Bytes>,
+    making: Making,
+}
+
+impl Events {
+    fn new(first: Bytes, follower: Follower) -> Events {
+        Events {
+            first: Some(first),
+            making: make(follower),
+        }
+    }
+}
+
+fn make(mut follower: Follower) -> Making {
+    Box::pin(async move { follower.next().await.map(|event| (event, follower)) })
+}
+
+impl HttpBody for Events {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(Ok(Frame::data(first))));
+        }
+        self.making.as_mut().poll(cx).map(|made| {
+            let (event, follower) = made?;
+            self.making = make(follower);
+            Some(Ok(Frame::data(event)))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_a_number_of_events_per_second() {
+        assert_eq!(period("2"), Ok(0.5));
+        assert_eq!(period("1000"), Ok(0.001));
+        assert_eq!(period("0.1"), Ok(10.0));
+        for rate in ["0", "-1", "1001", "nan", "inf", "fast", ""] {
+            assert!(period(rate).is_err(), "{rate}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, Uri};
+use pegel_metric::{Selector, Series};
+use pegel_store::{Latest, Store};
+use serde::Serialize;
+
+use super::{Answer, Shared};
+use crate::answers::{Bounded, Finished};
+use crate::failure::Failure;
+use crate::negotiate;
+use crate::parameters::Parameters;
+
+#[derive(Serialize)]
+struct Current<'a> {
+    name: &'a str,
+    /// Seconds.
+    ts: f64,
+    /// Null when it is not finite.
+    value: f64,
+}
+
+/// Current values, sorted by name; `ts` is when they last changed.
+pub(super) async fn values(State(site): Shared, uri: Uri, headers: HeaderMap) -> Answer {
+    let selector = Parameters::read(&uri, &["match", "names"])?.selector()?;
+    let gzip = negotiate::gzip(&headers);
+    let store = site.app.store.clone();
+    let mut room = site.answers.room();
+    let made = site.answers.look(move || {
+        write_current(&mut room, &store, &selector, 0)?;
+        Ok(Finished::new(room.into_bytes(), "application/json", gzip))
+    });
+    site.answers.respond(made.await?)
+}
+
+/// How many values a look at the store found, and the number of the latest change.
+pub(super) struct Seen {
+    pub count: usize,
+    pub change: u64,
+}
+
+/// Writes the values that changed after change number `after`, as a JSON array.
+pub(super) fn write_current(
+    room: &mut Bounded,
+    store: &Store,
+    selector: &Selector,
+    after: u64,
+) -> Result<Seen, Failure> {
+    let mut found: Vec<(Arc<Series>, Latest)> = Vec::new();
+    // Only collected here: writing them out must not keep the store waiting.
+    let change = store.latest(selector, after, &mut |series, latest| {
+        found.push((series.clone(), latest))
+    });
+    found.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+    let current: Vec<Current<'_>> = found
+        .iter()
+        .map(|(series, latest)| Current {
+            name: series.text(),
+            ts: latest.changed as f64 / 1000.0,
+            value: latest.value,
+        })
+        .collect();
+    room.json(&current)?;
+    Ok(Seen {
+        count: current.len(),
+        change,
+    })
+}

@@ -1,0 +1,197 @@
+//! The server: bind everything, then serve, then stop.
+
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::answers::Answers;
+use crate::app::App;
+use crate::bind::{BindError, bind_tcp};
+use crate::connection::{Shared, Stage};
+use crate::listen::accept_all;
+use crate::refusals::Refusals;
+use crate::routes::{Site, router};
+use crate::settings::Settings;
+use crate::socket::{OwnedSocket, bind_socket};
+
+/// How long connections get to notice that they were dropped.
+const LAST_MOMENT: Duration = Duration::from_secs(1);
+
+/// One seat for each connection that is allowed. A connection keeps its seat until it ends.
+#[derive(Debug, Clone)]
+pub(crate) struct Seats {
+    tcp: (Arc<Semaphore>, usize),
+    socket: (Arc<Semaphore>, usize),
+}
+
+impl Seats {
+    fn new(settings: &Settings) -> Seats {
+        let seats = |count: usize| {
+            let count = count.min(Semaphore::MAX_PERMITS);
+            (Arc::new(Semaphore::new(count)), count)
+        };
+        Seats {
+            tcp: seats(settings.connections_max),
+            socket: seats(settings.socket_connections_max),
+        }
+    }
+
+    /// Connections over TCP and on the UNIX socket.
+    pub fn taken(&self) -> (usize, usize) {
+        let taken = |(seats, count): &(Arc<Semaphore>, usize)| count - seats.available_permits();
+        (taken(&self.tcp), taken(&self.socket))
+    }
+
+    /// Returns when there is no connection left.
+    async fn empty(&self) {
+        for (seats, count) in [&self.tcp, &self.socket] {
+            let all = u32::try_from(*count).unwrap_or(u32::MAX);
+            let _ = seats.acquire_many(all).await;
+        }
+    }
+}
+
+/// A server that has taken its addresses and does not serve yet.
+#[derive(Debug)]
+pub struct Server {
+    settings: Arc<Settings>,
+    app: App,
+    refusals: Arc<Refusals>,
+    addresses: Vec<SocketAddr>,
+    listeners: Vec<TcpListener>,
+    socket: Option<(UnixListener, OwnedSocket)>,
+}
+
+impl Server {
+    /// Takes all addresses, or none. Clients that connect from now on wait until it is started.
+    pub fn bind(settings: Settings, app: App) -> Result<Server, BindError> {
+        let mut listeners = Vec::new();
+        let mut addresses = Vec::new();
+        for address in &settings.listen {
+            let listener = bind_tcp(address, settings.port_search, settings.insecure)?;
+            let bound = listener.local_addr();
+            addresses.push(bound.map_err(|source| BindError::Io {
+                address: address.socket(),
+                source,
+            })?);
+            listeners.push(listener);
+        }
+        let socket = settings.socket.as_deref().map(bind_socket).transpose()?;
+        let refusals = Arc::new(Refusals::default());
+        Ok(Server {
+            settings: Arc::new(settings),
+            app,
+            refusals,
+            addresses,
+            listeners,
+            socket,
+        })
+    }
+
+    /// The addresses that were really taken, in the order of the settings.
+    pub fn http_addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    pub fn socket_path(&self) -> Option<&Path> {
+        self.socket.as_ref().map(|(_, owned)| owned.path())
+    }
+
+    /// What clients were refused so far, by reason.
+    pub fn refused(&self) -> Vec<(&'static str, u64)> {
+        self.refusals.all()
+    }
+
+    /// Serves on the runtime until it is stopped.
+    pub fn start(self, handle: &Handle) -> std::io::Result<Running> {
+        let (stage, watcher) = watch::channel(Stage::Serving);
+        let seats = Seats::new(&self.settings);
+        let site = Site {
+            app: self.app,
+            answers: Answers::new(&self.settings, self.refusals.clone()),
+            refusals: self.refusals.clone(),
+            seats: seats.clone(),
+            stage: watcher.clone(),
+            collisions: AtomicUsize::new(0),
+        };
+        let shared = Shared {
+            settings: self.settings,
+            refusals: self.refusals.clone(),
+            router: router(Arc::new(site)),
+            stage: watcher,
+        };
+        let _context = handle.enter();
+        let mut accepting = Vec::new();
+        for listener in self.listeners {
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            accepting.push(handle.spawn(accept_all(listener, seats.tcp.0.clone(), shared.clone())));
+        }
+        let mut socket = None;
+        if let Some((listener, owned)) = self.socket {
+            let listener = tokio::net::UnixListener::from_std(listener)?;
+            accepting.push(handle.spawn(accept_all(listener, seats.socket.0.clone(), shared)));
+            socket = Some(owned);
+        }
+        Ok(Running {
+            stage,
+            accepting,
+            seats,
+            refusals: self.refusals,
+            addresses: self.addresses,
+            socket,
+        })
+    }
+}
+
+/// A server at work. Dropped without [`Running::stop`], it drops its clients where they are.
+#[derive(Debug)]
+pub struct Running {
+    stage: watch::Sender<Stage>,
+    accepting: Vec<JoinHandle<()>>,
+    seats: Seats,
+    refusals: Arc<Refusals>,
+    addresses: Vec<SocketAddr>,
+    socket: Option<OwnedSocket>,
+}
+
+impl Running {
+    pub fn http_addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    pub fn socket_path(&self) -> Option<&Path> {
+        self.socket.as_ref().map(OwnedSocket::path)
+    }
+
+    /// What clients were refused so far, by reason.
+    pub fn refused(&self) -> Vec<(&'static str, u64)> {
+        self.refusals.all()
+    }
+
+    /// Accepts no more, ends streams, lets requests finish within `grace`, drops the rest, and
+    /// removes the socket.
+    pub async fn stop(mut self, grace: Duration) {
+        self.stage.send_replace(Stage::Stopping);
+        for accepting in std::mem::take(&mut self.accepting) {
+            let _ = accepting.await;
+        }
+        if timeout(grace, self.seats.empty()).await.is_err() {
+            self.stage.send_replace(Stage::Ended);
+            let _ = timeout(LAST_MOMENT, self.seats.empty()).await;
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stage.send_replace(Stage::Ended);
+    }
+}

@@ -1,0 +1,61 @@
+use std::path::PathBuf;
+use std::time::Duration;
+
+use pegel_config::Address;
+
+/// Where to serve and how much a client may ask for. The limits are hard.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// TCP addresses, all with the same routes.
+    pub listen: Vec<Address>,
+    /// When a port is busy, take the next free one.
+    pub port_search: bool,
+    /// Allow addresses that other machines can reach.
+    pub insecure: bool,
+    /// The UNIX socket, with the same routes; none when it is `None`.
+    pub socket: Option<PathBuf>,
+
+    /// Connections over all TCP listeners together, and on the UNIX socket.
+    pub connections_max: usize,
+    pub socket_connections_max: usize,
+    /// From the first moment of a connection, or the first byte of a later request, to the end of
+    /// the request's head.
+    pub head_time: Duration,
+    /// How long a connection may rest between two requests.
+    pub idle_time: Duration,
+    /// From the end of the head to the beginning of the answer.
+    pub request_time: Duration,
+    /// How long a client may take nothing of its answer.
+    pub write_time: Duration,
+    pub head_bytes_max: usize,
+    pub uri_bytes_max: usize,
+    pub body_bytes_max: usize,
+    /// The largest single answer, and all answers that are being read, together.
+    pub answer_bytes_max: usize,
+    pub answers_bytes_max: usize,
+    /// How many questions the store works on at once.
+    pub queries_max: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            listen: vec![Address::loopback(1337), Address::loopback(4242)],
+            port_search: false,
+            insecure: false,
+            socket: Some(crate::socket::default_socket_paths()[0].clone()),
+            connections_max: 256,
+            socket_connections_max: 64,
+            head_time: Duration::from_secs(5),
+            idle_time: Duration::from_secs(60),
+            request_time: Duration::from_secs(30),
+            write_time: Duration::from_secs(30),
+            head_bytes_max: 16 << 10,
+            uri_bytes_max: 8 << 10,
+            body_bytes_max: 1 << 20,
+            answer_bytes_max: 32 << 20,
+            answers_bytes_max: 64 << 20,
+            queries_max: 4,
+        }
+    }
+}

@@ -1,0 +1,447 @@
+//! The UNIX socket for programs and commands: where it is, and how an agent comes to own it.
+//!
+//! One agent per path: it holds an exclusive `flock` on `<socket>.lock` for its whole life, so that
+//! two agents that start together cannot both replace the same stale socket. The lock file stays
+//! behind; removing it would reopen that race. Nothing that belongs to someone else, or that is not
+//! a socket, is ever touched.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, Mode, OFlags, fchmod, flock};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+
+use crate::owner::Owner;
+
+/// Where a daemon for all users has its socket.
+pub const SYSTEM_SOCKET: &str = "/run/pegel/push.sock";
+const BACKLOG: i32 = 128;
+
+/// Where agents of this user and of the system are found: first the user's own, which is also the
+/// place that an agent takes when it is not told another.
+pub fn default_socket_paths() -> [PathBuf; 2] {
+    let runtime_dir = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let uid = rustix::process::geteuid().as_raw();
+    [
+        user_socket(runtime_dir.as_deref(), uid),
+        PathBuf::from(SYSTEM_SOCKET),
+    ]
+}
+
+/// A runtime directory that is not there (a job without a login) does not count.
+fn user_socket(runtime_dir: Option<&Path>, uid: u32) -> PathBuf {
+    match runtime_dir {
+        Some(dir) if dir.is_absolute() && dir.is_dir() => dir.join("pegel/push.sock"),
+        _ => PathBuf::from(format!("/tmp/pegel-{uid}/push.sock")),
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    #[error("an agent{} already serves {path}; stop it, or choose another place with --socket", with_pid(.pid))]
+    Served { path: PathBuf, pid: Option<u32> },
+    #[error("{path} belongs to {owner}; it was left as it is. Choose another place with --socket")]
+    Foreign { path: PathBuf, owner: Owner },
+    #[error(
+        "{path} is not a socket (it belongs to {owner}) and was left as it is; move it away, or choose another place with --socket"
+    )]
+    NotSocket { path: PathBuf, owner: Owner },
+    #[error(
+        "the directory {path} {problem} (it belongs to {owner}); repair it, or choose another place with --socket"
+    )]
+    Directory {
+        path: PathBuf,
+        problem: &'static str,
+        owner: Owner,
+    },
+    #[error(
+        "{path} is too long for a socket: at most 107 bytes. Choose a shorter one with --socket"
+    )]
+    Long { path: PathBuf },
+    #[error("cannot use the socket {path}")]
+    Io {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+}
+
+fn with_pid(pid: &Option<u32>) -> String {
+    pid.map_or_else(String::new, |pid| format!(" (pid {pid})"))
+}
+
+fn io_error(path: &Path) -> impl FnOnce(io::Error) -> SocketError {
+    let path = path.to_owned();
+    |source| SocketError::Io { path, source }
+}
+
+/// A bound socket. When dropped it is removed, if it is still ours.
+#[derive(Debug)]
+pub(crate) struct OwnedSocket {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+    /// Unlocked when closed, after the socket is gone.
+    _lock: File,
+}
+
+impl OwnedSocket {
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for OwnedSocket {
+    fn drop(&mut self) {
+        let ours = fs::symlink_metadata(&self.path)
+            .is_ok_and(|found| (found.dev(), found.ino()) == (self.device, self.inode));
+        if ours && let Err(error) = fs::remove_file(&self.path) {
+            tracing::warn!(path = %self.path.display(), %error, "cannot remove the socket");
+        }
+    }
+}
+
+/// Takes `path` for this agent. The listener does not block.
+pub(crate) fn bind_socket(path: &Path) -> Result<(UnixListener, OwnedSocket), SocketError> {
+    if path.as_os_str().len() > 107 {
+        return Err(SocketError::Long {
+            path: path.to_owned(),
+        });
+    }
+    let private = default_socket_paths().iter().any(|default| default == path);
+    prepare_directory(path, private)?;
+    let lock = take_lock(path)?;
+    clear_stale(path)?;
+    let listener = listen(path).map_err(|error| match error {
+        // Someone was quicker who does not take the lock.
+        Errno::ADDRINUSE => SocketError::Served {
+            path: path.to_owned(),
+            pid: None,
+        },
+        error => SocketError::Io {
+            path: path.to_owned(),
+            source: error.into(),
+        },
+    })?;
+    let found = fs::symlink_metadata(path).map_err(io_error(path))?;
+    let owned = OwnedSocket {
+        path: path.to_owned(),
+        device: found.dev(),
+        inode: found.ino(),
+        _lock: lock,
+    };
+    Ok((listener, owned))
+}
+
+/// Makes the directory if need be. A default one must be private; any other must at least not let
+/// strangers replace what is in it.
+fn prepare_directory(socket: &Path, private: bool) -> Result<(), SocketError> {
+    let dir = match socket.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir,
+        _ => Path::new("."),
+    };
+    match DirBuilder::new().mode(0o700).create(dir) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(io_error(dir)(error)),
+    }
+    // Only a default place is exposed to strangers who know it beforehand: there a link is refused.
+    let found = if private {
+        fs::symlink_metadata(dir)
+    } else {
+        fs::metadata(dir)
+    };
+    let found = found.map_err(io_error(dir))?;
+    let (ours, root) = (
+        found.uid() == rustix::process::geteuid().as_raw(),
+        found.uid() == 0,
+    );
+    let writable = found.mode() & 0o022 != 0;
+    let sticky = found.mode() & 0o1000 != 0;
+    let problem = if !found.is_dir() {
+        "is not a directory"
+    } else if !ours && (private || !root) {
+        "is not yours"
+    } else if writable && (private || !sticky) {
+        "can be written by others"
+    } else {
+        return Ok(());
+    };
+    Err(SocketError::Directory {
+        path: dir.to_owned(),
+        problem,
+        owner: Owner::of(found.uid()),
+    })
+}
+
+fn take_lock(socket: &Path) -> Result<File, SocketError> {
+    let mut path = socket.as_os_str().to_owned();
+    path.push(".lock");
+    let path = PathBuf::from(path);
+    let opened = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+        .open(&path);
+    let mut lock = match opened {
+        Ok(lock) => lock,
+        Err(error) => return Err(foreign(&path).unwrap_or_else(|| io_error(&path)(error))),
+    };
+    if let Some(error) = foreign(&path) {
+        return Err(error);
+    }
+    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => {
+            let mut written = String::new();
+            let _ = lock.read_to_string(&mut written);
+            let pid = server_pid(socket)
+                .ok()
+                .flatten()
+                .or_else(|| written.trim().parse().ok());
+            return Err(SocketError::Served {
+                path: socket.to_owned(),
+                pid,
+            });
+        }
+        Err(error) => return Err(io_error(&path)(error.into())),
+    }
+    // For a second agent that comes before the socket is bound.
+    lock.set_len(0)
+        .and_then(|()| writeln!(lock, "{}", std::process::id()))
+        .map_err(io_error(&path))?;
+    Ok(lock)
+}
+
+/// The error for a path that someone else owns.
+fn foreign(path: &Path) -> Option<SocketError> {
+    let uid = fs::symlink_metadata(path).ok()?.uid();
+    let ours = uid == rustix::process::geteuid().as_raw();
+    (!ours).then(|| SocketError::Foreign {
+        path: path.to_owned(),
+        owner: Owner::of(uid),
+    })
+}
+
+/// Removes a socket that nobody serves any more.
+fn clear_stale(path: &Path) -> Result<(), SocketError> {
+    let found = match fs::symlink_metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(io_error(path)(error)),
+    };
+    if !found.file_type().is_socket() {
+        let owner = Owner::of(found.uid());
+        return Err(SocketError::NotSocket {
+            path: path.to_owned(),
+            owner,
+        });
+    }
+    if let Some(error) = foreign(path) {
+        return Err(error);
+    }
+    match server_pid(path) {
+        Err(Errno::CONNREFUSED) => fs::remove_file(path).map_err(io_error(path)),
+        Err(Errno::NOENT) => Ok(()),
+        // A full backlog is a living server too.
+        Ok(pid) => Err(SocketError::Served {
+            path: path.to_owned(),
+            pid,
+        }),
+        Err(error) => Err(io_error(path)(error.into())),
+    }
+}
+
+/// Connects without waiting and asks the kernel who listens; `None` when it cannot say.
+fn server_pid(path: &Path) -> Result<Option<u32>, Errno> {
+    let socket = new_socket()?;
+    match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?) {
+        Ok(()) => {}
+        Err(Errno::AGAIN) => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    let peer = sockopt::socket_peercred(&socket)?;
+    Ok(u32::try_from(peer.pid.as_raw_nonzero().get()).ok())
+}
+
+fn listen(path: &Path) -> Result<UnixListener, Errno> {
+    let socket = new_socket()?;
+    // On Linux the file that `bind` makes takes its mode from the socket: it is never wider, not
+    // even for a moment.
+    fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(UnixListener::from(socket))
+}
+
+fn new_socket() -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use pegel_testkit::TempDir;
+
+    use super::*;
+
+    fn refused(path: &Path) -> String {
+        bind_socket(path).expect_err("refused").to_string()
+    }
+
+    #[test]
+    fn the_users_socket_lies_in_the_runtime_directory_if_there_is_one() {
+        let dir = TempDir::new();
+        assert_eq!(
+            user_socket(Some(dir.path()), 7),
+            dir.join("pegel/push.sock")
+        );
+        let tmp = PathBuf::from("/tmp/pegel-7/push.sock");
+        assert_eq!(user_socket(Some(&dir.join("missing")), 7), tmp);
+        assert_eq!(user_socket(Some(Path::new("relative")), 7), tmp);
+        assert_eq!(user_socket(None, 7), tmp);
+        assert_eq!(default_socket_paths()[1], Path::new("/run/pegel/push.sock"));
+    }
+
+    #[test]
+    fn the_socket_is_private_and_removed_at_the_end() {
+        let dir = TempDir::new();
+        let path = dir.join("sub/push.sock");
+        let (_listener, owned) = bind_socket(&path).expect("bound");
+        let mode = |path: &Path| fs::symlink_metadata(path).expect("there").mode() & 0o7777;
+        assert_eq!(mode(&path), 0o600);
+        assert_eq!(mode(&dir.join("sub")), 0o700);
+        drop(owned);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_socket_that_someone_replaced_is_not_removed() {
+        let dir = TempDir::new();
+        let path = dir.join("push.sock");
+        let (_listener, owned) = bind_socket(&path).expect("bound");
+        // Kept under another name, so that its inode is not used again.
+        fs::rename(&path, dir.join("old")).expect("moved");
+        fs::write(&path, "new").expect("written");
+        drop(owned);
+        assert_eq!(fs::read_to_string(&path).expect("still there"), "new");
+    }
+
+    #[test]
+    fn a_second_agent_is_refused_with_the_pid_of_the_first() {
+        let dir = TempDir::new();
+        let path = dir.join("push.sock");
+        let first = bind_socket(&path).expect("bound");
+        let expected = format!(
+            "an agent (pid {}) already serves {}",
+            std::process::id(),
+            path.display()
+        );
+        assert!(refused(&path).starts_with(&expected), "{}", refused(&path));
+        assert!(path.exists());
+        drop(first);
+        bind_socket(&path).expect("free again");
+    }
+
+    #[test]
+    fn an_agent_that_has_only_the_lock_yet_is_named_too() {
+        let dir = TempDir::new();
+        let path = dir.join("push.sock");
+        let _lock = take_lock(&path).expect("locked");
+        let expected = format!("an agent (pid {})", std::process::id());
+        assert!(refused(&path).starts_with(&expected), "{}", refused(&path));
+    }
+
+    #[test]
+    fn a_living_server_without_the_lock_is_left_alone() {
+        let dir = TempDir::new();
+        let path = dir.join("push.sock");
+        let _other = UnixListener::bind(&path).expect("bound");
+        assert!(refused(&path).contains(&format!("(pid {})", std::process::id())));
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn a_stale_socket_is_replaced() {
+        let dir = TempDir::new();
+        let path = dir.join("push.sock");
+        drop(UnixListener::bind(&path).expect("bound"));
+        assert!(path.exists(), "left behind as by a kill");
+        bind_socket(&path).expect("replaced");
+    }
+
+    #[test]
+    fn what_is_no_socket_is_left_alone() {
+        let dir = TempDir::new();
+        let path = dir.join("push.sock");
+        fs::write(&path, "precious").expect("written");
+        let message = refused(&path);
+        let owner = Owner::of(rustix::process::geteuid().as_raw());
+        assert!(
+            message.contains(&format!("is not a socket (it belongs to {owner})")),
+            "{message}"
+        );
+        assert_eq!(fs::read_to_string(&path).expect("still there"), "precious");
+        fs::remove_file(&path).expect("removed");
+        symlink("/dev/null", &path).expect("linked");
+        assert!(refused(&path).contains("is not a socket"));
+    }
+
+    #[test]
+    fn a_directory_that_others_may_write_is_refused() {
+        let dir = TempDir::new();
+        let open = dir.join("open");
+        fs::create_dir(&open).expect("made");
+        let set_mode =
+            |mode| fs::set_permissions(&open, fs::Permissions::from_mode(mode)).expect("set");
+        set_mode(0o777);
+        let message = refused(&open.join("push.sock"));
+        assert!(message.contains("can be written by others"), "{message}");
+        set_mode(0o1777);
+        bind_socket(&open.join("push.sock")).expect("sticky is as good as /tmp");
+        assert!(
+            prepare_directory(&open.join("push.sock"), true).is_err(),
+            "a default one is private"
+        );
+        symlink(&open, dir.join("link")).expect("linked");
+        let error = prepare_directory(&dir.join("link/push.sock"), true).expect_err("a link");
+        assert!(error.to_string().contains("is not a directory"), "{error}");
+    }
+
+    #[test]
+    fn a_directory_of_someone_else_is_named_with_its_owner() {
+        if rustix::process::geteuid().is_root() {
+            let dir = TempDir::new();
+            std::os::unix::fs::chown(dir.path(), Some(12345), None).expect("given away");
+            let message = refused(&dir.join("push.sock"));
+            assert!(
+                message.contains("is not yours (it belongs to uid 12345)"),
+                "{message}"
+            );
+        } else {
+            let error = prepare_directory(Path::new("/usr/push.sock"), true).expect_err("root's");
+            assert!(
+                error
+                    .to_string()
+                    .contains("is not yours (it belongs to root (uid 0))"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_path_that_is_too_long_says_so() {
+        let path = PathBuf::from(format!("/tmp/{}", "x".repeat(120)));
+        assert!(refused(&path).contains("too long for a socket"));
+    }
+}
