@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use pegel_testkit::{
-    AgentBuilder, AgentProcess, MetricType, Neighbour, Readings, assert_conserved, eventually, need,
+    AgentBuilder, AgentProcess, MetricType, Neighbour, Readings, eventually, need,
 };
 
 const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
@@ -87,7 +87,7 @@ fn on_one_fixture_tree_both_say_the_same() {
         }
     }
     assert!(differences.is_empty(), "{}", differences.join("\n"));
-    assert_conserved(&agent.status(), 5_000);
+    agent.assert_conserved();
 }
 
 fn series_of(readings: &Readings, name: &str) -> BTreeMap<String, f64> {
@@ -142,7 +142,7 @@ fn live_counters_lie_between_two_readings() {
     }
     assert!(checked > 30, "only {checked} counters were compared");
     assert!(outside.is_empty(), "{}", outside.join("\n"));
-    assert_conserved(&agent.status(), 5_000);
+    agent.assert_conserved();
 }
 
 /// The times of the samples of one series in the last ten seconds, in milliseconds.

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use pegel_testkit::{
-    Address, AgentBuilder, AgentProcess, Neighbour, Readings, TempDir, assert_conserved, eventually,
+    Address, AgentBuilder, AgentProcess, Neighbour, Readings, TempDir, eventually,
     get_with, need,
 };
 use serde_json::Value;
@@ -86,7 +86,7 @@ fn promtool_complains_only_about_names_that_others_fixed() {
     for name in FOREIGN {
         assert!(complaints.contains_key(name), "{name} need not be on the list");
     }
-    assert_conserved(&agent.status(), 5_000);
+    agent.assert_conserved();
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn promtool_accepts_what_this_machine_gives() {
         let is_foreign = FOREIGN.contains(&name.as_str()) || name.starts_with("node_memory_");
         assert!(is_foreign, "{name} {complaint}");
     }
-    assert_conserved(&agent.status(), 5_000);
+    agent.assert_conserved();
 }
 
 /// Hands scrapes on to the agent, but asks for the text format, whatever Prometheus prefers: this
@@ -227,7 +227,7 @@ fn a_real_prometheus_scrapes_both_formats_and_answers_with_our_values() {
     let answer = get_with(agent.http(), "/metrics", &[("Accept", &accept)]).expect("an answer");
     let kind = answer.header("content-type").unwrap_or_default();
     assert!(kind.starts_with("application/openmetrics-text"), "{kind} for {accept}");
-    assert_conserved(&agent.status(), 5_000);
+    agent.assert_conserved();
 }
 
 /// Bit for bit the same, both ways.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::http::{self, Address, Answer};
-use crate::{Finished, Process, TempDir};
+use crate::{Finished, Process, TempDir, check_conserved, eventually};
 
 /// How long an agent may take to start or to stop on a loaded machine.
 const BOUND: Duration = Duration::from_secs(30);
@@ -242,6 +242,14 @@ impl AgentProcess {
     #[track_caller]
     pub fn status(&self) -> serde_json::Value {
         self.get("/status").json()
+    }
+
+    /// Adds up the books: received = kept + dropped. Asks again while a tick is on its way.
+    #[track_caller]
+    pub fn assert_conserved(&self) {
+        eventually("received = kept + dropped", || {
+            check_conserved(&self.status())
+        });
     }
 
     /// A client command that talks to this agent.

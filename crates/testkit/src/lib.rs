@@ -16,7 +16,7 @@ mod rng;
 mod temp_dir;
 
 pub use agent_process::{AgentBuilder, AgentProcess, Endpoint};
-pub use conservation::assert_conserved;
+pub use conservation::check_conserved;
 pub use fake_clock::FakeClock;
 pub use faulty_files::{Fault, FaultyFiles, Operation};
 pub use golden::assert_golden;
