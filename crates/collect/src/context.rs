@@ -23,5 +23,9 @@ pub struct Context {
 pub trait Own: Debug + Send + Sync {
     /// Puts its readings. Runs on the sampler's thread in every pass of the `agent` collector: it
     /// must be quick, and cheapest when order and labels stay the same.
+    #[allow(
+        clippy::type_complexity,
+        reason = "a name would hide what is asked for"
+    )]
     fn readings(&self, put: &mut dyn FnMut(&Arc<Family>, &[(&str, &str)], f64));
 }

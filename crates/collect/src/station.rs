@@ -70,7 +70,7 @@ impl Station {
         }
     }
 
-    /// Takes one pass; opens the source again where it is time. Returns how many series have values.
+    /// Takes one pass; opens the source again where it is time.
     pub(crate) fn pass(&mut self, context: &Context, figures: &CollectorFigures) {
         let wait = match self.state {
             State::Active => Duration::MAX,
@@ -100,7 +100,7 @@ impl Station {
         }
     }
 
-    /// Puts the values of the last pass into `tick`. A failed collector puts none, so that its old
+    /// Puts the values of the last pass into `tick`; returns how many there are. A failed collector puts none, so that its old
     /// values are not taken for current ones.
     pub(crate) fn append_to(&mut self, tick: &mut Tick) -> u64 {
         let Some(work) = &mut self.work else { return 0 };

@@ -245,7 +245,7 @@ mod tests {
             .map(|_| File::open("/dev/null").expect("open"))
             .collect();
         let listed = fds.entries().expect("list");
-        assert!(listed >= 5 + 1, "{listed}");
+        assert!(listed > 5, "{listed}");
         if fds.size_is_count {
             // Other tests open files meanwhile: the count moves, but not far.
             let counted = fds.count().expect("count");

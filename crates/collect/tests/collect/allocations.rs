@@ -1,14 +1,12 @@
 //! A pass allocates nothing once every series is declared.
 
-mod support;
-
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;
 
+use crate::support::{TestClock, fixture, open};
 use pegel_collect::{CollectorSet, Host, Settings};
 use pegel_metric::{Input, Ledger, SystemClock, Tick};
-use support::{TestClock, fixture, open};
 
 /// Counts what the test's own thread allocates.
 struct Counting;

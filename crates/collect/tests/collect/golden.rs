@@ -1,14 +1,12 @@
 //! What each collector makes of a fixture tree, compared with `tests/golden/collect/`.
 //! `PEGEL_BLESS=1` writes what is found there instead.
 
-mod support;
-
 use std::fmt::Write;
 use std::fs;
 
+use crate::support::{TestClock, fixture, open, repository};
 use pegel_collect::{REGISTRY, Settings, State};
 use pegel_metric::{GroupRow, Input, Tick, format_value};
-use support::{TestClock, fixture, open, repository};
 
 /// One line per present series: `name{…} value kind`.
 fn render(row: &GroupRow) -> String {

@@ -16,7 +16,6 @@ impl TestClock {
         Arc::new(TestClock(AtomicI64::new(utc)))
     }
 
-    #[allow(dead_code, reason = "not every test moves its clock")]
     pub fn advance(&self, by: Duration) {
         self.0.fetch_add(by.as_millis() as i64, SeqCst);
     }

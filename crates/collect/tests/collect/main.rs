@@ -1,0 +1,7 @@
+//! The collectors over fixture trees and over this machine, from outside the crate.
+
+mod allocations;
+mod golden;
+mod sampler;
+mod states;
+mod support;

@@ -1,0 +1,138 @@
+//! The sampler's thread on the real clock.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use crate::support::fixture;
+use pegel_collect::{CollectorSettings, Sampler, Settings};
+use pegel_metric::{Clock, Ledger, Millis, SystemClock, Tick};
+
+/// A tick's time and the names of its groups.
+type Seen = (Millis, Vec<String>);
+
+fn start(settings: &Settings) -> (Sampler, Receiver<Seen>) {
+    let (sender, receiver) = channel();
+    let sink = Box::new(move |tick: &mut Tick| {
+        let groups = tick
+            .rows()
+            .iter()
+            .map(|row| row.members.group.to_string())
+            .collect();
+        let _ = sender.send((tick.time, groups));
+    });
+    let (ledger, clock) = (Arc::new(Ledger::default()), Arc::new(SystemClock));
+    let sampler = Sampler::start(
+        settings,
+        fixture("basic"),
+        3,
+        Vec::new(),
+        ledger,
+        clock,
+        sink,
+    );
+    (sampler.expect("started"), receiver)
+}
+
+#[test]
+fn the_first_sample_is_there_when_start_returns() {
+    let settings = Settings {
+        rate: Duration::from_secs(3600),
+        ..Settings::default()
+    };
+    let before = SystemClock.utc();
+    let (sampler, seen) = start(&settings);
+    let (time, groups) = seen.try_recv().expect("a first tick");
+    assert_eq!(time % 3_600_000, 0);
+    assert!(before - time < 3_600_000 + 60_000, "the newest multiple");
+    assert_eq!(groups.len(), 9);
+    assert_eq!(sampler.active_count(), 9);
+}
+
+#[test]
+fn times_are_multiples_and_one_tick_holds_all_that_are_due() {
+    let mut settings = Settings {
+        rate: Duration::from_millis(20),
+        ..Settings::default()
+    };
+    let slower = CollectorSettings {
+        enabled: None,
+        rate: Some(Duration::from_millis(60)),
+    };
+    settings.collectors.insert("memory".into(), slower);
+    settings.collectors.insert(
+        "vmstat".into(),
+        CollectorSettings {
+            enabled: Some(false),
+            rate: None,
+        },
+    );
+    let (mut sampler, seen) = start(&settings);
+    let mut last = 0;
+    for tick in 0..30 {
+        let (time, groups) = seen.recv_timeout(Duration::from_secs(10)).expect("a tick");
+        // The first pass may have two ticks, because the rates have different newest multiples.
+        assert!(time > last, "{time} after {last}");
+        assert_eq!(time % 20, 0);
+        if tick > 1 {
+            assert_eq!(
+                groups.contains(&"memory".to_owned()),
+                time % 60 == 0,
+                "{time}: {groups:?}"
+            );
+            assert!(groups.contains(&"cpu".to_owned()));
+        }
+        last = time;
+    }
+    sampler.stop();
+    assert!(sampler.status().iter().any(|status| status.cost > 0.0));
+}
+
+#[test]
+fn stop_is_immediate_and_takes_a_last_sample() {
+    let settings = Settings {
+        rate: Duration::from_secs(3600),
+        ..Settings::default()
+    };
+    let (mut sampler, seen) = start(&settings);
+    let first = seen.recv().expect("a first tick");
+    let asked = Instant::now();
+    sampler.stop();
+    assert!(
+        asked.elapsed() < Duration::from_millis(900),
+        "it does not wait for a wake-up"
+    );
+    let last = seen.try_recv().expect("a last tick");
+    assert!(last.0 > first.0);
+    assert_eq!(last.1.len(), 9);
+    assert!(seen.try_recv().is_err(), "and no other");
+    sampler.stop();
+}
+
+#[test]
+fn one_sample_needs_no_thread() {
+    let (sender, seen) = channel();
+    let sink = Box::new(move |tick: &mut Tick| {
+        let _ = sender.send((tick.time, tick.sample_count()));
+    });
+    let (ledger, clock) = (Arc::new(Ledger::default()), Arc::new(SystemClock));
+    let settings = Settings::default();
+    let status = Sampler::once(
+        &settings,
+        fixture("basic"),
+        3,
+        Vec::new(),
+        ledger,
+        clock,
+        sink,
+    )
+    .expect("valid");
+    let (time, samples) = seen.recv().expect("one tick");
+    assert_eq!(time % 500, 0);
+    assert_eq!(
+        samples,
+        status.iter().map(|status| status.series).sum::<u64>()
+    );
+    assert!(samples > 300);
+    assert!(seen.try_recv().is_err());
+}
