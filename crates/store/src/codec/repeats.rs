@@ -7,7 +7,10 @@ use super::bytes::Reader;
 
 /// How many rows differ from the row before, bit for bit.
 pub(super) fn changes(values: &[f64]) -> usize {
-    values.windows(2).filter(|pair| pair[0].to_bits() != pair[1].to_bits()).count()
+    values
+        .windows(2)
+        .filter(|pair| pair[0].to_bits() != pair[1].to_bits())
+        .count()
 }
 
 /// Appends the bitmap to `out`, and returns the integers of the rows it marks. Equal integers are
@@ -28,13 +31,21 @@ pub(super) fn drop_repeats(integers: &[i64], out: &mut Vec<u8>) -> Vec<i64> {
 }
 
 /// The bitmap of so many rows, and how many it marks: from one to all of them.
-pub(super) fn read_bitmap<'a>(reader: &mut Reader<'a>, rows: usize) -> Result<(&'a [u8], usize), Corrupt> {
+pub(super) fn read_bitmap<'a>(
+    reader: &mut Reader<'a>,
+    rows: usize,
+) -> Result<(&'a [u8], usize), Corrupt> {
     let bitmap = reader.take(rows.div_ceil(8))?;
-    let beyond = bitmap.last().is_some_and(|last| rows % 8 != 0 && last >> (rows % 8) != 0);
+    let beyond = bitmap
+        .last()
+        .is_some_and(|last| rows % 8 != 0 && last >> (rows % 8) != 0);
     if beyond || bitmap.first().is_none_or(|first| first & 1 == 0) {
         return Err(Corrupt("a bitmap of changes marks wrong rows"));
     }
-    Ok((bitmap, bitmap.iter().map(|marks| marks.count_ones() as usize).sum()))
+    Ok((
+        bitmap,
+        bitmap.iter().map(|marks| marks.count_ones() as usize).sum(),
+    ))
 }
 
 /// Spreads the values at the front of `slots`, one for each row that the bitmap marks, over all rows.
@@ -63,15 +74,26 @@ mod tests {
             let mut slots: Vec<f64> = kept.iter().map(|&integer| integer as f64).collect();
             slots.resize(integers.len(), 0.0);
             expand(&mut slots, bitmap, count);
-            assert!(slots.iter().zip(&integers).all(|(slot, integer)| *slot == *integer as f64));
+            assert!(
+                slots
+                    .iter()
+                    .zip(&integers)
+                    .all(|(slot, integer)| *slot == *integer as f64)
+            );
         }
     }
 
     #[test]
     fn a_bitmap_without_its_first_row_or_with_rows_too_many_is_an_error() {
         for (bitmap, rows) in [(&[0b10][..], 2), (&[0b101], 2), (&[0], 1), (&[1], 9)] {
-            assert!(read_bitmap(&mut Reader::new(bitmap), rows).is_err(), "{bitmap:?}");
+            assert!(
+                read_bitmap(&mut Reader::new(bitmap), rows).is_err(),
+                "{bitmap:?}"
+            );
         }
-        assert_eq!(read_bitmap(&mut Reader::new(&[0b101]), 3).map(|(_, kept)| kept), Ok(2));
+        assert_eq!(
+            read_bitmap(&mut Reader::new(&[0b101]), 3).map(|(_, kept)| kept),
+            Ok(2)
+        );
     }
 }

@@ -10,14 +10,11 @@ use super::{Corrupt, ROWS_MAX, entropy};
 
 const RAW: u8 = 0;
 const CONSTANT: u8 = 1;
-/// This and the next three are odd where the frame is of differences.
+/// This and the next two are one more where the frame is of differences.
 const PACKED: u8 = 2;
 const ENTROPY: u8 = 4;
 const PACKED_CHANGES: u8 = 6;
-const SEARCHED: u8 = 8;
-
-/// Turns the order of i64 into that of u64.
-const SIGN: u64 = 1 << 63;
+const FLOATS: u8 = 8;
 
 /// In the place of an exponent: the integers are ordered bits.
 const BITS: u8 = 15;
@@ -25,32 +22,41 @@ const BITS: u8 = 15;
 /// Nothing smaller than this is worth the time of looking further.
 const SMALL_ENOUGH: usize = 16;
 
-/// Quick, and small where values are decimals.
+/// Quick, and small where values are decimals or rarely change.
 pub(crate) fn encode_quick(values: &[f64], out: &mut Vec<u8>) {
     let start = out.len();
-    encode_packed(values, out);
+    put_packed(values, out);
     raw_if_smaller(values, start, out);
 }
 
 /// As small as it gets, at several times the cost.
 pub(crate) fn encode_small(values: &[f64], out: &mut Vec<u8>) {
     let start = out.len();
-    if let Some((scale, integers)) = encode_packed(values, out)
+    if let Some((scale, integers)) = put_packed(values, out)
         && out.len() - start > SMALL_ENOUGH
     {
-        if scale == Scale::Bits {
-            keep_smaller(start, out, |out| put_searched(&integers, out));
+        if scale == Scale::Bits && values.iter().all(|value| value.is_finite()) {
+            keep_smaller(start, out, |out| {
+                out.push(FLOATS);
+                entropy::encode_floats(values, out);
+            });
         } else {
-            keep_smaller(start, out, |out| put_entropy(scale, &integers, false, out));
             keep_smaller(start, out, |out| put_entropy(scale, &integers, true, out));
+            // Of what only rises, the differences are always the better choice.
+            if !integers.is_sorted() {
+                keep_smaller(start, out, |out| put_entropy(scale, &integers, false, out));
+            }
         }
     }
     raw_if_smaller(values, start, out);
 }
 
-/// Returns the values as integers, unless there is nothing left to improve.
-fn encode_packed(values: &[f64], out: &mut Vec<u8>) -> Option<(Scale, Vec<i64>)> {
-    assert!(values.len() <= ROWS_MAX, "a column holds at most {ROWS_MAX} values");
+/// Writes the quick form, and returns the values as integers unless nothing can be smaller.
+fn put_packed(values: &[f64], out: &mut Vec<u8>) -> Option<(Scale, Vec<i64>)> {
+    assert!(
+        values.len() <= ROWS_MAX,
+        "a column holds at most {ROWS_MAX} values"
+    );
     let first = values.first()?;
     let changes = changes(values);
     if changes == 0 {
@@ -62,8 +68,7 @@ fn encode_packed(values: &[f64], out: &mut Vec<u8>) -> Option<(Scale, Vec<i64>)>
     let start = out.len();
     let mut offsets = Vec::new();
     let frame = Frame::narrower(&integers, &mut offsets);
-    put_head(PACKED, scale, Some(&frame), out);
-    frame.put(out);
+    put_head(PACKED, scale, &frame, out);
     pack(&offsets, frame.width, out);
     if 2 * changes < values.len() {
         keep_smaller(start, out, |out| put_changes(scale, &integers, out));
@@ -83,35 +88,25 @@ fn put_changes(scale: Scale, integers: &[i64], out: &mut Vec<u8>) {
     let kept = drop_repeats(integers, &mut bitmap);
     let mut offsets = Vec::new();
     let frame = Frame::narrower(&kept, &mut offsets);
-    put_head(PACKED_CHANGES, scale, Some(&frame), out);
+    put_head(PACKED_CHANGES, scale, &frame, out);
     out.append(&mut bitmap);
-    frame.put(out);
     pack(&offsets, frame.width, out);
 }
 
 fn put_entropy(scale: Scale, integers: &[i64], delta: bool, out: &mut Vec<u8>) {
     let mut offsets = Vec::new();
     let frame = Frame::of(integers, delta, &mut offsets);
-    if offsets.is_empty() {
-        return;
-    }
-    put_head(ENTROPY, scale, Some(&frame), out);
-    frame.put(out);
+    put_head(ENTROPY, scale, &frame, out);
     entropy::encode(&offsets, frame.width, out);
 }
 
-fn put_searched(integers: &[i64], out: &mut Vec<u8>) {
-    put_head(SEARCHED, Scale::Bits, None, out);
-    let unsigned: Vec<u64> = integers.iter().map(|&integer| integer as u64 ^ SIGN).collect();
-    entropy::encode_searching(&unsigned, out);
-}
-
-fn put_head(form: u8, scale: Scale, frame: Option<&Frame>, out: &mut Vec<u8>) {
+fn put_head(form: u8, scale: Scale, frame: &Frame, out: &mut Vec<u8>) {
     let scale = match scale {
         Scale::Decimal(exponent) => exponent,
         Scale::Bits => BITS,
     };
-    out.push(form + u8::from(frame.is_some_and(|frame| frame.delta)) | scale << 4);
+    out.push((form + u8::from(frame.delta)) | (scale << 4));
+    frame.put(out);
 }
 
 /// Keeps what `write` appends, instead of what is there from `start` on, if it is smaller.
@@ -135,15 +130,16 @@ fn raw_if_smaller(values: &[f64], start: usize, out: &mut Vec<u8>) {
 
 /// Appends exactly `rows` values, or nothing and an error.
 pub(crate) fn decode_values(bytes: &[u8], rows: usize, out: &mut Vec<f64>) -> Result<(), Corrupt> {
-    let start = out.len();
-    decode(bytes, rows, out).inspect_err(|_| out.truncate(start))
-}
-
-fn decode(bytes: &[u8], rows: usize, out: &mut Vec<f64>) -> Result<(), Corrupt> {
     if rows > ROWS_MAX {
         return Err(Corrupt("a column has too many values"));
     }
-    if rows == 0 {
+    let start = out.len();
+    out.resize(start + rows, 0.0);
+    decode(bytes, &mut out[start..]).inspect_err(|_| out.truncate(start))
+}
+
+fn decode(bytes: &[u8], slots: &mut [f64]) -> Result<(), Corrupt> {
+    if slots.is_empty() {
         return if bytes.is_empty() {
             Ok(())
         } else {
@@ -153,10 +149,14 @@ fn decode(bytes: &[u8], rows: usize, out: &mut Vec<f64>) -> Result<(), Corrupt> 
     let mut reader = Reader::new(bytes);
     let head = reader.u8()?;
     match head & 0x0f {
-        RAW if head == RAW => decode_raw(reader.rest(), rows, out),
-        CONSTANT if head == CONSTANT => decode_constant(reader.rest(), rows, out),
-        SEARCHED if scale_of(head)? == Scale::Bits => decode_searched(reader.rest(), rows, out),
-        form @ PACKED..SEARCHED => decode_framed(form, scale_of(head)?, reader, rows, out),
+        RAW if head == RAW => decode_raw(reader.rest(), slots),
+        CONSTANT if head == CONSTANT => decode_constant(reader.rest(), slots),
+        FLOATS if head == FLOATS => entropy::decode_floats(reader.rest(), slots),
+        form @ PACKED..FLOATS => {
+            let scale = scale_of(head)?;
+            let frame = Frame::read(&mut reader, form & 1 != 0)?;
+            decode_framed(form & !1, scale, frame, reader, slots)
+        }
         _ => Err(Corrupt("a column has an unknown form")),
     }
 }
@@ -169,61 +169,68 @@ fn scale_of(head: u8) -> Result<Scale, Corrupt> {
     }
 }
 
-fn decode_raw(bytes: &[u8], rows: usize, out: &mut Vec<f64>) -> Result<(), Corrupt> {
-    let (values, []) = bytes.as_chunks() else {
-        return Err(Corrupt("raw values end early"));
-    };
-    if values.len() != rows {
+fn decode_raw(bytes: &[u8], slots: &mut [f64]) -> Result<(), Corrupt> {
+    if bytes.len() != 8 * slots.len() {
         return Err(Corrupt("raw values do not fill their place"));
     }
-    out.extend(values.iter().map(|bytes| f64::from_le_bytes(*bytes)));
+    for (slot, bytes) in slots.iter_mut().zip(bytes.as_chunks().0) {
+        *slot = f64::from_le_bytes(*bytes);
+    }
     Ok(())
 }
 
-fn decode_constant(bytes: &[u8], rows: usize, out: &mut Vec<f64>) -> Result<(), Corrupt> {
+fn decode_constant(bytes: &[u8], slots: &mut [f64]) -> Result<(), Corrupt> {
     let mut bits = [0; 8];
     bits.get_mut(..bytes.len())
         .ok_or(Corrupt("a constant is too long"))?
         .copy_from_slice(bytes);
-    out.resize(out.len() + rows, f64::from_be_bytes(bits));
+    slots.fill(f64::from_be_bytes(bits));
     Ok(())
 }
 
-fn decode_searched(bytes: &[u8], rows: usize, out: &mut Vec<f64>) -> Result<(), Corrupt> {
-    let start = out.len();
-    out.resize(start + rows, 0.0);
-    entropy::decode_searching(bytes, &mut out[start..], |integer| from_ordered((integer ^ SIGN) as i64))
-}
-
-fn decode_framed(form: u8, scale: Scale, mut reader: Reader<'_>, rows: usize, out: &mut Vec<f64>) -> Result<(), Corrupt> {
-    let start = out.len();
-    out.resize(start + rows, 0.0);
-    let slots = &mut out[start..];
-    match form & !1 {
-        PACKED => decode_packed(reader, form & 1 != 0, scale, slots),
+/// Offsets are read into the places of the values, as bits, and turned into values there.
+fn decode_framed(
+    form: u8,
+    scale: Scale,
+    frame: Frame,
+    mut reader: Reader<'_>,
+    slots: &mut [f64],
+) -> Result<(), Corrupt> {
+    match form {
+        ENTROPY => {
+            entropy::decode(
+                reader.rest(),
+                frame.width,
+                frame.offsets(slots),
+                f64::from_bits,
+            )?;
+            resolve(&frame, scale, slots);
+        }
         PACKED_CHANGES => {
-            let (bitmap, kept) = read_bitmap(&mut reader, rows)?;
-            decode_packed(reader, form & 1 != 0, scale, &mut slots[..kept])?;
+            let (bitmap, kept) = read_bitmap(&mut reader, slots.len())?;
+            let changed = &mut slots[..kept];
+            unpack(
+                reader.rest(),
+                frame.width,
+                frame.offsets(changed),
+                f64::from_bits,
+            )?;
+            resolve(&frame, scale, changed);
             expand(slots, bitmap, kept);
-            Ok(())
         }
         _ => {
-            let frame = Frame::read(&mut reader, form & 1 != 0)?;
-            entropy::decode(reader.rest(), frame.width, frame.offsets(slots), f64::from_bits)?;
+            unpack(
+                reader.rest(),
+                frame.width,
+                frame.offsets(slots),
+                f64::from_bits,
+            )?;
             resolve(&frame, scale, slots);
-            Ok(())
         }
     }
-}
-
-fn decode_packed(mut reader: Reader<'_>, delta: bool, scale: Scale, slots: &mut [f64]) -> Result<(), Corrupt> {
-    let frame = Frame::read(&mut reader, delta)?;
-    unpack(reader.rest(), frame.width, frame.offsets(slots), f64::from_bits)?;
-    resolve(&frame, scale, slots);
     Ok(())
 }
 
-/// The offsets stand where the values will be, as bits, and are turned into values in place.
 fn resolve(frame: &Frame, scale: Scale, slots: &mut [f64]) {
     match scale {
         Scale::Bits => frame.resolve(slots, from_ordered),
