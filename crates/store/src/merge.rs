@@ -37,10 +37,6 @@ impl Window {
         min < self.end && self.start <= max
     }
 
-    fn holds(&self, min: Millis, max: Millis) -> bool {
-        self.start <= min && max < self.end
-    }
-
     fn rows(&self, times: &[Millis]) -> std::ops::Range<usize> {
         times.partition_point(|time| *time < self.start)
             ..times.partition_point(|time| *time < self.end)
@@ -150,11 +146,6 @@ fn merge_group(
         let Some(run) = sources[source].load(number)? else {
             continue;
         };
-        if effort == Effort::Quick && window.holds(run.min, run.max) {
-            // It is encoded as it should be already.
-            writer.add(&run)?;
-            continue;
-        }
         let Ok(run_times) = run.decode_times() else {
             sources[source].mark_damaged();
             continue;

@@ -33,7 +33,7 @@ use pegel_metric::Millis;
 use crate::files::Files;
 
 pub(crate) use index::{Index, IndexCache};
-pub(crate) use reader::{BlockReader, ReadError, open_block};
+pub(crate) use reader::{Ahead, BlockReader, ReadError, open_block};
 pub(crate) use writer::{BlockWriter, Ending};
 
 const MAGIC: &[u8; 8] = b"PEGELBLK";

@@ -102,6 +102,18 @@ pub(crate) fn open_block(files: &Arc<dyn Files>, path: &Path, id: u64) -> Result
     })
 }
 
+/// A stretch of a run that was read at once.
+#[derive(Debug, Default)]
+pub(crate) struct Ahead {
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+impl Ahead {
+    /// How much is read at once.
+    pub const LEN: u64 = 32 << 10;
+}
+
 /// An open block with its index.
 #[derive(Debug)]
 pub(crate) struct BlockReader {
@@ -139,11 +151,35 @@ impl BlockReader {
         Ok(times)
     }
 
-    pub fn samples(&self, run: u32, column: u32, into: &mut Samples) -> Result<(), ReadError> {
-        let rows = self.index.runs[run as usize].rows;
+    /// Decodes one column. With `ahead`, the columns behind it are read too and kept there, for a reader
+    /// that will ask for them next.
+    pub fn samples(
+        &self,
+        run: u32,
+        column: u32,
+        ahead: Option<&mut Ahead>,
+        into: &mut Samples,
+    ) -> Result<(), ReadError> {
+        let run = &self.index.runs[run as usize];
         let entry = &self.index.columns[column as usize];
-        let bytes = self.checked(entry.at, entry.len, entry.crc)?;
-        Ok(decode_column(&bytes, rows, into)?)
+        let Some(ahead) = ahead else {
+            let bytes = self.checked(entry.at, entry.len, entry.crc)?;
+            return Ok(decode_column(&bytes, run.rows, into)?);
+        };
+        let end = entry.at + u64::from(entry.len);
+        if entry.at < ahead.at || end > ahead.at + ahead.bytes.len() as u64 {
+            let last = &self.index.columns[run.columns.end as usize - 1];
+            let run_end = last.at + u64::from(last.len);
+            let until = run_end.min(entry.at + Ahead::LEN).max(end);
+            ahead.bytes = read_exact_at(&*self.file, entry.at, (until - entry.at) as usize)?;
+            ahead.at = entry.at;
+        }
+        let start = (entry.at - ahead.at) as usize;
+        let bytes = &ahead.bytes[start..start + entry.len as usize];
+        if crc32fast::hash(bytes) != entry.crc {
+            return Err(Corrupt("a column's checksum is wrong").into());
+        }
+        Ok(decode_column(bytes, run.rows, into)?)
     }
 
     /// A whole run, without the columns that are damaged; `None` when its times are. Either marks the block.

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use pegel_metric::{Millis, Series};
 
-use crate::block::{BlockReader, ReadError};
+use crate::block::{Ahead, BlockReader, ReadError};
 use crate::codec::Corrupt;
 use crate::head::{Head, sort_last_wins};
 use crate::question::{QueryError, Question};
@@ -17,6 +17,9 @@ use super::fold::{Answer, Cuts};
 
 /// Decoded time columns are kept for the series that share them, up to this many rows.
 const TIMES_ROWS_MAX: usize = 256 << 10;
+/// Reading ahead pays when several series of a run are wanted; it is given up where it would take too much.
+const AHEAD_SERIES_MIN: usize = 8;
+const AHEAD_RUNS_MAX: usize = 128;
 
 #[derive(Debug)]
 pub(crate) struct Pieces {
@@ -54,6 +57,8 @@ pub(crate) struct PieceReader {
     blocks: Vec<BlockReader>,
     times: HashMap<(usize, u32), Arc<Times>>,
     times_rows: usize,
+    reads_ahead: bool,
+    ahead: HashMap<(usize, u32), Ahead>,
     samples: Samples,
 }
 
@@ -107,6 +112,7 @@ pub(crate) fn gather(shared: &Shared, question: &Question) -> Result<Pieces, Que
     for (series, piece) in in_memory {
         pieces.series.entry(series).or_default().push(piece);
     }
+    pieces.reader.reads_ahead = pieces.series.len() >= AHEAD_SERIES_MIN;
     Ok(pieces)
 }
 
@@ -365,10 +371,13 @@ impl PieceReader {
                     decode_column(bytes, run.rows, &mut self.samples).map_err(ReadError::from);
                 ((Arc::as_ptr(run) as usize, u32::MAX), decoded)
             }
-            Place::Block { block, run, column } => (
-                (*block, *run),
-                self.blocks[*block].samples(*run, *column, &mut self.samples),
-            ),
+            Place::Block { block, run, column } => {
+                let key = (*block, *run);
+                let is_room = self.ahead.len() < AHEAD_RUNS_MAX || self.ahead.contains_key(&key);
+                let ahead = (self.reads_ahead && is_room).then(|| self.ahead.entry(key).or_default());
+                let read = self.blocks[*block].samples(*run, *column, ahead, &mut self.samples);
+                (key, read)
+            }
         };
         let times = result.and_then(|()| match self.times.get(&key) {
             Some(times) => Ok(times.clone()),

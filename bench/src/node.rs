@@ -1,0 +1,221 @@
+//! A simulated node: the series of a 24-core machine with jobs that come and go, the same at every run.
+
+use std::sync::Arc;
+
+use pegel_metric::{Family, Group, Input, Kind, Millis, Slot, Tick};
+use pegel_testkit::Rng;
+
+pub const CPUS: usize = 24;
+const MODES: [&str; 8] = ["idle", "iowait", "irq", "nice", "softirq", "steal", "system", "user"];
+
+/// What the node is busy with; it changes every few minutes.
+#[derive(Debug, Clone, Copy)]
+enum Phase {
+    Idle,
+    Compute,
+    Input,
+}
+
+/// Advances by one second per tick.
+#[derive(Debug)]
+pub struct Node {
+    rng: Rng,
+    phase: Phase,
+    phase_left: u64,
+    groups: Vec<(Group, Vec<Simulated>)>,
+    tick: Tick,
+}
+
+#[derive(Debug)]
+struct Simulated {
+    slot: Slot,
+    value: f64,
+    how: How,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum How {
+    /// A counter in hundredths of a second, of one CPU mode.
+    Cpu(usize),
+    /// A counter of whole things, this many a second while computing and while reading.
+    Events { compute: f64, input: f64 },
+    /// A counter in microseconds, printed in seconds.
+    Stall { compute: f64, input: f64 },
+    /// Bytes in pages, wandering.
+    Pages { wander: f64 },
+    /// Two decimals, wandering.
+    Load,
+    /// Full precision, as a ratio has.
+    Percent,
+    Constant,
+}
+
+impl Node {
+    pub fn new(seed: u64) -> Node {
+        let mut node = Node {
+            rng: Rng::new(seed),
+            phase: Phase::Idle,
+            phase_left: 0,
+            groups: Vec::new(),
+            tick: Tick::new(Input::Collect),
+        };
+        node.add_cpu();
+        node.add_memory();
+        node.add_devices("disk", "node_disk", &["sda", "nvme0n1", "dm-0"], 17);
+        node.add_devices("network", "node_network", &["lo", "eth0", "ib0", "ib1"], 16);
+        node.add_rest();
+        node
+    }
+
+    /// The tick of the next second, which is `time`.
+    pub fn tick(&mut self, time: Millis) -> &mut Tick {
+        if self.phase_left == 0 {
+            self.phase = [Phase::Idle, Phase::Compute, Phase::Compute, Phase::Input][self.rng.below(4) as usize];
+            self.phase_left = 60 + self.rng.below(400);
+        }
+        self.phase_left -= 1;
+        self.tick.reset(time);
+        for (group, series) in &mut self.groups {
+            group.clear();
+            for simulated in series {
+                simulated.advance(self.phase, &mut self.rng);
+                group.set(simulated.slot, simulated.value);
+            }
+            group.append_to(&mut self.tick);
+        }
+        &mut self.tick
+    }
+
+    pub fn series_count(&self) -> usize {
+        self.groups.iter().map(|(_, series)| series.len()).sum()
+    }
+
+    fn group(&mut self, name: &str) -> usize {
+        self.groups.push((Group::new(name, 3, 10_000), Vec::new()));
+        self.groups.len() - 1
+    }
+
+    fn add(&mut self, group: usize, family: &Arc<Family>, labels: &[(&str, &str)], value: f64, how: How) {
+        let (group, series) = &mut self.groups[group];
+        let slot = group.declare(family, labels).expect("a valid series");
+        series.push(Simulated { slot, value, how });
+    }
+
+    fn add_cpu(&mut self) {
+        let group = self.group("cpu");
+        let family = family("node_cpu_seconds_total", Kind::Counter);
+        for cpu in 0..CPUS {
+            for (mode, name) in MODES.iter().enumerate() {
+                let start = self.rng.below(100_000_000) as f64 / 100.0;
+                self.add(group, &family, &[("cpu", &cpu.to_string()), ("mode", name)], start, How::Cpu(mode));
+            }
+        }
+        let family = self::family("cpu_percent", Kind::Gauge);
+        self.add(group, &family, &[], 0.0, How::Percent);
+    }
+
+    fn add_memory(&mut self) {
+        let group = self.group("memory");
+        for number in 0..54 {
+            let how = match number % 5 {
+                0 => How::Constant,
+                1 => How::Pages { wander: 4000.0 },
+                _ => How::Pages { wander: 40.0 },
+            };
+            let family = family(&format!("node_memory_Key{number}_bytes"), Kind::Gauge);
+            let start = (self.rng.below(4_000_000) * 4096) as f64;
+            self.add(group, &family, &[], start, how);
+        }
+    }
+
+    fn add_devices(&mut self, name: &str, prefix: &str, devices: &[&str], count: usize) {
+        let group = self.group(name);
+        for number in 0..count {
+            let family = family(&format!("{prefix}_figure{number}_total"), Kind::Counter);
+            for (at, device) in devices.iter().enumerate() {
+                let how = match (number % 4, at) {
+                    (_, 0) => How::Events { compute: 0.2, input: 0.5 },
+                    (0, _) => How::Events { compute: 30.0, input: 5_000.0 },
+                    (1, _) => How::Events { compute: 200_000.0, input: 600_000_000.0 },
+                    (2, _) => How::Stall { compute: 800.0, input: 400_000.0 },
+                    _ => How::Constant,
+                };
+                self.add(group, &family, &[("device", device)], 1000.0, how);
+            }
+        }
+    }
+
+    fn add_rest(&mut self) {
+        let group = self.group("rest");
+        for (name, how) in [
+            ("node_context_switches_total", How::Events { compute: 9_000.0, input: 60_000.0 }),
+            ("node_intr_total", How::Events { compute: 12_000.0, input: 70_000.0 }),
+            ("node_forks_total", How::Events { compute: 2.0, input: 1.0 }),
+            ("node_pressure_cpu_waiting_seconds_total", How::Stall { compute: 90_000.0, input: 2_000.0 }),
+            ("node_pressure_io_waiting_seconds_total", How::Stall { compute: 10.0, input: 300_000.0 }),
+            ("node_pressure_memory_waiting_seconds_total", How::Stall { compute: 5.0, input: 50.0 }),
+        ] {
+            let family = family(name, Kind::Counter);
+            self.add(group, &family, &[], 0.0, how);
+        }
+        for name in ["node_load1", "node_load5", "node_load15"] {
+            let family = family(name, Kind::Gauge);
+            self.add(group, &family, &[], 1.0, How::Load);
+        }
+    }
+}
+
+impl Simulated {
+    fn advance(&mut self, phase: Phase, rng: &mut Rng) {
+        // Roughly normal, around zero, as the sum of a few dice is.
+        let noise = (0..4).map(|_| rng.below(1000) as f64 / 1000.0 - 0.5).sum::<f64>();
+        let per_second = |compute: f64, input: f64| match phase {
+            Phase::Idle => compute.min(input) * 0.05,
+            Phase::Compute => compute,
+            Phase::Input => input,
+        };
+        match self.how {
+            How::Cpu(mode) => {
+                let share = match (phase, MODES[mode]) {
+                    (Phase::Idle, "idle") => 98.0,
+                    (Phase::Idle, "user" | "system") => 0.6,
+                    (Phase::Compute, "user") => 93.0,
+                    (Phase::Compute, "system") => 5.0,
+                    (Phase::Compute, "idle") => 2.0,
+                    (Phase::Input, "idle") => 40.0,
+                    (Phase::Input, "iowait") => 35.0,
+                    (Phase::Input, "user" | "system") => 12.0,
+                    (Phase::Input, "softirq") => 1.0,
+                    _ => 0.0,
+                };
+                let ticks = (share + noise * f64::min(share, 4.0)).clamp(0.0, 100.0).round();
+                self.value = ((self.value * 100.0).round() + ticks) / 100.0;
+            }
+            How::Events { compute, input } => {
+                let rate = per_second(compute, input);
+                self.value += (rate + noise * rate * 0.3).max(0.0).round();
+            }
+            How::Stall { compute, input } => {
+                let rate = per_second(compute, input);
+                let micros = (self.value * 1e6).round() + (rate + noise * rate * 0.3).max(0.0).round();
+                self.value = micros / 1e6;
+            }
+            How::Pages { wander } => {
+                self.value = (self.value / 4096.0 + (noise * wander).round()).max(0.0) * 4096.0;
+            }
+            How::Load => self.value = ((self.value * 100.0 + noise * 3.0).round().max(0.0)) / 100.0,
+            How::Percent => self.value = (per_second(95.0, 30.0) + noise * 3.0) * 100.0 / 100.37,
+            How::Constant => {}
+        }
+    }
+}
+
+fn family(name: &str, kind: Kind) -> Arc<Family> {
+    Arc::new(Family {
+        name: name.to_owned().into(),
+        kind,
+        help: "Simulated.".into(),
+        unit: "".into(),
+        level: 2,
+    })
+}
