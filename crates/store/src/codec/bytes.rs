@@ -33,10 +33,6 @@ impl<'a> Reader<'a> {
         Ok(u8::from_le_bytes(self.array()?))
     }
 
-    pub(crate) fn u16(&mut self) -> Result<u16, Corrupt> {
-        Ok(u16::from_le_bytes(self.array()?))
-    }
-
     pub(crate) fn u32(&mut self) -> Result<u32, Corrupt> {
         Ok(u32::from_le_bytes(self.array()?))
     }
@@ -81,18 +77,6 @@ impl<'a> Reader<'a> {
 
 const ENDS_EARLY: Corrupt = Corrupt("the data ends early");
 
-pub(crate) fn put_u16(out: &mut Vec<u8>, value: u16) {
-    out.extend_from_slice(&value.to_le_bytes());
-}
-
-pub(crate) fn put_u32(out: &mut Vec<u8>, value: u32) {
-    out.extend_from_slice(&value.to_le_bytes());
-}
-
-pub(crate) fn put_u64(out: &mut Vec<u8>, value: u64) {
-    out.extend_from_slice(&value.to_le_bytes());
-}
-
 pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -132,9 +116,8 @@ mod tests {
         for number in numbers {
             put_varint(&mut bytes, number);
             put_zigzag(&mut bytes, number as i64);
-            put_u64(&mut bytes, number);
-            put_u32(&mut bytes, number as u32);
-            put_u16(&mut bytes, number as u16);
+            bytes.extend(number.to_le_bytes());
+            bytes.extend((number as u32).to_le_bytes());
             put_str(&mut bytes, &number.to_string());
         }
         let mut reader = Reader::new(&bytes);
@@ -143,7 +126,6 @@ mod tests {
             assert_eq!(reader.zigzag(), Ok(number as i64));
             assert_eq!(reader.u64(), Ok(number));
             assert_eq!(reader.u32(), Ok(number as u32));
-            assert_eq!(reader.u16(), Ok(number as u16));
             assert_eq!(reader.str(), Ok(number.to_string().as_str()));
         }
         assert!(reader.is_empty());

@@ -38,7 +38,7 @@ pub(super) fn read_bitmap<'a>(
     let bitmap = reader.take(rows.div_ceil(8))?;
     let beyond = bitmap
         .last()
-        .is_some_and(|last| rows % 8 != 0 && last >> (rows % 8) != 0);
+        .is_some_and(|last| !rows.is_multiple_of(8) && last >> (rows % 8) != 0);
     if beyond || bitmap.first().is_none_or(|first| first & 1 == 0) {
         return Err(Corrupt("a bitmap of changes marks wrong rows"));
     }

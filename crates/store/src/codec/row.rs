@@ -36,7 +36,7 @@ pub(crate) fn decode_row(bytes: &[u8], previous: &mut [u64]) -> Result<usize, Co
         .split_at_checked(previous.len().div_ceil(8))
         .ok_or(Corrupt("a row ends within its bitmap"))?;
     if let Some(last) = bitmap.last()
-        && previous.len() % 8 != 0
+        && !previous.len().is_multiple_of(8)
         && last >> (previous.len() % 8) != 0
     {
         return Err(Corrupt("a row marks a value that does not exist"));

@@ -3,26 +3,26 @@
 use super::*;
 
 /// xorshift64*: enough for tests, the same on every machine.
-pub(super) struct Random(u64);
+struct Random(u64);
 
 impl Random {
-    pub(super) fn new(seed: u64) -> Random {
+    fn new(seed: u64) -> Random {
         Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    pub(super) fn bits(&mut self) -> u64 {
+    fn bits(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
+    fn below(&mut self, bound: u64) -> u64 {
         (self.bits() >> 11) % bound
     }
 
     /// From 0 to 1.
-    pub(super) fn unit(&mut self) -> f64 {
+    fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
     }
 }
@@ -31,7 +31,7 @@ const LENGTHS: [usize; 12] = [0, 1, 2, 63, 64, 65, 255, 256, 257, 600, 3600, 819
 
 type Shape = (&'static str, fn(&mut Random, usize) -> Vec<f64>);
 
-pub(super) const SHAPES: [Shape; 18] = [
+const SHAPES: [Shape; 18] = [
     ("constant", |random, rows| {
         vec![random.below(1000) as f64 / 8.0; rows]
     }),
@@ -165,7 +165,9 @@ fn bits(values: &[f64]) -> Vec<u64> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
-const ENCODERS: [fn(&[f64], &mut Vec<u8>); 2] = [encode_quick, encode_small];
+type Encoder = fn(&[f64], &mut Vec<u8>);
+
+const ENCODERS: [Encoder; 2] = [encode_quick, encode_small];
 
 #[test]
 fn every_shape_reads_back_bit_for_bit() {
