@@ -68,22 +68,25 @@ fn times_are_multiples_and_one_tick_holds_all_that_are_due() {
         },
     );
     let (mut sampler, seen) = start(&settings);
-    let mut last = 0;
-    for tick in 0..30 {
+    let (mut last, mut together) = (0, 0);
+    // A stall may part the rates for a tick, so that it counts how often they meet.
+    for _ in 0..1_000 {
         let (time, groups) = seen.recv_timeout(Duration::from_secs(10)).expect("a tick");
-        // The first pass may have two ticks, because the rates have different newest multiples.
+        let has = |name: &str| groups.iter().any(|group| group == name);
         assert!(time > last, "{time} after {last}");
-        assert_eq!(time % 20, 0);
-        if tick > 1 {
-            assert_eq!(
-                groups.contains(&"memory".to_owned()),
-                time % 60 == 0,
-                "{time}: {groups:?}"
-            );
-            assert!(groups.contains(&"cpu".to_owned()));
-        }
+        assert_eq!(time % if has("memory") { 60 } else { 20 }, 0, "{groups:?}");
+        assert_eq!(
+            has("cpu"),
+            has("network"),
+            "those of one rate come together"
+        );
         last = time;
+        together += usize::from(has("memory") && has("cpu"));
+        if together == 5 {
+            break;
+        }
     }
+    assert_eq!(together, 5);
     sampler.stop();
     assert!(sampler.status().iter().any(|status| status.cost > 0.0));
 }
@@ -94,19 +97,25 @@ fn stop_is_immediate_and_takes_a_last_sample() {
         rate: Duration::from_secs(3600),
         ..Settings::default()
     };
-    let (mut sampler, seen) = start(&settings);
-    let first = seen.recv().expect("a first tick");
-    let asked = Instant::now();
-    sampler.stop();
-    assert!(
-        asked.elapsed() < Duration::from_millis(900),
-        "it does not wait for a wake-up"
-    );
-    let last = seen.try_recv().expect("a last tick");
-    assert!(last.0 > first.0);
-    assert_eq!(last.1.len(), 9);
-    assert!(seen.try_recv().is_err(), "and no other");
-    sampler.stop();
+    // The thread wakes up once a second by itself. A loaded machine may be slow, but not each time.
+    let fastest = (0..5).map(|_| {
+        let (mut sampler, seen) = start(&settings);
+        let first = seen.recv().expect("a first tick");
+        while SystemClock.utc() <= first.0 {
+            std::thread::yield_now();
+        }
+        let asked = Instant::now();
+        sampler.stop();
+        let elapsed = asked.elapsed();
+        let last = seen.try_recv().expect("a last tick");
+        assert!(last.0 > first.0);
+        assert_eq!(last.1.len(), 9);
+        assert!(seen.try_recv().is_err(), "and no other");
+        sampler.stop();
+        elapsed
+    });
+    let fastest = fastest.min().expect("five");
+    assert!(fastest < Duration::from_millis(300), "{fastest:?}");
 }
 
 #[test]
