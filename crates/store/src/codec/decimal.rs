@@ -52,6 +52,21 @@ pub(super) fn to_integers(values: &[f64], integers: &mut Vec<i64>) -> Scale {
     }
 }
 
+/// One value as an integer at an exponent, if that gives it back bit for bit.
+#[inline]
+pub(super) fn to_integer(value: f64, exponent: u8) -> Option<i64> {
+    let (integer, fits) = match exponent {
+        0 => whole(value),
+        _ => scaled(value, divisor(exponent)),
+    };
+    fits.then_some(integer)
+}
+
+#[inline]
+pub(super) fn from_integer(integer: i64, exponent: u8) -> f64 {
+    integer as f64 / divisor(exponent)
+}
+
 /// What an integer of a decimal column is divided by to be the value again.
 pub(super) fn divisor(exponent: u8) -> f64 {
     POWERS[usize::from(exponent)]
@@ -59,10 +74,7 @@ pub(super) fn divisor(exponent: u8) -> f64 {
 
 /// The smallest exponent from `least` on that fits the value.
 fn exponent_of(value: f64, least: u8) -> Option<u8> {
-    (least..=EXPONENT_MAX).find(|&exponent| match exponent {
-        0 => whole(value).1,
-        _ => scaled(value, POWERS[usize::from(exponent)]).1,
-    })
+    (least..=EXPONENT_MAX).find(|&exponent| to_integer(value, exponent).is_some())
 }
 
 /// Returns the first block that holds a value that does not fit.

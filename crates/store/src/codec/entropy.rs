@@ -11,7 +11,7 @@ use pco::{ChunkConfig, DeltaSpec, ModeSpec, PagingSpec};
 
 use super::{Corrupt, ROWS_MAX};
 
-/// Higher levels gain little on an hour of node metrics and cost up to twice the time.
+/// Level 8 is 3 to 8 % smaller on node metrics, for 1.2 to 3.5 times the time.
 const LEVEL: usize = 4;
 
 /// pco's own format number, major and minor, which the store's format number stands for.

@@ -65,7 +65,7 @@ mod tests;
 mod times;
 mod values;
 
-pub(crate) use row::{decode_row, encode_row};
+pub(crate) use row::{Hints, decode_row, encode_row};
 pub(crate) use times::{decode_times, encode_times};
 pub(crate) use values::{decode_values, encode_quick, encode_small};
 

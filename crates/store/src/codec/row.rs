@@ -1,40 +1,71 @@
 //! A row of the log: the values of one tick group against those of the tick before.
 //!
-//! A bitmap says which values changed (value i is bit i % 8 of byte i / 8); then come the changed
-//! values, each XORed with its predecessor, as eight planes: first the lowest byte of all of them,
-//! last the highest. Planes of equal bytes are what LZ4 is good at.
+//! A bitmap says which values changed (value i is bit i % 8 of byte i / 8). Then comes a control byte
+//! for each changed value: its low half is a decimal exponent, its high half a count of bytes. The
+//! change is the difference of the two values as integers at that exponent (`decimal.rs`), zigzag, cut
+//! to that many bytes; with exponent 15 it is the XOR of their bits. Last come the bytes of all changes
+//! as planes: the lowest byte of every change, then the second byte of those that have one, and so on.
+//! Equal neighbours in planes and control bytes are what LZ4 is good at.
 
 use super::Corrupt;
+use super::decimal::{EXPONENT_MAX, from_integer, to_integer};
 
-/// Both slices have the same length.
-pub(crate) fn encode_row(previous: &[u64], current: &[u64], out: &mut Vec<u8>) {
-    assert_eq!(
-        previous.len(),
-        current.len(),
-        "a row has as many values as the row before it"
-    );
+/// The exponent of a change that is an XOR.
+const XOR: u8 = 15;
+
+/// The exponents that fitted last, one for each value: where the search begins. They only save time:
+/// the row says itself which exponent it uses.
+pub(crate) type Hints = Vec<u8>;
+
+/// All slices have the same length.
+pub(crate) fn encode_row(previous: &[u64], current: &[u64], hints: &mut [u8], out: &mut Vec<u8>) {
+    assert_eq!(previous.len(), current.len(), "a row has as many values as the row before it");
+    assert_eq!(hints.len(), current.len(), "every value has its hint");
+    let start = out.len();
+    out.resize(start + current.len().div_ceil(8), 0);
     let mut changes = Vec::with_capacity(current.len());
-    for (before, after) in previous.chunks(8).zip(current.chunks(8)) {
-        let mut changed = 0_u8;
-        for (position, (before, after)) in before.iter().zip(after).enumerate() {
-            if before != after {
-                changed |= 1 << position;
-                changes.push(before ^ after);
-            }
+    for (at, (before, after)) in previous.iter().zip(current).enumerate() {
+        if before == after {
+            continue;
         }
-        out.push(changed);
+        out[start + at / 8] |= 1 << (at % 8);
+        let (exponent, change) = difference(*before, *after, &mut hints[at]);
+        let len = (64 - change.leading_zeros()).div_ceil(8) as u8;
+        out.push(exponent | len << 4);
+        changes.push((change, len));
     }
-    for plane in 0..8 {
-        out.extend(changes.iter().map(|change| (change >> (8 * plane)) as u8));
+    let len_max = changes.iter().map(|(_, len)| *len).max().unwrap_or(0);
+    for plane in 0..len_max {
+        let longer = changes.iter().filter(|(_, len)| *len > plane);
+        out.extend(longer.map(|(change, _)| (change >> (8 * plane)) as u8));
     }
 }
 
+/// The exponent and the change itself.
+fn difference(before: u64, after: u64, hint: &mut u8) -> (u8, u64) {
+    let (old, new) = (f64::from_bits(before), f64::from_bits(after));
+    let at = |exponent: u8| {
+        let old = to_integer(old, exponent)?;
+        let difference = to_integer(new, exponent)?.checked_sub(old)?;
+        Some((difference << 1 ^ difference >> 63) as u64)
+    };
+    if *hint <= EXPONENT_MAX {
+        // Mostly the last one fits again; a larger one is needed now and then, a smaller one rarely.
+        let found = (*hint..=EXPONENT_MAX).chain(0..*hint).find_map(|exponent| Some((exponent, at(exponent)?)));
+        if let Some((exponent, change)) = found {
+            *hint = exponent;
+            return (exponent, change);
+        }
+        *hint = XOR;
+    }
+    (XOR, before ^ after)
+}
+
 /// Turns the previous row into this one, and returns how many bytes the row took. On an error the
-/// previous row is as it was.
+/// previous row is worth nothing any more.
 pub(crate) fn decode_row(bytes: &[u8], previous: &mut [u64]) -> Result<usize, Corrupt> {
-    let (bitmap, planes) = bytes
-        .split_at_checked(previous.len().div_ceil(8))
-        .ok_or(Corrupt("a row ends within its bitmap"))?;
+    let (bitmap, rest) =
+        bytes.split_at_checked(previous.len().div_ceil(8)).ok_or(Corrupt("a row ends within its bitmap"))?;
     if let Some(last) = bitmap.last()
         && !previous.len().is_multiple_of(8)
         && last >> (previous.len() % 8) != 0
@@ -42,74 +73,110 @@ pub(crate) fn decode_row(bytes: &[u8], previous: &mut [u64]) -> Result<usize, Co
         return Err(Corrupt("a row marks a value that does not exist"));
     }
     let count: usize = bitmap.iter().map(|byte| byte.count_ones() as usize).sum();
-    let planes = planes
-        .get(..8 * count)
-        .ok_or(Corrupt("a row ends within its values"))?;
-    let mut next = 0;
-    for (values, changed) in previous.chunks_mut(8).zip(bitmap) {
-        let mut changed = *changed;
-        while changed != 0 {
-            let position = changed.trailing_zeros() as usize;
-            changed &= changed - 1;
-            let change = (0..8).fold(0, |change, plane| {
-                change | u64::from(planes[plane * count + next]) << (8 * plane)
-            });
-            values[position] ^= change;
-            next += 1;
+    let (controls, mut planes) = rest.split_at_checked(count).ok_or(Corrupt("a row ends within its controls"))?;
+    if controls.iter().any(|control| control >> 4 > 8) {
+        return Err(Corrupt("a change of more than eight bytes"));
+    }
+    let mut changes = vec![0u64; count];
+    for plane in 0..8 {
+        for (change, _) in changes.iter_mut().zip(controls).filter(|(_, control)| *control >> 4 > plane) {
+            let (byte, more) = planes.split_first().ok_or(Corrupt("a row ends within its values"))?;
+            *change |= u64::from(*byte) << (8 * plane);
+            planes = more;
         }
     }
-    Ok(bitmap.len() + planes.len())
+    let marked = (0..previous.len()).filter(|at| bitmap[at / 8] >> (at % 8) & 1 == 1);
+    for ((at, change), control) in marked.zip(changes).zip(controls) {
+        previous[at] = apply(previous[at], change, control & 15)?;
+    }
+    Ok(bytes.len() - planes.len())
+}
+
+fn apply(before: u64, change: u64, exponent: u8) -> Result<u64, Corrupt> {
+    if exponent == XOR {
+        return Ok(before ^ change);
+    }
+    if exponent > EXPONENT_MAX {
+        return Err(Corrupt("an unknown exponent"));
+    }
+    let old = to_integer(f64::from_bits(before), exponent).ok_or(Corrupt("a change of what is not a decimal"))?;
+    let difference = (change >> 1) as i64 ^ -((change & 1) as i64);
+    let new = old.checked_add(difference).ok_or(Corrupt("a change that leaves the integers"))?;
+    Ok(from_integer(new, exponent).to_bits())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Encodes rows one after the other and checks that each reads back.
+    fn follow(rows: &[Vec<f64>]) -> Vec<usize> {
+        let width = rows[0].len();
+        let (mut previous, mut state) = (vec![0u64; width], vec![0u64; width]);
+        let mut hints = vec![0; width];
+        let mut sizes = Vec::new();
+        for row in rows {
+            let current: Vec<u64> = row.iter().map(|value| value.to_bits()).collect();
+            let mut bytes = vec![0xaa];
+            encode_row(&previous, &current, &mut hints, &mut bytes);
+            sizes.push(bytes.len() - 1);
+            bytes.extend([1, 2, 3]);
+            assert_eq!(decode_row(&bytes[1..], &mut state), Ok(bytes.len() - 4));
+            assert_eq!(state, current);
+            previous = current;
+        }
+        sizes
+    }
+
     #[test]
     fn rows_follow_each_other() {
-        for count in [0, 1, 7, 8, 9, 64, 65, 1000] {
-            let mut state = vec![0_u64; count];
-            let mut previous = state.clone();
-            for round in 0..20_u64 {
-                let current: Vec<u64> = (0..count as u64)
-                    .map(|i| {
-                        if (i + round) % 3 == 0 {
-                            (i * round).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-                        } else {
-                            previous[i as usize]
-                        }
-                    })
-                    .collect();
-                let mut bytes = vec![0xaa];
-                encode_row(&previous, &current, &mut bytes);
-                bytes.extend([1, 2, 3]);
-                assert_eq!(decode_row(&bytes[1..], &mut state), Ok(bytes.len() - 4));
-                assert_eq!(state, current);
-                previous = current;
-            }
+        let odd = [f64::NAN, -0.0, 0.0, f64::INFINITY, 5e-324, 1.0 / 3.0, 1e300, -7.25, 9.2e18, 0.1, -9.2e18];
+        for width in [1, 7, 8, 9, 64, 65, 500] {
+            let rows: Vec<Vec<f64>> = (0..40)
+                .map(|round| {
+                    (0..width)
+                        .map(|at| match (at + round) % 5 {
+                            0 => odd[(at * 7 + round) % odd.len()],
+                            1 => (at * 100 + round) as f64 / 100.0,
+                            2 => at as f64,
+                            3 => (at * round) as f64 * 1e6,
+                            _ => (at + round) as f64 / 1e6,
+                        })
+                        .collect()
+                })
+                .collect();
+            follow(&rows);
         }
+    }
+
+    #[test]
+    fn a_counter_costs_a_control_byte_and_its_step() {
+        let rows: Vec<Vec<f64>> = (0..5).map(|n| vec![(123_456 + 93 * n) as f64 / 100.0; 80]).collect();
+        let sizes = follow(&rows);
+        assert_eq!(sizes[4], 10 + 80 + 2 * 80, "a step of 93 has two bytes as a zigzag");
+        let rows: Vec<Vec<f64>> = (0..5).map(|n| vec![(123_456 + 50 * n) as f64 / 100.0; 80]).collect();
+        assert_eq!(follow(&rows)[4], 10 + 80 + 80);
     }
 
     #[test]
     fn a_row_without_change_is_only_its_bitmap() {
         let mut bytes = Vec::new();
-        encode_row(&[7; 100], &[7; 100], &mut bytes);
+        encode_row(&[7; 100], &[7; 100], &mut [0; 100], &mut bytes);
         assert_eq!(bytes, [0; 13]);
     }
 
     #[test]
-    fn a_damaged_row_is_an_error_and_changes_nothing() {
+    fn a_damaged_row_is_an_error() {
         let mut bytes = Vec::new();
-        encode_row(&[0; 11], &[u64::MAX; 11], &mut bytes);
-        let mut state = [0; 11];
+        encode_row(&[0; 11], &[u64::MAX; 11], &mut [0; 11], &mut bytes);
         for end in 0..bytes.len() {
-            assert!(
-                decode_row(&bytes[..end], &mut state).is_err(),
-                "{end} bytes"
-            );
+            assert!(decode_row(&bytes[..end], &mut [0; 11]).is_err(), "{end} bytes");
         }
         bytes[1] |= 0x08;
-        assert!(decode_row(&bytes, &mut state).is_err());
-        assert_eq!(state, [0; 11]);
+        assert!(decode_row(&bytes, &mut [0; 11]).is_err());
+        // A difference where the value before is not a decimal.
+        assert!(decode_row(&[1, 0x12, 5], &mut [f64::NAN.to_bits()]).is_err());
+        assert!(decode_row(&[1, 0x1c, 5], &mut [0]).is_err());
+        assert!(decode_row(&[1, 0x92], &mut [0]).is_err());
     }
 }
