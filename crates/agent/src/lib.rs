@@ -1,1 +1,40 @@
+//! Wiring only: configuration → running node → orderly stop.
+//!
+//! [`load`] reads file, environment and command line into a [`Config`]; [`Plan`] settles what depends
+//! on the machine; [`Node`] opens the store, binds the servers, starts the sampler and connects them.
 
+mod config;
+mod endpoint;
+mod node;
+mod once;
+mod place;
+mod plan;
+mod remove;
+mod signals;
+mod sources;
+mod until;
+mod words;
+
+use std::path::PathBuf;
+
+pub use config::{Config, Dragon, Own};
+pub use node::{Node, StartError};
+pub use once::{Sample, sample_once};
+pub use plan::Plan;
+pub use signals::{StopSignals, on_stop_signal};
+pub use sources::{Argument, Environment, Loaded, load};
+pub use until::{Until, UntilError};
+
+/// Where clients look for an agent when nobody says where it is: the user's own, then the system's.
+pub fn usual_sockets() -> Vec<PathBuf> {
+    let [user, system] = pegel_serve::socket::default_socket_paths();
+    let uid = rustix::process::geteuid().as_raw();
+    // A job without a login has no runtime directory: its agent is here, whatever the client has.
+    let without_login = PathBuf::from(format!("/tmp/pegel-{uid}/push.sock"));
+    let mut sockets = vec![user];
+    if !sockets.contains(&without_login) {
+        sockets.push(without_login);
+    }
+    sockets.push(system);
+    sockets
+}

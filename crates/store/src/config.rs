@@ -21,6 +21,6 @@ settings! {
         /// How much memory samples and series may take.
         memory: Bytes = Bytes::mebibytes(256),
         /// How many connections the servers hold open at one time.
-        connections: u32 = 256,
+        connections: u32 = 512,
     }
 }

@@ -85,13 +85,13 @@ impl fmt::Display for Span {
 
 crate::text_setting!(Span, ACCEPTS);
 
-/// How often something happens, as the time between two: 1 ms to 1 h.
+/// How often something happens, as the time between two: 1 ms to 24 h.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rate(Span);
 
 impl Rate {
     const MIN: Duration = Duration::from_millis(1);
-    const MAX: Duration = Duration::from_secs(3600);
+    const MAX: Duration = Duration::from_secs(24 * 3600);
 
     pub fn duration(&self) -> Duration {
         self.0.duration
@@ -113,7 +113,7 @@ impl FromStr for Rate {
         let span: Span = text.parse()?;
         if span.duration < Rate::MIN || span.duration > Rate::MAX {
             return Err(format!(
-                "\"{text}\" is not between 1ms (1000 times a second) and 1h"
+                "\"{text}\" is not between 1ms (1000 times a second) and 24h"
             ));
         }
         // Samples carry whole milliseconds: 1500us would drift against them.
@@ -132,7 +132,7 @@ impl fmt::Display for Rate {
 
 crate::text_setting!(
     Rate,
-    "the time between two samples, 1ms to 1h, such as 500ms or 5s; a plain number is seconds"
+    "the time between two samples, 1ms to 24h, such as 500ms or 5s; a plain number is seconds"
 );
 
 #[cfg(test)]
@@ -179,7 +179,7 @@ mod tests {
     fn rates_have_limits() {
         assert!("1ms".parse::<Rate>().is_ok());
         assert!("0.0001".parse::<Rate>().is_err());
-        assert!("2h".parse::<Rate>().is_err());
+        assert!("25h".parse::<Rate>().is_err());
         assert!("1.5ms".parse::<Rate>().is_err());
         assert_eq!(Rate::from_millis(500).to_string(), "500ms");
     }

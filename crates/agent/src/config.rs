@@ -1,0 +1,85 @@
+//! Every key there is: those of the components, the agent's own, and Dragon's.
+
+use std::path::PathBuf;
+
+use pegel_collect::Collectors;
+use pegel_config::{Key, Level, LogLevel, Rate, Section, Span, settings};
+use pegel_serve::Places;
+use pegel_store::{Keep, Limits};
+
+settings! {
+    /// What a configuration file may say.
+    pub struct Config {
+        ..places: Places;
+        ..own: Own;
+        ..dragon: Dragon;
+    }
+}
+
+settings! {
+    /// The agent's own keys, and the sections of its components.
+    pub struct Own {
+        /// Where the store is. Without this key: pegel/HOST in $XDG_STATE_HOME, else in ~/.local/state; on
+        /// a network file system pegel-UID/HOST in $TMPDIR, else in /tmp.
+        dir: Option<PathBuf> = None => "/var/lib/pegel",
+        /// What this node is called. Without this key: the host name.
+        node: Option<String> = None => "nid0001",
+        /// How often the node is sampled. Collectors that cost more have slower rates of their own.
+        rate: Rate = Rate::from_millis(500),
+        /// How much detail is kept: every metric has a level, and those above this one are left out.
+        level: Level = Level::DEFAULT,
+        /// How long samples are kept.
+        keep: Keep = Keep::default(),
+        /// What the agent may take at most, whatever is offered to it.
+        limits: Limits = Limits::default(),
+        /// Collectors that are switched off, or that run at a rate of their own.
+        collectors: Collectors = Collectors::default(),
+        /// Which messages are logged.
+        log: LogLevel = LogLevel::Warn,
+        /// More files to read, relative to this one, in the order of their names. A key may be set in
+        /// one file only.
+        include: Vec<String> = Vec::new(),
+    }
+}
+
+settings! {
+    /// The keys of Dragon's telemetry files, with their meaning.
+    pub struct Dragon {
+        /// For files written for Dragon: the port of the OpenTSDB listener.
+        aggregator_port: Option<u16> = None => "4242",
+        /// For files written for Dragon: the port of the node's own store, on loopback. When any of
+        /// Dragon's keys or $DRAGON_TELEMETRY_LEVEL is set: 4243.
+        tsdb_server_port: Option<u16> = None => "4243",
+        /// For files written for Dragon: the same as `rate`.
+        collector_rate: Option<Rate> = None => "0.5",
+        /// For files written for Dragon: an upper bound for keep.memory and keep.disk.
+        default_tmdb_window: Option<Span> = None => "300",
+        /// For files written for Dragon: the store goes to pegel-HOST in this directory.
+        default_tmdb_dir: Option<PathBuf> = None => "/tmp",
+        /// For files written for Dragon: remove the store when the agent ends in an orderly way.
+        delete_tmdb: bool = false,
+    }
+}
+
+impl Config {
+    /// What is known about every key, in the order of the default file.
+    pub fn keys() -> Vec<Key> {
+        <Config as Section>::keys()
+    }
+
+    /// The default file, with every key explained.
+    pub fn default_file() -> String {
+        const HEADING: &str = "\
+The configuration of a Pegel agent. Every key is shown with its default; those that have none are
+commented out. Use it with `pegel agent --config FILE` or $PEGEL_CONFIG; `pegel config check FILE`
+finds mistakes. The command line wins over the environment, the environment over this file.";
+        pegel_config::default_file(HEADING, &Config::keys())
+    }
+}
+
+/// Whether a key is one of Dragon's.
+pub(crate) fn is_dragon(key: &str) -> bool {
+    <Dragon as Section>::keys()
+        .iter()
+        .any(|known| known.name == key)
+}

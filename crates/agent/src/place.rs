@@ -1,0 +1,236 @@
+//! Where a store goes when nobody says so, and what kind of file system that is.
+
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use crate::sources::Environment;
+
+/// What matters about a file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileSystem {
+    Local,
+    /// Slow or shared: its kind, for the message.
+    Network(&'static str),
+    /// Takes memory, not disk.
+    Memory,
+}
+
+/// `f_type` of statfs(2) for file systems that are reached over a network.
+const NETWORK: &[(u32, &str)] = &[
+    (0x6969, "NFS"),
+    (0x517B, "SMB"),
+    (0xFF53_4D42, "CIFS"),
+    (0xFE53_4D42, "SMB"),
+    (0x0BD0_0BD0, "Lustre"),
+    (0x4750_4653, "GPFS"),
+    (0x1983_0326, "BeeGFS"),
+    (0x6573_5546, "FUSE"),
+    (0x00C3_6400, "Ceph"),
+    (0x5346_414F, "AFS"),
+    (0x0102_1997, "9P"),
+    (0xAAD7_AAEA, "PanFS"),
+    (0x2003_0528, "OrangeFS"),
+    (0x7461_636F, "OCFS2"),
+    (0x0116_1970, "GFS2"),
+];
+const MEMORY: &[u32] = &[0x0102_1994, 0x8584_58F6];
+
+/// The file system of a path, or of the nearest directory above it that exists.
+pub fn file_system(path: &Path) -> FileSystem {
+    let found = path
+        .ancestors()
+        .find_map(|dir| rustix::fs::statfs(dir).ok());
+    // The kernel's type is a word of 32 bits, whatever C makes of it.
+    found.map_or(FileSystem::Local, |found| kind_of(found.f_type as u32))
+}
+
+fn kind_of(kind: u32) -> FileSystem {
+    if MEMORY.contains(&kind) {
+        return FileSystem::Memory;
+    }
+    let network = NETWORK.iter().find(|(known, _)| *known == kind);
+    network.map_or(FileSystem::Local, |(_, name)| FileSystem::Network(name))
+}
+
+/// A place for the store, and why it is not the usual one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DefaultDir {
+    pub path: PathBuf,
+    pub remark: Option<String>,
+}
+
+/// Where the store goes without `--dir`.
+pub fn default_dir(
+    host: &str,
+    environment: Environment<'_>,
+    file_system: impl Fn(&Path) -> FileSystem,
+) -> DefaultDir {
+    let absolute = |name: &str| -> Option<PathBuf> {
+        environment(name)
+            .map(|value: OsString| PathBuf::from(value))
+            .filter(|path| path.is_absolute())
+    };
+    let state = absolute("XDG_STATE_HOME")
+        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
+    let uid = rustix::process::geteuid().as_raw();
+    let temporary = || {
+        let dir = absolute("TMPDIR").unwrap_or_else(|| PathBuf::from("/tmp"));
+        dir.join(format!("pegel-{uid}")).join(host)
+    };
+    let Some(state) = state else {
+        let path = temporary();
+        let remark = format!("no home directory: the store is in {}", path.display());
+        return DefaultDir {
+            path,
+            remark: Some(remark),
+        };
+    };
+    let usual = state.join("pegel").join(host);
+    match file_system(&usual) {
+        FileSystem::Network(kind) => {
+            let path = temporary();
+            let remark = format!(
+                "{} is on {kind}: the store is in {}",
+                state.display(),
+                path.display()
+            );
+            DefaultDir {
+                path,
+                remark: Some(remark),
+            }
+        }
+        _ => DefaultDir {
+            path: usual,
+            remark: None,
+        },
+    }
+}
+
+/// Makes the store's directory, for its owner only. Below /tmp anyone can make directories: what
+/// is there already must be ours.
+pub fn prepare(dir: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    let found = fs::metadata(dir)?;
+    if !found.is_dir() {
+        return Err(io::Error::other("it is not a directory"));
+    }
+    let uid = rustix::process::geteuid().as_raw();
+    let is_temporary = |path: &&Path| path.file_name() == Some(format!("pegel-{uid}").as_ref());
+    for path in std::iter::once(dir).chain(dir.parent().filter(is_temporary)) {
+        let found = fs::symlink_metadata(path)?;
+        let owner = found.uid();
+        if !found.is_symlink() && owner != uid && uid != 0 {
+            let message = format!("{} belongs to user {owner}", path.display());
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+        }
+    }
+    Ok(())
+}
+
+/// The name of this machine.
+pub fn host_name() -> String {
+    let name = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
+    // It becomes part of a path.
+    let name: String = name
+        .chars()
+        .map(|c| if c == '/' || c == '\0' { '_' } else { c })
+        .collect();
+    match name.as_str() {
+        "" | "." | ".." => "localhost".to_owned(),
+        _ => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variables(set: &'static [(&str, &str)]) -> impl Fn(&str) -> Option<OsString> {
+        |name| {
+            set.iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| OsString::from(value))
+        }
+    }
+
+    #[test]
+    fn the_usual_place_is_the_users_state() {
+        let local = |_: &Path| FileSystem::Local;
+        let home = variables(&[("HOME", "/home/ada")]);
+        let expected = PathBuf::from("/home/ada/.local/state/pegel/n1");
+        assert_eq!(
+            default_dir("n1", &home, local),
+            DefaultDir {
+                path: expected,
+                remark: None
+            }
+        );
+        let state = variables(&[("HOME", "/home/ada"), ("XDG_STATE_HOME", "/s")]);
+        assert_eq!(
+            default_dir("n1", &state, local).path,
+            Path::new("/s/pegel/n1")
+        );
+        let relative = variables(&[("HOME", "/home/ada"), ("XDG_STATE_HOME", "s")]);
+        assert!(
+            default_dir("n1", &relative, local)
+                .path
+                .starts_with("/home/ada")
+        );
+    }
+
+    #[test]
+    fn a_network_home_is_left_for_a_local_place() {
+        let uid = rustix::process::geteuid().as_raw();
+        let nfs = |_: &Path| FileSystem::Network("NFS");
+        let home = variables(&[("HOME", "/home/ada")]);
+        let found = default_dir("n1", &home, nfs);
+        assert_eq!(found.path, PathBuf::from(format!("/tmp/pegel-{uid}/n1")));
+        let remark = found.remark.expect("said");
+        assert!(
+            remark.starts_with("/home/ada/.local/state is on NFS: the store is in /tmp/"),
+            "{remark}"
+        );
+        let scratch = variables(&[("HOME", "/home/ada"), ("TMPDIR", "/scratch")]);
+        assert!(
+            default_dir("n1", &scratch, nfs)
+                .path
+                .starts_with("/scratch")
+        );
+        assert!(
+            default_dir("n1", &variables(&[]), nfs)
+                .remark
+                .expect("said")
+                .contains("no home")
+        );
+    }
+
+    #[test]
+    fn kinds_of_file_systems() {
+        assert_eq!(kind_of(0x6969), FileSystem::Network("NFS"));
+        assert_eq!(kind_of(0x0BD0_0BD0), FileSystem::Network("Lustre"));
+        assert_eq!(kind_of(0x0102_1994), FileSystem::Memory);
+        assert_eq!(kind_of(0xEF53), FileSystem::Local);
+        assert_eq!(
+            file_system(Path::new("/proc/nothing/here")),
+            file_system(Path::new("/proc"))
+        );
+    }
+
+    #[test]
+    fn the_directory_is_private() {
+        let parent = std::env::temp_dir().join(format!("pegel-place-{}", std::process::id()));
+        let dir = parent.join("a/b");
+        prepare(&dir).expect("made");
+        assert_eq!(fs::metadata(&dir).expect("there").mode() & 0o777, 0o700);
+        prepare(&dir).expect("made before");
+        fs::write(dir.join("file"), "").expect("written");
+        assert!(prepare(&dir.join("file")).is_err());
+        fs::remove_dir_all(&parent).expect("removed");
+    }
+}

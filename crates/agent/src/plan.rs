@@ -1,0 +1,236 @@
+//! From what the configuration says to what the agent does: defaults that depend on the machine,
+//! and the meaning of Dragon's keys.
+
+use std::path::PathBuf;
+
+use pegel_collect::{Host, Settings as CollectSettings};
+use pegel_config::{Address, Bytes};
+use pegel_serve::Settings as ServeSettings;
+use pegel_store::Options as StoreOptions;
+
+use crate::place::{self, FileSystem};
+use crate::sources::{Environment, Loaded};
+
+/// How large a store on a tmpfs may grow unless the configuration says so.
+const MEMORY_BYTES: u64 = 64 << 20;
+const DISK_BYTES: u64 = 1 << 30;
+
+/// Everything that a node needs to start.
+#[derive(Debug)]
+pub struct Plan {
+    pub node: String,
+    pub level: u8,
+    pub host: Host,
+    pub store: StoreOptions,
+    pub collect: CollectSettings,
+    pub serve: ServeSettings,
+    /// Remove the store on an orderly end.
+    pub remove_store: bool,
+    /// What a person should know: defaults that this machine changed.
+    pub remarks: Vec<String>,
+}
+
+impl Plan {
+    pub fn new(loaded: &Loaded, environment: Environment<'_>) -> Plan {
+        let config = &loaded.config;
+        let host_name = place::host_name();
+        let mut remarks = Vec::new();
+        let dir = dir(loaded, &host_name, environment, &mut remarks);
+        let keep_bytes = keep_bytes(config.own.keep.bytes.as_ref(), &dir, &mut remarks);
+
+        let mut store = StoreOptions::new(dir);
+        let window = config
+            .dragon
+            .default_tmdb_window
+            .as_ref()
+            .map(|span| span.duration());
+        let bounded = |duration| window.map_or(duration, |window| window.min(duration));
+        store.keep_memory = bounded(config.own.keep.memory.duration());
+        store.keep_disk = bounded(config.own.keep.disk.duration());
+        store.keep_bytes = keep_bytes;
+        store.memory_bytes_max = config.own.limits.memory.count();
+        store.series_max = config.own.limits.series as usize;
+
+        let rate = match &config.dragon.collector_rate {
+            Some(rate) if loaded.place_of("rate").is_none() => rate.duration(),
+            _ => config.own.rate.duration(),
+        };
+        Plan {
+            node: config.own.node.clone().unwrap_or(host_name),
+            level: config.own.level.get(),
+            host: environment("PEGEL_ROOT")
+                .filter(|root| !root.is_empty())
+                .map_or_else(Host::local, |root| Host::at(&PathBuf::from(root))),
+            store,
+            collect: config.own.collectors.settings(rate),
+            serve: serve(loaded, environment),
+            remove_store: config.dragon.delete_tmdb,
+            remarks,
+        }
+    }
+}
+
+fn dir(
+    loaded: &Loaded,
+    host: &str,
+    environment: Environment<'_>,
+    remarks: &mut Vec<String>,
+) -> PathBuf {
+    let config = &loaded.config;
+    if let Some(dir) = &config.own.dir {
+        // The store wants absolute paths; a current directory that is gone is found out there.
+        return std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
+    }
+    if let Some(dir) = &config.dragon.default_tmdb_dir {
+        return std::path::absolute(dir)
+            .unwrap_or_else(|_| dir.clone())
+            .join(format!("pegel-{host}"));
+    }
+    let default = place::default_dir(host, environment, place::file_system);
+    remarks.extend(default.remark);
+    default.path
+}
+
+fn keep_bytes(given: Option<&Bytes>, dir: &std::path::Path, remarks: &mut Vec<String>) -> u64 {
+    match given {
+        Some(bytes) => bytes.count(),
+        None if place::file_system(dir) == FileSystem::Memory => {
+            remarks.push(format!(
+                "{} is in memory (tmpfs): the store is limited to 64 MiB",
+                dir.display()
+            ));
+            MEMORY_BYTES
+        }
+        None => DISK_BYTES,
+    }
+}
+
+fn serve(loaded: &Loaded, environment: Environment<'_>) -> ServeSettings {
+    let (places, dragon) = (&loaded.config.places, &loaded.config.dragon);
+    let mut listen = places.listen.clone();
+    if let Some(port) = dragon.aggregator_port {
+        // Unless the list was given, it is the second listener that Grafana asks.
+        if loaded.place_of("listen").is_none() {
+            listen.truncate(1);
+        }
+        add(&mut listen, port);
+    }
+    if loaded.is_dragon(environment) {
+        add(&mut listen, dragon.tsdb_server_port.unwrap_or(4243));
+    }
+    let defaults = ServeSettings::default();
+    ServeSettings {
+        listen,
+        port_search: places.port_search,
+        insecure: places.insecure,
+        socket: places.socket.clone().or(defaults.socket),
+        connections_max: loaded.config.own.limits.connections as usize,
+        ..ServeSettings::default()
+    }
+}
+
+fn add(listen: &mut Vec<Address>, port: u16) {
+    let address = Address::loopback(port);
+    if port == 0
+        || !listen
+            .iter()
+            .any(|known| known.socket() == address.socket())
+    {
+        listen.push(address);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::sources::{Argument, load};
+
+    fn plan(keys: &[(&'static str, &str)], variables: &[(&str, &str)]) -> Plan {
+        let arguments: Vec<Argument> = keys
+            .iter()
+            .map(|(key, text)| Argument {
+                key,
+                flag: "--test",
+                texts: vec![(*text).to_owned()],
+            })
+            .collect();
+        let environment = |name: &str| {
+            variables
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| OsString::from(value))
+        };
+        let loaded = load(None, &arguments, &environment).expect("valid");
+        Plan::new(&loaded, &environment)
+    }
+
+    fn listeners(plan: &Plan) -> Vec<String> {
+        plan.serve.listen.iter().map(Address::to_string).collect()
+    }
+
+    #[test]
+    fn defaults() {
+        let plan = plan(&[("dir", "/nonexistent/x")], &[]);
+        assert_eq!(listeners(&plan), ["127.0.0.1:1337", "127.0.0.1:4242"]);
+        assert_eq!(plan.store.keep_disk, Duration::from_secs(172_800));
+        assert_eq!(plan.store.keep_memory, Duration::from_secs(300));
+        assert_eq!(plan.store.series_max, 200_000);
+        assert_eq!(plan.collect.rate, Duration::from_millis(500));
+        assert_eq!((plan.level, plan.remove_store), (3, false));
+        assert_eq!(plan.host.proc, PathBuf::from("/proc"));
+    }
+
+    #[test]
+    fn dragons_keys_have_their_meaning() {
+        let keys = [
+            ("aggregator_port", "5242"),
+            ("collector_rate", "0.25"),
+            ("default_tmdb_window", "60"),
+            ("default_tmdb_dir", "/nonexistent"),
+            ("delete_tmdb", "1"),
+        ];
+        let plan = plan(&keys, &[]);
+        assert_eq!(
+            listeners(&plan),
+            ["127.0.0.1:1337", "127.0.0.1:5242", "127.0.0.1:4243"]
+        );
+        assert_eq!(plan.collect.rate, Duration::from_millis(250));
+        assert_eq!(plan.store.keep_memory, Duration::from_secs(60));
+        assert_eq!(plan.store.keep_disk, Duration::from_secs(60));
+        let expected = format!("/nonexistent/pegel-{}", place::host_name());
+        assert_eq!(plan.store.dir, PathBuf::from(expected));
+        assert!(plan.remove_store);
+    }
+
+    #[test]
+    fn dragons_level_opens_the_node_port() {
+        let plan = plan(
+            &[("dir", "/nonexistent/x")],
+            &[("DRAGON_TELEMETRY_LEVEL", "2"), ("PEGEL_ROOT", "/fix")],
+        );
+        assert_eq!(
+            listeners(&plan),
+            ["127.0.0.1:1337", "127.0.0.1:4242", "127.0.0.1:4243"]
+        );
+        assert_eq!(plan.level, 2);
+        assert_eq!(plan.host.proc, PathBuf::from("/fix/proc"));
+    }
+
+    #[test]
+    fn our_own_keys_win_over_dragons() {
+        let plan = plan(
+            &[
+                ("rate", "1s"),
+                ("collector_rate", "0.25"),
+                ("dir", "/nonexistent/a"),
+                ("default_tmdb_dir", "/b"),
+            ],
+            &[],
+        );
+        assert_eq!(plan.collect.rate, Duration::from_secs(1));
+        assert_eq!(plan.store.dir, PathBuf::from("/nonexistent/a"));
+    }
+}

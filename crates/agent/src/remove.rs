@@ -1,0 +1,69 @@
+//! Removes a store whose configuration says `delete_tmdb: 1`.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// Removes what the store made, by name: the directory may be one that holds other things too, and
+/// what was set aside is never deleted.
+pub fn store(dir: &Path) -> io::Result<()> {
+    for (name, endings) in [("log", ["log", "tmp"]), ("blocks", ["blk", "tmp"])] {
+        let part = dir.join(name);
+        for entry in fs::read_dir(&part)? {
+            let path = entry?.path();
+            if endings
+                .iter()
+                .any(|ending| path.extension() == Some(OsStr::new(ending)))
+            {
+                fs::remove_file(path)?;
+            }
+        }
+        keep_if_used(fs::remove_dir(part))?;
+    }
+    for name in ["format", "lock"] {
+        match fs::remove_file(dir.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    keep_if_used(fs::remove_dir(dir))
+}
+
+fn keep_if_used(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
+        removed => removed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pegel_metric::{Input, Tick};
+    use pegel_store::{Options, Store};
+
+    use super::*;
+
+    #[test]
+    fn only_the_store_itself_goes() {
+        let parent = std::env::temp_dir().join(format!("pegel-remove-{}", std::process::id()));
+        let dir = parent.join("store");
+        for precious in [false, true] {
+            fs::create_dir_all(&dir).expect("made");
+            let opened = Store::open(Options::new(&dir)).expect("opened");
+            opened.tick(&mut Tick::new(Input::Collect));
+            opened.close();
+            drop(opened);
+            if precious {
+                fs::write(dir.join("precious"), "x").expect("written");
+            }
+            store(&dir).expect("removed");
+            assert_eq!(dir.exists(), precious);
+            if precious {
+                let left: Vec<_> = fs::read_dir(&dir).expect("listed").collect();
+                assert_eq!(left.len(), 1, "{left:?}");
+            }
+        }
+        fs::remove_dir_all(&parent).expect("removed");
+    }
+}

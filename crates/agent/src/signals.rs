@@ -1,0 +1,56 @@
+//! SIGINT and SIGTERM, as something to wait for.
+
+use std::future::poll_fn;
+use std::io;
+use std::task::Poll;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// The signals that ask a process to end. From now on they do not end it by themselves.
+#[derive(Debug)]
+pub struct StopSignals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl StopSignals {
+    /// Must be called inside a runtime.
+    pub fn new() -> io::Result<StopSignals> {
+        Ok(StopSignals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    /// Waits for the next one.
+    pub async fn next(&mut self) {
+        poll_fn(|context| {
+            let interrupted = self.interrupt.poll_recv(context).is_ready();
+            let terminated = self.terminate.poll_recv(context).is_ready();
+            if interrupted || terminated {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
+    }
+}
+
+/// Runs `action` on a thread of its own when the first such signal comes, for programs that block.
+pub fn on_stop_signal(action: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()?;
+    let guard = runtime.enter();
+    // Before this returns, not when the thread comes to it: a signal may come at once.
+    let mut signals = StopSignals::new()?;
+    drop(guard);
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            runtime.block_on(signals.next());
+            action();
+        })?;
+    Ok(())
+}

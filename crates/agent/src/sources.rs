@@ -1,0 +1,225 @@
+//! Where a configuration comes from: the command line wins over the environment, the environment
+//! over the file, the file over the defaults.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use pegel_config::{ConfigError, Level, Place, Problem, Tree, Value};
+
+use crate::config::{Config, is_dragon};
+
+/// An environment: names to values.
+pub type Environment<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+
+/// One option of the command line that sets a key.
+#[derive(Debug, Clone)]
+pub struct Argument {
+    pub key: &'static str,
+    pub flag: &'static str,
+    pub texts: Vec<String>,
+}
+
+/// A configuration, and where each of its values was said.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    pub config: Config,
+    pub tree: Tree,
+    /// The file that was read.
+    pub file: Option<PathBuf>,
+}
+
+/// Variables that set a key, and the key.
+const VARIABLES: &[(&str, &str)] = &[
+    ("DRAGON_TELEMETRY_LEVEL", "level"),
+    ("PEGEL_SOCKET", "socket"),
+    ("PEGEL_LISTEN", "listen"),
+    ("PEGEL_LEVEL", "level"),
+    ("PEGEL_RATE", "rate"),
+    ("PEGEL_DIR", "dir"),
+    ("PEGEL_LOG", "log"),
+];
+const FILE_VARIABLES: &[&str] = &["PEGEL_CONFIG", "DRAGON_TELEMETRY_CONFIG"];
+
+/// Reads everything and finds every mistake. `file` is what `--config` named.
+pub fn load(
+    file: Option<PathBuf>,
+    arguments: &[Argument],
+    environment: Environment<'_>,
+) -> Result<Loaded, ConfigError> {
+    let named = FILE_VARIABLES
+        .iter()
+        .find_map(|name| set(environment, name));
+    let file = file.or_else(|| named.map(PathBuf::from));
+    let mut tree = match &file {
+        Some(path) => pegel_config::load(path)?,
+        None => Tree::empty(Place::Argument("defaults")),
+    };
+    for (name, key) in VARIABLES {
+        if let Some(value) = set(environment, name) {
+            lay_over(&mut tree, name, key, value)?;
+        }
+    }
+    for argument in arguments {
+        put(
+            &mut tree,
+            argument.key,
+            &argument.texts,
+            Place::Argument(argument.flag),
+        );
+    }
+    let config: Config = pegel_config::read(&tree)?;
+    let loaded = Loaded { config, tree, file };
+    loaded.check_pairs()?;
+    Ok(loaded)
+}
+
+fn set(environment: Environment<'_>, name: &str) -> Option<OsString> {
+    environment(name).filter(|value| !value.is_empty())
+}
+
+fn lay_over(
+    tree: &mut Tree,
+    name: &'static str,
+    key: &'static str,
+    value: OsString,
+) -> Result<(), ConfigError> {
+    let place = Place::Variable(name);
+    let Ok(mut text) = value.into_string() else {
+        return Err(ConfigError::from(Problem {
+            place: Some(place),
+            key: key.to_owned(),
+            message: "the value is not UTF-8".to_owned(),
+            hint: String::new(),
+        }));
+    };
+    // Dragon accepts a fifth level, which adds nothing to its fourth.
+    if name == "DRAGON_TELEMETRY_LEVEL" && text.trim() == "5" {
+        text = Level::MAX.to_string();
+    }
+    let texts = match key {
+        "listen" => text.split(',').map(|part| part.trim().to_owned()).collect(),
+        _ => vec![text],
+    };
+    put(tree, key, &texts, place);
+    Ok(())
+}
+
+fn put(tree: &mut Tree, key: &str, texts: &[String], place: Place) {
+    match (key, texts) {
+        ("listen", texts) => tree.set_list(key, texts, place),
+        (_, [text]) => tree.set(key, text, place),
+        _ => {}
+    }
+}
+
+impl Loaded {
+    /// Whether anything of Dragon's was set.
+    pub fn is_dragon(&self, environment: Environment<'_>) -> bool {
+        let by_key = match &self.tree.value {
+            Value::Map(entries) => entries.iter().any(|entry| is_dragon(&entry.key)),
+            _ => false,
+        };
+        by_key || set(environment, "DRAGON_TELEMETRY_LEVEL").is_some()
+    }
+
+    /// Where a key was said; `None` when it has its default.
+    pub fn place_of(&self, key: &str) -> Option<&Place> {
+        self.tree.find(key).map(|tree| &tree.place)
+    }
+
+    /// Two keys that mean the same may not both stand in files: nobody could tell which one wins.
+    fn check_pairs(&self) -> Result<(), ConfigError> {
+        for (ours, theirs) in [("rate", "collector_rate"), ("dir", "default_tmdb_dir")] {
+            let (Some(first), Some(second)) = (self.tree.get(ours), self.tree.get(theirs)) else {
+                continue;
+            };
+            if matches!(first.place, Place::File { .. }) {
+                let message = format!("`{ours}` means the same and is set at {}", first.place);
+                let problem = Problem::new(second, message, "keep one of the two");
+                return Err(problem.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load_with(
+        variables: &[(&str, &str)],
+        arguments: &[Argument],
+    ) -> Result<Loaded, ConfigError> {
+        let environment = |name: &str| {
+            variables
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| OsString::from(value))
+        };
+        load(None, arguments, &environment)
+    }
+
+    fn argument(key: &'static str, flag: &'static str, text: &str) -> Argument {
+        Argument {
+            key,
+            flag,
+            texts: vec![text.to_owned()],
+        }
+    }
+
+    #[test]
+    fn arguments_win_over_variables() {
+        let variables = [
+            ("PEGEL_RATE", "2"),
+            ("PEGEL_LEVEL", "1"),
+            ("DRAGON_TELEMETRY_LEVEL", "4"),
+        ];
+        let loaded = load_with(&variables, &[argument("rate", "--rate", "100ms")]).expect("valid");
+        assert_eq!(loaded.config.own.rate.to_string(), "100ms");
+        assert_eq!(loaded.config.own.level.get(), 1);
+        assert_eq!(loaded.place_of("rate"), Some(&Place::Argument("--rate")));
+        assert_eq!(
+            loaded.place_of("level"),
+            Some(&Place::Variable("PEGEL_LEVEL"))
+        );
+        assert_eq!(loaded.place_of("keep.memory"), None);
+    }
+
+    #[test]
+    fn variables_are_named_when_they_are_wrong() {
+        let error = load_with(&[("PEGEL_LEVEL", "9")], &[]).expect_err("no such level");
+        assert!(
+            error
+                .to_string()
+                .starts_with("$PEGEL_LEVEL: level: \"9\" is not a level"),
+            "{error}"
+        );
+        assert!(
+            load_with(&[("PEGEL_LEVEL", "")], &[]).is_ok(),
+            "an empty variable is not set"
+        );
+    }
+
+    #[test]
+    fn a_list_of_listeners_fits_into_a_variable() {
+        let loaded = load_with(&[("PEGEL_LISTEN", "127.0.0.1:1, [::1]:2")], &[]).expect("valid");
+        let listen: Vec<String> = loaded
+            .config
+            .places
+            .listen
+            .iter()
+            .map(|a| a.to_string())
+            .collect();
+        assert_eq!(listen, ["127.0.0.1:1", "[::1]:2"]);
+    }
+
+    #[test]
+    fn dragons_levels_go_one_further() {
+        let variables = [("DRAGON_TELEMETRY_LEVEL", "5")];
+        let loaded = load_with(&variables, &[]).expect("valid");
+        assert_eq!(loaded.config.own.level.get(), 4);
+        assert!(loaded.is_dragon(&|name| (name == "DRAGON_TELEMETRY_LEVEL").then(|| "5".into())));
+        assert!(!loaded.is_dragon(&|_| None));
+    }
+}

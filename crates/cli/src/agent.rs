@@ -1,0 +1,158 @@
+use std::path::PathBuf;
+
+use anyhow::Context;
+use pegel_agent::{Argument, Loaded, Node, Plan, StopSignals, Until};
+use pegel_config::LogLevel;
+
+use crate::failure::{Failure, USAGE};
+use crate::format::{self, Format};
+use crate::{logging, output};
+
+/// Sample this node, keep its samples and serve them, until interrupted
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    pub settings: Settings,
+    /// End together with the process PID
+    #[arg(long, value_name = "PID", allow_negative_numbers = true)]
+    until_pid: Option<i32>,
+    /// Take one sample, store it, print it and end
+    #[arg(long, conflicts_with = "until_pid")]
+    once: bool,
+    /// With --once: the form of the values [default: Prometheus text]
+    #[arg(short, long, value_enum, requires = "once")]
+    format: Option<Format>,
+}
+
+/// What the command line can say about the configuration. It wins over environment and file.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Settings {
+    /// Configuration file [default: $PEGEL_CONFIG, $DRAGON_TELEMETRY_CONFIG]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Serve HTTP here; may be repeated, and replaces the whole list
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Vec<String>,
+    /// The UNIX socket for programs and for the other commands
+    #[arg(long, value_name = "PATH")]
+    socket: Option<String>,
+    /// Where the store is
+    #[arg(long, value_name = "DIR")]
+    dir: Option<String>,
+    /// The time between two samples: 500ms, 5s; a plain number is seconds
+    #[arg(long, value_name = "TIME")]
+    rate: Option<String>,
+    /// How much detail to keep, 0 to 4
+    #[arg(long, value_name = "N")]
+    level: Option<String>,
+    /// What this node is called
+    #[arg(long, value_name = "NAME")]
+    node: Option<String>,
+    /// When a port is busy, take the next free one
+    #[arg(long)]
+    port_search: bool,
+    /// Allow addresses that other machines can reach, without encryption or a password
+    #[arg(long)]
+    insecure: bool,
+    /// Which messages to log: off, error, warn, info, debug, trace
+    #[arg(long, value_name = "LEVEL")]
+    log: Option<String>,
+}
+
+impl Settings {
+    /// Reads file, environment and command line. Mistakes exit with 2.
+    pub fn load(&self) -> anyhow::Result<Loaded> {
+        pegel_agent::load(self.config.clone(), &self.arguments(), &|name| {
+            std::env::var_os(name)
+        })
+        .map_err(|error| Failure::new(USAGE, error.to_string()))
+    }
+
+    fn arguments(&self) -> Vec<Argument> {
+        let single = [
+            ("socket", "--socket", &self.socket),
+            ("dir", "--dir", &self.dir),
+            ("rate", "--rate", &self.rate),
+            ("level", "--level", &self.level),
+            ("node", "--node", &self.node),
+            ("log", "--log", &self.log),
+        ];
+        let mut arguments: Vec<Argument> = single
+            .into_iter()
+            .filter_map(|(key, flag, text)| {
+                Some(Argument {
+                    key,
+                    flag,
+                    texts: vec![text.clone()?],
+                })
+            })
+            .collect();
+        if !self.listen.is_empty() {
+            arguments.push(Argument {
+                key: "listen",
+                flag: "--listen",
+                texts: self.listen.clone(),
+            });
+        }
+        for (key, flag, is_set) in [
+            ("port_search", "--port-search", self.port_search),
+            ("insecure", "--insecure", self.insecure),
+        ] {
+            if is_set {
+                arguments.push(Argument {
+                    key,
+                    flag,
+                    texts: vec!["true".to_owned()],
+                });
+            }
+        }
+        arguments
+    }
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let loaded = args.settings.load()?;
+    let log = loaded.config.own.log;
+    logging::start(log);
+    let plan = Plan::new(&loaded, &|name| std::env::var_os(name));
+    // A wrong number is found before anything is touched.
+    let until = args.until_pid.map(Until::pid).transpose()?;
+    if args.once {
+        return once(plan, args.format);
+    }
+    let mut node = Node::start(plan)?;
+    if log != LogLevel::Off {
+        for line in node.announcement() {
+            output::note(&format!("pegel: {line}"));
+        }
+    }
+    let signals = node.wait(until).context("cannot wait for signals")?;
+    exit_on_next(&node, signals);
+    node.stop();
+    Ok(())
+}
+
+fn once(plan: Plan, format: Option<Format>) -> anyhow::Result<()> {
+    let sample = pegel_agent::sample_once(plan)?;
+    let text = match format {
+        None => sample.prometheus,
+        Some(format) => {
+            let readings: Vec<crate::answer::Reading> = sample
+                .values
+                .into_iter()
+                .map(|(name, ts, value)| crate::answer::Reading { name, ts, value })
+                .collect();
+            format::values(format, &readings, crate::ask::page(None))
+        }
+    };
+    output::write(None, &text)
+}
+
+/// Whoever asks a second time does not want to wait for an orderly end.
+#[allow(clippy::exit)] // The only place that ends the process at once, and only when told twice.
+fn exit_on_next(node: &Node, mut signals: StopSignals) {
+    node.runtime().spawn(async move {
+        signals.next().await;
+        std::process::exit(1);
+    });
+}

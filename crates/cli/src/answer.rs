@@ -1,0 +1,89 @@
+//! What an agent answers, as values.
+
+use anyhow::Context;
+use serde_json::Value;
+
+/// One line of `/api/v1/list`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Listed {
+    pub name: String,
+    pub doc: String,
+    pub kind: String,
+    pub unit: String,
+}
+
+/// One current value; `ts` is when it last changed, in seconds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reading {
+    pub name: String,
+    pub ts: f64,
+    pub value: f64,
+}
+
+pub fn listed(json: &Value) -> anyhow::Result<Vec<Listed>> {
+    let items = json.as_array().context("the agent's list is not a list")?;
+    items
+        .iter()
+        .map(|item| {
+            let text = |key: &str| item[key].as_str().unwrap_or_default().to_owned();
+            let name = item["name"]
+                .as_str()
+                .context("the agent's list has an item without name")?;
+            Ok(Listed {
+                name: name.to_owned(),
+                doc: text("doc"),
+                kind: text("type"),
+                unit: text("unit"),
+            })
+        })
+        .collect()
+}
+
+pub fn readings(json: &Value) -> anyhow::Result<Vec<Reading>> {
+    let items = json
+        .as_array()
+        .context("the agent's values are not a list")?;
+    items
+        .iter()
+        .map(|item| {
+            let name = item["name"]
+                .as_str()
+                .context("the agent sent a value without name")?;
+            let ts = number(&item["ts"]).context("the agent sent a value without time")?;
+            let value = number(&item["value"]).context("the agent sent a name without value")?;
+            Ok(Reading {
+                name: name.to_owned(),
+                ts,
+                value,
+            })
+        })
+        .collect()
+}
+
+/// JSON has no word for what is not finite: it comes as text, or as null.
+fn number(json: &Value) -> Option<f64> {
+    match json {
+        Value::Null => Some(f64::NAN),
+        Value::String(text) => text.parse().ok(),
+        json => json.as_f64(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readings_may_be_infinite() {
+        let json = serde_json::json!([
+            {"name": "a", "ts": 1.5, "value": 2},
+            {"name": "b", "ts": 1.5, "value": "+Inf"},
+            {"name": "c", "ts": 1.5, "value": null},
+        ]);
+        let read = readings(&json).expect("valid");
+        assert_eq!((read[0].value, read[1].value), (2.0, f64::INFINITY));
+        assert!(read[2].value.is_nan());
+        assert!(readings(&serde_json::json!([{"ts": 1}])).is_err());
+        assert!(readings(&serde_json::json!({})).is_err());
+    }
+}

@@ -1,0 +1,226 @@
+//! Asks an agent over its UNIX socket. HTTP/1.0, so that an answer is simply what comes until the end.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+
+use crate::failure::{Failure, NO_AGENT};
+
+/// How long an agent may take to answer.
+const TIMEOUT: Duration = Duration::from_secs(20);
+/// The largest answer that is taken; 200,000 series of ordinary length have about 40 MB.
+const ANSWER_BYTES_MAX: u64 = 512 << 20;
+const HEAD_BYTES_MAX: u64 = 64 << 10;
+
+/// An agent's socket, found and checked.
+#[derive(Debug)]
+pub struct Client {
+    socket: PathBuf,
+}
+
+/// An answer whose body is still to be read.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub body: BufReader<UnixStream>,
+}
+
+impl Client {
+    /// The agent on the given socket, else on the first of the usual ones that answers.
+    pub fn find(given: Option<&Path>, more: &[PathBuf]) -> anyhow::Result<Client> {
+        let named = given.map(Path::to_owned).or_else(|| {
+            std::env::var_os("PEGEL_SOCKET")
+                .filter(|value| !value.is_empty())
+                .map(PathBuf::from)
+        });
+        let candidates = match named {
+            Some(path) => vec![path],
+            None => pegel_agent::usual_sockets()
+                .into_iter()
+                .chain(more.iter().cloned())
+                .collect(),
+        };
+        for socket in &candidates {
+            match connect(socket) {
+                Ok(_) => {
+                    return Ok(Client {
+                        socket: socket.clone(),
+                    });
+                }
+                Err(Unreachable::Nobody) => {}
+                Err(Unreachable::Other(error)) => return Err(error),
+            }
+        }
+        Err(no_agent(&candidates))
+    }
+
+    /// Sends a request and reads the head of the answer.
+    pub fn ask(&self, path: &str, query: &[(&str, &str)]) -> anyhow::Result<Answer> {
+        let mut stream = match connect(&self.socket) {
+            Ok(stream) => stream,
+            Err(Unreachable::Nobody) => return Err(no_agent(std::slice::from_ref(&self.socket))),
+            Err(Unreachable::Other(error)) => return Err(error),
+        };
+        let request = format!(
+            "GET {} HTTP/1.0\r\nHost: localhost\r\nAccept: application/json\r\n\r\n",
+            target(path, query)
+        );
+        let what = || format!("the agent on {} did not answer", self.socket.display());
+        stream.set_read_timeout(Some(TIMEOUT)).with_context(what)?;
+        stream.write_all(request.as_bytes()).with_context(what)?;
+        let mut body = BufReader::new(stream);
+        let status = read_head(&mut body).with_context(what)?;
+        Ok(Answer { status, body })
+    }
+
+    /// The whole answer as JSON.
+    pub fn get(&self, path: &str, query: &[(&str, &str)]) -> anyhow::Result<serde_json::Value> {
+        let answer = self.ask(path, query)?;
+        let status = answer.status;
+        let mut text = String::new();
+        let what = || {
+            format!(
+                "the agent on {} broke off its answer",
+                self.socket.display()
+            )
+        };
+        answer
+            .body
+            .take(ANSWER_BYTES_MAX)
+            .read_to_string(&mut text)
+            .with_context(what)?;
+        if status != 200 {
+            return Err(refusal(status, &text));
+        }
+        serde_json::from_str(&text).with_context(what)
+    }
+}
+
+/// The agent's own words about a request that it refused.
+pub fn refusal(status: u16, text: &str) -> anyhow::Error {
+    let said = serde_json::from_str::<serde_json::Value>(text).ok();
+    let message = said.as_ref().and_then(|said| {
+        let error = said.get("error")?;
+        error.as_str().or_else(|| error.get("message")?.as_str())
+    });
+    let message = message.unwrap_or(text.trim());
+    match status {
+        400 => Failure::usage(message),
+        _ => anyhow::anyhow!("the agent answered {status}: {message}"),
+    }
+}
+
+enum Unreachable {
+    /// No socket there, or nobody behind it.
+    Nobody,
+    Other(anyhow::Error),
+}
+
+/// Connects, and makes sure of whom we talk to before anything is sent.
+fn connect(socket: &Path) -> Result<UnixStream, Unreachable> {
+    let stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Unreachable::Nobody,
+        _ => Unreachable::Other(
+            anyhow::Error::from(error).context(format!("cannot connect to {}", socket.display())),
+        ),
+    })?;
+    check_owner(socket, &stream).map_err(Unreachable::Other)?;
+    Ok(stream)
+}
+
+/// In a directory that others can write to, anyone can put a socket: ask the kernel whose it is.
+fn check_owner(socket: &Path, stream: &UnixStream) -> anyhow::Result<()> {
+    let peer = rustix::net::sockopt::socket_peercred(stream)
+        .with_context(|| format!("cannot tell who serves {}", socket.display()))?;
+    let (uid, own) = (peer.uid.as_raw(), rustix::process::getuid().as_raw());
+    if uid == own || uid == 0 {
+        return Ok(());
+    }
+    let file_owner = std::fs::metadata(socket).map_or(uid, |metadata| metadata.uid());
+    bail!(
+        "{} is served by user {uid} (process {}), its file belongs to user {file_owner}; \
+         only your own agent (user {own}) or root's is trusted",
+        socket.display(),
+        peer.pid.as_raw_nonzero(),
+    )
+}
+
+fn no_agent(tried: &[PathBuf]) -> anyhow::Error {
+    let tried: Vec<String> = tried
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
+    let message = format!(
+        "no agent answers on {}\nhint: start one with `pegel agent`, or name its socket with -u or $PEGEL_SOCKET",
+        tried.join(" or ")
+    );
+    Failure::new(NO_AGENT, message)
+}
+
+fn target(path: &str, query: &[(&str, &str)]) -> String {
+    let mut target = path.to_owned();
+    for (index, (key, value)) in query.iter().enumerate() {
+        target.push(if index == 0 { '?' } else { '&' });
+        target.push_str(key);
+        target.push('=');
+        for byte in value.bytes() {
+            match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                    target.push(char::from(byte));
+                }
+                byte => target.push_str(&format!("%{byte:02X}")),
+            }
+        }
+    }
+    target
+}
+
+fn read_head(body: &mut BufReader<UnixStream>) -> anyhow::Result<u16> {
+    let mut head = body.take(HEAD_BYTES_MAX);
+    let mut line = String::new();
+    head.read_line(&mut line)?;
+    let status = line
+        .strip_prefix("HTTP/1.")
+        .and_then(|rest| rest.get(2..5))
+        .and_then(|code| code.parse().ok())
+        .with_context(|| format!("not an HTTP answer: {:?}", line.trim_end()))?;
+    loop {
+        line.clear();
+        if head.read_line(&mut line)? == 0 {
+            bail!("the head of the answer does not end");
+        }
+        if line.trim_end().is_empty() {
+            return Ok(status);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_are_encoded() {
+        assert_eq!(target("/a", &[]), "/a");
+        assert_eq!(
+            target("/a", &[("match", "x{a=\"ü\"}&"), ("rate", "0.5")]),
+            "/a?match=x%7Ba%3D%22%C3%BC%22%7D%26&rate=0.5"
+        );
+    }
+
+    #[test]
+    fn the_agents_own_words_are_kept() {
+        assert_eq!(
+            refusal(400, "{\"error\":\"bad match\"}").to_string(),
+            "bad match"
+        );
+        assert_eq!(
+            refusal(503, "busy\n").to_string(),
+            "the agent answered 503: busy"
+        );
+    }
+}

@@ -1,0 +1,17 @@
+use clap_complete::Shell;
+
+use crate::output;
+
+/// Write the completions for a shell
+///
+/// For bash: `pegel completions bash > ~/.local/share/bash-completion/completions/pegel`
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    shell: Shell,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let mut text = Vec::new();
+    clap_complete::generate(args.shell, &mut crate::command(), "pegel", &mut text);
+    output::write(None, &String::from_utf8_lossy(&text))
+}

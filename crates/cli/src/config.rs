@@ -1,0 +1,111 @@
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use pegel_agent::{Config, Loaded};
+use pegel_config::{Setting, Written};
+
+use crate::agent::Settings;
+use crate::failure::{Failure, USAGE};
+use crate::output;
+
+/// Make, check or show a configuration
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Write the default file, with every key explained
+    Init {
+        /// Where to; an existing file is left alone [default: standard output]
+        file: Option<PathBuf>,
+    },
+    /// Find every mistake in a file, and say what would be right
+    Check {
+        /// The file [default: $PEGEL_CONFIG, $DRAGON_TELEMETRY_CONFIG]
+        file: Option<PathBuf>,
+    },
+    /// Show what is in force, and where each value comes from
+    Show(Box<Settings>),
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    match &args.action {
+        Action::Init { file } => init(file.as_ref()),
+        Action::Check { file } => check(file.clone()),
+        Action::Show(settings) => output::write(None, &show(&settings.load()?)),
+    }
+}
+
+fn init(file: Option<&PathBuf>) -> anyhow::Result<()> {
+    let text = Config::default_file();
+    let Some(path) = file else {
+        return output::write(None, &text);
+    };
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(path)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn check(file: Option<PathBuf>) -> anyhow::Result<()> {
+    let loaded = pegel_agent::load(file, &[], &|name| std::env::var_os(name))
+        .map_err(|error| Failure::new(USAGE, error.to_string()))?;
+    let Some(file) = &loaded.file else {
+        return Err(Failure::usage(
+            "no file to check: name one, or set $PEGEL_CONFIG",
+        ));
+    };
+    output::write(None, &format!("{}: no mistakes\n", file.display()))
+}
+
+/// One key per line, with the place that set it.
+fn show(loaded: &Loaded) -> String {
+    let mut lines = Vec::new();
+    if let Written::Map(entries) = loaded.config.written() {
+        for (key, value) in &entries {
+            flatten(loaded, key, key, value, &mut lines);
+        }
+    }
+    let width = lines
+        .iter()
+        .map(|(text, _)| text.chars().count())
+        .max()
+        .unwrap_or(0)
+        .min(60);
+    lines
+        .iter()
+        .map(|(text, origin)| format!("{text:width$}  # {origin}\n"))
+        .collect()
+}
+
+/// Sections become blocks, so that each inner key has its own line.
+fn flatten(
+    loaded: &Loaded,
+    path: &str,
+    key: &str,
+    value: &Written,
+    lines: &mut Vec<(String, String)>,
+) {
+    let depth = path.matches('.').count();
+    let indent = "  ".repeat(depth);
+    let origin = || match loaded.place_of(path) {
+        Some(place) => place.to_string(),
+        None => "default".to_owned(),
+    };
+    match value {
+        Written::Map(entries) if !entries.is_empty() => {
+            lines.push((format!("{indent}{key}:"), origin()));
+            for (inner, value) in entries {
+                flatten(loaded, &format!("{path}.{inner}"), inner, value, lines);
+            }
+        }
+        value => lines.push((format!("{indent}{key}: {}", value.inline()), origin())),
+    }
+}

@@ -1,0 +1,75 @@
+//! How a command ends when it does not end well.
+
+use std::fmt;
+
+/// Exit codes, the same for every command.
+pub const OK: u8 = 0;
+pub const FAILED: u8 = 1;
+pub const USAGE: u8 = 2;
+pub const NO_AGENT: u8 = 3;
+pub const NOTHING_MATCHED: u8 = 4;
+
+/// An error that knows its exit code. Every other error exits with [`FAILED`].
+#[derive(Debug)]
+pub struct Failure {
+    pub code: u8,
+    pub message: String,
+}
+
+impl Failure {
+    pub fn new(code: u8, message: impl Into<String>) -> anyhow::Error {
+        Failure {
+            code,
+            message: message.into(),
+        }
+        .into()
+    }
+
+    pub fn usage(message: impl Into<String>) -> anyhow::Error {
+        Failure::new(USAGE, message)
+    }
+
+    pub fn nothing_matched(message: impl Into<String>) -> anyhow::Error {
+        Failure::new(NOTHING_MATCHED, message)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// The exit code of an error, and whether it is worth a message.
+pub fn judge(error: &anyhow::Error) -> (u8, bool) {
+    if let Some(failure) = error.downcast_ref::<Failure>() {
+        return (failure.code, true);
+    }
+    // The reader of our output went away: `pegel list | head` is no failure.
+    let gone = error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
+        .any(|cause| cause.kind() == std::io::ErrorKind::BrokenPipe);
+    if gone { (OK, false) } else { (FAILED, true) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_closed_pipe_ends_quietly() {
+        let pipe = std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+        assert_eq!(
+            judge(&anyhow::Error::from(pipe).context("cannot write")),
+            (OK, false)
+        );
+        assert_eq!(
+            judge(&Failure::nothing_matched("none")),
+            (NOTHING_MATCHED, true)
+        );
+        assert_eq!(judge(&anyhow::anyhow!("other")), (FAILED, true));
+    }
+}

@@ -1,0 +1,38 @@
+//! CSV as in RFC 4180, except that lines end as the system's do.
+
+use super::number::exact;
+use crate::answer::{Listed, Reading};
+
+pub const VALUES_HEAD: &str = "name,ts,value\n";
+
+pub fn list(listed: &[Listed]) -> String {
+    let line =
+        |item: &Listed| format!("{},{},{}\n", field(&item.name), field(&item.doc), item.kind);
+    std::iter::once("name,doc,type\n".to_owned())
+        .chain(listed.iter().map(line))
+        .collect()
+}
+
+pub fn values(readings: &[Reading]) -> String {
+    format!("{VALUES_HEAD}{}", value_lines(readings))
+}
+
+pub fn value_lines(readings: &[Reading]) -> String {
+    let line = |reading: &Reading| {
+        format!(
+            "{},{},{}\n",
+            field(&reading.name),
+            exact(reading.ts),
+            exact(reading.value)
+        )
+    };
+    readings.iter().map(line).collect()
+}
+
+fn field(text: &str) -> String {
+    if text.contains(['"', ',', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}

@@ -1,0 +1,109 @@
+//! JSON: arrays with the fields and the look that scripts already know, and objects one per line.
+
+use serde_json::json;
+
+use super::number::{json_float, json_number};
+use crate::answer::{Listed, Reading};
+
+/// Text as a JSON string.
+pub fn string(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+pub fn list(listed: &[Listed]) -> String {
+    array(listed.iter().map(|item| {
+        format!(
+            "    {{\n        \"name\": {},\n        \"doc\": {},\n        \"type\": {}\n    }}",
+            string(&item.name),
+            string(&item.doc),
+            string(&item.kind)
+        )
+    }))
+}
+
+pub fn values(readings: &[Reading]) -> String {
+    array(readings.iter().map(|reading| {
+        format!(
+            "    {{\n        \"name\": {},\n        \"ts\": {},\n        \"value\": {}\n    }}",
+            string(&reading.name),
+            json_float(reading.ts),
+            json_float(reading.value)
+        )
+    }))
+}
+
+fn array(items: impl Iterator<Item = String>) -> String {
+    let items: Vec<String> = items.collect();
+    if items.is_empty() {
+        return "[]\n".to_owned();
+    }
+    format!("[\n{}\n]\n", items.join(",\n"))
+}
+
+/// One array inside the outer one; the comma before it belongs to it, so that the file can end here.
+pub fn track_step(readings: &[Reading], is_first: bool) -> String {
+    let items: Vec<String> = readings
+        .iter()
+        .map(|reading| {
+            format!(
+                "    {{\n      \"name\": {},\n      \"ts\": {},\n      \"value\": {}\n    }}",
+                string(&reading.name),
+                json_float(reading.ts),
+                json_number(reading.value)
+            )
+        })
+        .collect();
+    let comma = if is_first { "" } else { "," };
+    format!("{comma}\n  [\n{}\n  ]", items.join(",\n"))
+}
+
+pub fn list_lines(listed: &[Listed]) -> String {
+    let line = |item: &Listed| {
+        let (name, doc, kind) = (string(&item.name), string(&item.doc), string(&item.kind));
+        format!("{{\"name\":{name},\"doc\":{doc},\"type\":{kind}}}\n")
+    };
+    listed.iter().map(line).collect()
+}
+
+pub fn value_lines(readings: &[Reading]) -> String {
+    let line = |reading: &Reading| {
+        let (ts, value) = (json_float(reading.ts), json_number(reading.value));
+        format!(
+            "{{\"name\":{},\"ts\":{ts},\"value\":{value}}}\n",
+            string(&reading.name)
+        )
+    };
+    readings.iter().map(line).collect()
+}
+
+/// What `version --json` says.
+pub fn version(version: &str) -> String {
+    let json = json!({"name": "pegel", "version": version, "arch": std::env::consts::ARCH});
+    format!("{json}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tracked_file_parses_after_every_step() {
+        let reading = Reading {
+            name: "a{b=\"c\"}".into(),
+            ts: 1.5,
+            value: 3.0,
+        };
+        let mut text = String::from("[");
+        for step in 0..3 {
+            text.push_str(&track_step(std::slice::from_ref(&reading), step == 0));
+            let whole = format!("{text}\n]\n");
+            let json: serde_json::Value = serde_json::from_str(&whole).expect("valid JSON");
+            assert_eq!(json.as_array().map(Vec::len), Some(step + 1));
+        }
+        assert!(
+            text.starts_with(
+                "[\n  [\n    {\n      \"name\": \"a{b=\\\"c\\\"}\",\n      \"ts\": 1.5,"
+            )
+        );
+    }
+}

@@ -1,0 +1,171 @@
+//! Numbers and times as text.
+
+use pegel_metric::format_value;
+
+/// A JSON number that shows that it is a float: `9.0`. Null for what is not finite.
+pub fn json_float(value: f64) -> String {
+    if value.is_finite() {
+        format!("{value:?}")
+    } else {
+        "null".to_owned()
+    }
+}
+
+/// A JSON number, whole where it can be: `9`.
+pub fn json_number(value: f64) -> String {
+    if value.is_finite() {
+        exact(value)
+    } else {
+        "null".to_owned()
+    }
+}
+
+/// The shortest text that reads back as the same value.
+pub fn exact(value: f64) -> String {
+    let mut text = String::new();
+    format_value(&mut text, value);
+    text
+}
+
+/// For people: at most six decimals, thousands apart.
+pub fn for_people(value: f64) -> String {
+    if !value.is_finite() || value.abs() >= 1e15 || (value != 0.0 && value.abs() < 1e-4) {
+        return exact(value);
+    }
+    let text = format!("{value:.6}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    let (whole, fraction) = match text.split_once('.') {
+        Some((whole, fraction)) => (whole, Some(fraction)),
+        None => (text, None),
+    };
+    let (sign, digits) = match whole.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", whole),
+    };
+    let mut out = sign.to_owned();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(' ');
+        }
+        out.push(digit);
+    }
+    if let Some(fraction) = fraction {
+        out.push('.');
+        out.push_str(fraction);
+    }
+    out
+}
+
+/// How long ago something was; the date once that says more.
+pub fn ago(ts: f64, now: f64) -> String {
+    let seconds = now - ts;
+    match seconds {
+        // A clock that is a little behind.
+        s if (-5.0..0.05).contains(&s) => "now".to_owned(),
+        s if (0.0..10.0).contains(&s) => format!("{s:.1} s ago"),
+        s if (0.0..120.0).contains(&s) => format!("{s:.0} s ago"),
+        s if (0.0..7200.0).contains(&s) => format!("{:.0} min ago", s / 60.0),
+        s if (0.0..172_800.0).contains(&s) => format!("{:.0} h ago", s / 3600.0),
+        _ => utc(ts),
+    }
+}
+
+/// `2022-11-03 14:45:17Z`, or the number itself where it is no date.
+pub fn utc(ts: f64) -> String {
+    let Some((year, month, day, of_day)) = date(ts) else {
+        return exact(ts);
+    };
+    let (h, m, s) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+    format!("{year:04}-{month:02}-{day:02} {h:02}:{m:02}:{s:02}Z")
+}
+
+/// `14:45:17.483`.
+pub fn time_of_day(ts: f64) -> String {
+    let Some((_, _, _, of_day)) = date(ts) else {
+        return exact(ts);
+    };
+    let millis = (ts.rem_euclid(1.0) * 1000.0) as u64;
+    format!(
+        "{:02}:{:02}:{:02}.{millis:03}",
+        of_day / 3600,
+        of_day / 60 % 60,
+        of_day % 60
+    )
+}
+
+/// Year, month, day and second of the day, after Howard Hinnant's `civil_from_days`.
+fn date(ts: f64) -> Option<(i64, i64, i64, i64)> {
+    // Years 1970 to 9999.
+    if !(0.0..253_402_300_800.0).contains(&ts) {
+        return None;
+    }
+    let seconds = ts as i64;
+    let days = seconds / 86_400 + 719_468;
+    let era = days / 146_097;
+    let day_of_era = days % 146_097;
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 {
+        shifted + 3
+    } else {
+        shifted - 9
+    };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    Some((year, month, day, seconds % 86_400))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_for_people() {
+        for (value, text) in [
+            (0.0, "0"),
+            (9.0, "9"),
+            (12_441_600.0, "12 441 600"),
+            (-1234.5, "-1 234.5"),
+            (0.1 + 0.2, "0.3"),
+            (1e-9, "1e-9"),
+            (1e16, "10000000000000000"),
+            (999.0, "999"),
+            (f64::INFINITY, "+Inf"),
+        ] {
+            assert_eq!(for_people(value), text);
+        }
+    }
+
+    #[test]
+    fn json_numbers() {
+        assert_eq!(json_float(9.0), "9.0");
+        assert_eq!(json_number(9.0), "9");
+        assert_eq!(json_number(10_343_854_648.0), "10343854648");
+        assert_eq!(json_float(1_667_486_717.483), "1667486717.483");
+        assert_eq!(json_float(f64::NAN), "null");
+        for value in [1e300, 5e-324, 1e16, 0.1] {
+            assert_eq!(json_float(value).parse(), Ok(value));
+        }
+    }
+
+    #[test]
+    fn times() {
+        assert_eq!(utc(1_667_486_717.483), "2022-11-03 14:45:17Z");
+        assert_eq!(utc(951_782_400.0), "2000-02-29 00:00:00Z");
+        assert_eq!(utc(0.0), "1970-01-01 00:00:00Z");
+        assert_eq!(utc(-1.0), "-1");
+        assert_eq!(time_of_day(1_667_486_717.483), "14:45:17.483");
+        for (seconds, text) in [
+            (0.0, "now"),
+            (0.24, "0.2 s ago"),
+            (42.0, "42 s ago"),
+            (300.0, "5 min ago"),
+            (10_800.0, "3 h ago"),
+        ] {
+            assert_eq!(ago(1e9, 1e9 + seconds), text);
+        }
+        assert_eq!(ago(1e9, 2e9), "2001-09-09 01:46:40Z");
+    }
+}

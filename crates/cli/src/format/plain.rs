@@ -1,0 +1,32 @@
+//! Plain text: a line that names the columns, then one line each.
+
+use super::json::string;
+use super::number::exact;
+use crate::answer::{Listed, Reading};
+
+pub const VALUES_HEAD: &str = "# name ts value\n";
+
+pub fn list(listed: &[Listed]) -> String {
+    let lines = listed
+        .iter()
+        .map(|item| format!("{} {} {}\n", item.name, string(&item.doc), item.kind));
+    std::iter::once("# name doc type\n".to_owned())
+        .chain(lines)
+        .collect()
+}
+
+pub fn values(readings: &[Reading]) -> String {
+    format!("{VALUES_HEAD}{}", value_lines(readings))
+}
+
+pub fn value_lines(readings: &[Reading]) -> String {
+    let line = |reading: &Reading| {
+        format!(
+            "{} {} {}\n",
+            reading.name,
+            exact(reading.ts),
+            exact(reading.value)
+        )
+    };
+    readings.iter().map(line).collect()
+}

@@ -1,0 +1,210 @@
+//! For people: a box and a list of names, a table of values.
+
+use super::Page;
+use super::number::{ago, for_people, time_of_day};
+use crate::answer::{Listed, Reading};
+
+pub const TRACK_HEAD: &str = "TIME                     VALUE  NAME\n";
+
+/// The box around a title, and the lines below it, are this wide.
+const WIDTH: usize = 71;
+/// On a narrow terminal names are cut, but not below this.
+const NAME_WIDTH_MIN: usize = 20;
+
+pub fn list(listed: &[Listed], title: &str) -> String {
+    let mut out = boxed(title);
+    out.push('\n');
+    for item in listed {
+        let unit = match item.unit.as_str() {
+            "" => String::new(),
+            unit => format!(", {unit}"),
+        };
+        out.push_str(&format!(" • {} ({}{unit}) :\n", item.name, item.kind));
+        for line in wrap(&item.doc, WIDTH - 3) {
+            out.push_str(&format!("   {line}\n"));
+        }
+    }
+    out
+}
+
+fn boxed(title: &str) -> String {
+    let inner = (WIDTH - 2).max(title.chars().count() + 2);
+    let line = "═".repeat(inner);
+    format!("╔{line}╗\n║{title:^inner$}║\n╚{line}╝\n")
+}
+
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+pub fn values(readings: &[Reading], page: Page) -> String {
+    let numbers = aligned(
+        readings
+            .iter()
+            .map(|reading| for_people(reading.value))
+            .collect(),
+    );
+    let number_width = numbers
+        .first()
+        .map_or(0, |text| text.chars().count())
+        .max(5);
+    let times: Vec<String> = readings
+        .iter()
+        .map(|reading| ago(reading.ts, page.now))
+        .collect();
+    let time_width = times
+        .iter()
+        .map(String::len)
+        .max()
+        .unwrap_or(0)
+        .max("LAST CHANGE".len());
+    let longest = readings
+        .iter()
+        .map(|reading| reading.name.chars().count())
+        .max()
+        .unwrap_or(0);
+    let room = page
+        .width
+        .map(|width| width.saturating_sub(number_width + time_width + 6));
+    let name_width = room
+        .map_or(longest, |room| longest.min(room.max(NAME_WIDTH_MIN)))
+        .max(4);
+    let mut out = format!(
+        "{:name_width$}   {:>number_width$}   {:>time_width$}\n",
+        "NAME", "VALUE", "LAST CHANGE"
+    );
+    for ((reading, number), time) in readings.iter().zip(numbers).zip(times) {
+        let name = cut(&reading.name, name_width);
+        out.push_str(&format!(
+            "{name:name_width$}   {number:>number_width$}   {time:>time_width$}\n"
+        ));
+    }
+    out
+}
+
+/// Pads numbers so that their decimal points stand below each other.
+fn aligned(numbers: Vec<String>) -> Vec<String> {
+    let parts = |text: &str| match text.find('.') {
+        Some(at) => (at, text.len() - at),
+        None => (text.len(), 0),
+    };
+    let whole = numbers.iter().map(|text| parts(text).0).max().unwrap_or(0);
+    let fraction = numbers.iter().map(|text| parts(text).1).max().unwrap_or(0);
+    let pad = |text: &String| {
+        let (before, after) = parts(text);
+        format!(
+            "{}{text}{}",
+            " ".repeat(whole - before),
+            " ".repeat(fraction - after)
+        )
+    };
+    numbers.iter().map(pad).collect()
+}
+
+/// Shortens a name in its middle: both the metric and the last label stay readable.
+fn cut(name: &str, width: usize) -> String {
+    let chars: Vec<char> = name.chars().collect();
+    if chars.len() <= width {
+        return name.to_owned();
+    }
+    let tail = (width - 1) / 2;
+    let head = width - 1 - tail;
+    let mut out: String = chars[..head].iter().collect();
+    out.push('…');
+    out.extend(&chars[chars.len() - tail..]);
+    out
+}
+
+pub fn track_step(readings: &[Reading]) -> String {
+    let line = |reading: &Reading| {
+        let (time, value) = (time_of_day(reading.ts), for_people(reading.value));
+        format!("{time}  {value:>16}  {}\n", reading.name)
+    };
+    readings.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(name: &str, value: f64) -> Reading {
+        Reading {
+            name: name.into(),
+            ts: 100.0,
+            value,
+        }
+    }
+
+    #[test]
+    fn numbers_stand_below_each_other() {
+        let readings = [
+            reading("a", 12_441_600.0),
+            reading("bb{c=\"d\"}", 6220.11),
+            reading("c", -0.5),
+        ];
+        let text = values(
+            &readings,
+            Page {
+                now: 100.5,
+                width: None,
+            },
+        );
+        let expected = "\
+NAME                   VALUE   LAST CHANGE
+a            12 441 600        0.5 s ago
+bb{c=\"d\"}        6 220.11     0.5 s ago
+c                    -0.5      0.5 s ago
+";
+        let trimmed = |text: &str| -> Vec<String> {
+            text.lines()
+                .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+                .collect()
+        };
+        assert_eq!(trimmed(&text), trimmed(expected));
+        let points: Vec<usize> = text
+            .lines()
+            .skip(2)
+            .filter_map(|line| line.split("s ago").next()?.find('.'))
+            .collect();
+        assert_eq!(points[0], points[1], "{text}");
+    }
+
+    #[test]
+    fn a_narrow_terminal_cuts_names_in_their_middle() {
+        let readings = [reading(&"x".repeat(200), 1.0)];
+        let text = values(
+            &readings,
+            Page {
+                now: 100.5,
+                width: Some(60),
+            },
+        );
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 60),
+            "{text}"
+        );
+        assert!(text.contains('…'));
+        assert_eq!(cut("abcdefghij", 5), "ab…ij".to_owned());
+        assert_eq!(cut("abc", 5), "abc");
+    }
+
+    #[test]
+    fn long_titles_and_texts_fit() {
+        assert_eq!(wrap("a bb ccc", 4), ["a bb", "ccc"]);
+        assert!(
+            boxed(&"t".repeat(100))
+                .lines()
+                .all(|line| line.chars().count() == 104)
+        );
+    }
+}

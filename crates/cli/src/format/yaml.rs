@@ -1,0 +1,59 @@
+//! YAML. Strings are written as JSON strings, which YAML reads as they are.
+
+use super::json::string;
+use super::number::exact;
+use crate::answer::{Listed, Reading};
+
+pub fn list(listed: &[Listed]) -> String {
+    let item = |item: &Listed| {
+        let (name, doc, kind) = (string(&item.name), string(&item.doc), &item.kind);
+        format!("- name: {name}\n  doc: {doc}\n  type: {kind}\n")
+    };
+    or_empty(listed.iter().map(item).collect())
+}
+
+pub fn values(readings: &[Reading]) -> String {
+    let item = |reading: &Reading| {
+        format!(
+            "- name: {}\n  ts: {}\n  value: {}\n",
+            string(&reading.name),
+            number(reading.ts),
+            number(reading.value)
+        )
+    };
+    or_empty(readings.iter().map(item).collect())
+}
+
+/// One list inside the outer one.
+pub fn track_step(readings: &[Reading]) -> String {
+    let mut out = String::new();
+    for (index, reading) in readings.iter().enumerate() {
+        out.push_str(&format!(
+            "{} - name: {}\n    ts: {}\n    value: {}\n",
+            if index == 0 { "-" } else { " " },
+            string(&reading.name),
+            number(reading.ts),
+            number(reading.value)
+        ));
+    }
+    out
+}
+
+/// YAML has words for what is not finite.
+fn number(value: f64) -> String {
+    if value.is_nan() {
+        ".nan".to_owned()
+    } else if value.is_infinite() {
+        if value > 0.0 { ".inf" } else { "-.inf" }.to_owned()
+    } else {
+        exact(value)
+    }
+}
+
+fn or_empty(text: String) -> String {
+    if text.is_empty() {
+        "[]\n".to_owned()
+    } else {
+        text
+    }
+}

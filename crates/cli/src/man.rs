@@ -1,0 +1,17 @@
+use std::path::PathBuf;
+
+use anyhow::Context;
+
+/// Write the manual pages to a directory
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Where to; it is made if need be
+    #[arg(long, value_name = "DIR")]
+    dir: PathBuf,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let cannot = || format!("cannot write manual pages to {}", args.dir.display());
+    std::fs::create_dir_all(&args.dir).with_context(cannot)?;
+    clap_mangen::generate_to(crate::command(), &args.dir).with_context(cannot)
+}

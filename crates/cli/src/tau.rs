@@ -1,0 +1,172 @@
+//! `tau_metric_client`: the same questions under the options and formats that its users' scripts
+//! have. What is not written down about it follows `pegel list`, `values`, `get` and `track`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Parser;
+use pegel_metric::split_names;
+
+use crate::answer::Listed;
+use crate::ask::{self, all_listed};
+use crate::client::Client;
+use crate::failure::Failure;
+use crate::format::{self, Format};
+use crate::output;
+use crate::track::{self, Tracking};
+
+pub const NAME: &str = "tau_metric_client";
+
+const USAGE: &str = "\
+usage: tau_metric_client [-h] [-o OUTPUT] [-u UNIX] [-F FREQ] [-f {md,json,yaml,txt}] [-l] [-v] [-g GET] [-t]
+                         [-T TRACK_LIST]
+";
+
+const OPTIONS: &str = "
+tau_metric_proxy client
+
+optional arguments:
+  -h, --help            show this help message and exit
+  -o OUTPUT, --output OUTPUT
+                        File to store the result to
+  -u UNIX, --unix UNIX  Path to the tau_metric_proxy UNIX socket
+  -F FREQ, --freq FREQ  Sampling frequency (for data retrieval)
+  -f {md,json,yaml,txt}, --format {md,json,yaml,txt}
+                        Path to the tau_metric_proxy UNIX socket
+  -l, --list            List metrics in the tau_metric_proxy
+  -v, --values          List all values in the tau_metric_proxy
+  -g GET, --get GET     Get values by name (comma separated)
+  -t, --track           Track all non-null counters over time
+  -T TRACK_LIST, --track-list TRACK_LIST
+                        Track a given list of values over time
+";
+
+#[derive(Debug, Parser)]
+#[command(name = NAME, disable_help_flag = true, infer_long_args = true)]
+struct Args {
+    #[arg(short = 'h', long = "help")]
+    help: bool,
+    #[arg(short = 'o', long = "output")]
+    output: Option<PathBuf>,
+    #[arg(short = 'u', long = "unix")]
+    unix: Option<PathBuf>,
+    #[arg(
+        short = 'F',
+        long = "freq",
+        default_value = "1",
+        allow_hyphen_values = true
+    )]
+    freq: String,
+    #[arg(short = 'f', long = "format")]
+    format: Option<String>,
+    #[arg(short = 'l', long = "list", group = "question")]
+    list: bool,
+    #[arg(short = 'v', long = "values", group = "question")]
+    values: bool,
+    #[arg(short = 'g', long = "get", group = "question")]
+    get: Option<String>,
+    #[arg(short = 't', long = "track", group = "question")]
+    track: bool,
+    #[arg(short = 'T', long = "track-list", group = "question")]
+    track_list: Option<String>,
+}
+
+pub fn run(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
+    let args = Args::try_parse_from(arguments).map_err(|error| usage(&first_line(&error)))?;
+    if args.help {
+        return output::write(None, &format!("{USAGE}{OPTIONS}"));
+    }
+    let format = args.format.as_deref().map(parse_format).transpose()?;
+    let socket = args.unix.as_deref();
+    let uid = rustix::process::getuid().as_raw();
+    let find = || {
+        let usual = PathBuf::from(format!("/tmp/tau_metric_proxy.{uid}.unix"));
+        Client::find(socket, &[usual])
+    };
+    let write = |text: &str| output::write(args.output.as_deref(), text);
+    let by_default = |default| Format::choose(format, None, default);
+    if args.list {
+        let listed: Vec<Listed> = all_listed(&find()?)?
+            .into_iter()
+            .map(under_old_name)
+            .collect();
+        let title = "List of tau_metric_exporter Metrics";
+        return write(&format::list(by_default(Format::Md), &listed, title));
+    }
+    if args.values {
+        let readings = ask::values(&find()?, &[])?;
+        let page = ask::page(args.output.as_deref());
+        return write(&format::values(by_default(Format::Md), &readings, page));
+    }
+    if let Some(list) = &args.get {
+        let names = names(list, "-g/--get")?;
+        let readings = ask::values(&find()?, &[("names", &names.join(","))])?;
+        if readings.is_empty() {
+            return Err(Failure::nothing_matched(format!("no metric named {list}")));
+        }
+        let page = ask::page(args.output.as_deref());
+        return write(&format::values(by_default(Format::Md), &readings, page));
+    }
+    let names = match (&args.track_list, args.track) {
+        (Some(list), _) => names(list, "-T/--track-list")?,
+        (None, true) => Vec::new(),
+        (None, false) => return Err(usage("one of the arguments -l -v -g -t -T is required")),
+    };
+    let hz = track::frequency(&args.freq)?;
+    let client = find()?;
+    if let Some(path) = &args.output {
+        let path = path.display();
+        output::write(
+            None,
+            &format!("Logging in {path} interrupt with CTRL + C when done...\n"),
+        )?;
+    }
+    let tracking = Tracking {
+        names,
+        pattern: None,
+        hz,
+        format: by_default(Format::Json),
+        output: args.output,
+    };
+    track::track(&client, &tracking)
+}
+
+fn names(list: &str, option: &str) -> anyhow::Result<Vec<String>> {
+    let names: Vec<String> = split_names(list).into_iter().map(str::to_owned).collect();
+    if names.is_empty() {
+        return Err(usage(&format!("argument {option}: no name is given")));
+    }
+    Ok(names)
+}
+
+fn parse_format(text: &str) -> anyhow::Result<Format> {
+    match text {
+        "md" => Ok(Format::Md),
+        "json" => Ok(Format::Json),
+        "yaml" => Ok(Format::Yaml),
+        "txt" => Ok(Format::Txt),
+        _ => Err(usage(&format!(
+            "argument -f/--format: invalid choice: '{text}' (choose from 'md', 'json', 'yaml', 'txt')"
+        ))),
+    }
+}
+
+fn under_old_name(mut item: Listed) -> Listed {
+    item.kind = match item.kind.as_str() {
+        "counter" => "TAU_METRIC_COUNTER",
+        _ => "TAU_METRIC_GAUGE",
+    }
+    .to_owned();
+    item.unit.clear();
+    item
+}
+
+fn usage(message: &str) -> anyhow::Error {
+    Failure::usage(format!("{USAGE}{NAME}: error: {message}"))
+}
+
+fn first_line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let line = text.lines().next().unwrap_or_default();
+    line.strip_prefix("error: ").unwrap_or(line).to_owned()
+}

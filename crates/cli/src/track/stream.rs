@@ -1,0 +1,85 @@
+//! The agent's stream of changes: server-sent events, one JSON array each.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Context;
+
+use crate::answer::{Reading, readings};
+use crate::client::{Client, refusal};
+
+/// The longest event that is taken.
+const EVENT_BYTES_MAX: u64 = 512 << 20;
+
+pub struct Stream {
+    body: BufReader<UnixStream>,
+    stopped: Arc<AtomicBool>,
+    line: Vec<u8>,
+}
+
+impl Stream {
+    /// From now on SIGINT and SIGTERM end the stream instead of the process.
+    pub fn open(client: &Client, query: &[(&str, &str)]) -> anyhow::Result<Stream> {
+        let mut answer = client.ask("/api/v1/stream", query)?;
+        if answer.status != 200 {
+            let mut text = String::new();
+            answer
+                .body
+                .read_to_string(&mut text)
+                .context("the agent broke off its answer")?;
+            return Err(refusal(answer.status, &text));
+        }
+        // A value may stay the same for hours.
+        answer
+            .body
+            .get_ref()
+            .set_read_timeout(None)
+            .context("cannot wait for the agent")?;
+        let other_end = answer
+            .body
+            .get_ref()
+            .try_clone()
+            .context("cannot wait for signals")?;
+        let stopped = Arc::new(AtomicBool::new(false));
+        let flag = stopped.clone();
+        pegel_agent::on_stop_signal(move || {
+            flag.store(true, Ordering::Release);
+            // The reader sees the end of the stream. It may have seen it already.
+            let _ = other_end.shutdown(Shutdown::Both);
+        })
+        .context("cannot wait for signals")?;
+        Ok(Stream {
+            body: answer.body,
+            stopped,
+            line: Vec::new(),
+        })
+    }
+
+    /// The changes of one step; `None` at the end.
+    pub fn next_step(&mut self) -> anyhow::Result<Option<Vec<Reading>>> {
+        loop {
+            self.line.clear();
+            let read = (&mut self.body)
+                .take(EVENT_BYTES_MAX)
+                .read_until(b'\n', &mut self.line);
+            // A connection that breaks is an agent that is gone. An event without its end is none.
+            let Ok(read) = read else { return Ok(None) };
+            if read == 0 || self.line.last() != Some(&b'\n') {
+                return Ok(None);
+            }
+            if let Some(data) = self.line.strip_prefix(b"data:") {
+                let json =
+                    serde_json::from_slice(data).context("the agent's stream is not JSON")?;
+                return readings(&json).map(Some);
+            }
+        }
+    }
+
+    /// Whether a signal ended it.
+    pub fn was_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,91 @@
+//! What `track` writes, step by step. The file is whole after [`Writer::close`].
+
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+
+use crate::answer::Reading;
+use crate::format::{self, Format};
+use crate::output;
+
+pub struct Writer {
+    format: Format,
+    out: Box<dyn Write>,
+    place: String,
+    steps: u64,
+    values: u64,
+    progress: Option<Progress>,
+}
+
+/// A line on the terminal that says that something happens.
+struct Progress {
+    started: Instant,
+    shown: Option<Instant>,
+}
+
+impl Writer {
+    pub fn open(format: Format, path: Option<&Path>) -> anyhow::Result<Writer> {
+        let place = path.map_or("standard output".into(), |path| path.display().to_string());
+        let mut out = output::open(path)?;
+        out.write_all(format::track_head(format).as_bytes())
+            .with_context(|| format!("cannot write {place}"))?;
+        // Values on the terminal are progress enough.
+        let is_shown = path.is_some() || !io::stdout().is_terminal();
+        let progress = (is_shown && output::stderr_is_terminal()).then(|| Progress {
+            started: Instant::now(),
+            shown: None,
+        });
+        Ok(Writer {
+            format,
+            out,
+            place,
+            steps: 0,
+            values: 0,
+            progress,
+        })
+    }
+
+    /// Written and handed to the system at once, so that others can read along.
+    pub fn step(&mut self, readings: &[Reading]) -> anyhow::Result<()> {
+        let text = format::track_step(self.format, readings, self.steps == 0);
+        self.out
+            .write_all(text.as_bytes())
+            .and_then(|()| self.out.flush())
+            .with_context(|| format!("cannot write {}", self.place))?;
+        self.steps += 1;
+        self.values += readings.len() as u64;
+        self.show(false);
+        Ok(())
+    }
+
+    pub fn close(&mut self) -> anyhow::Result<()> {
+        let tail = format::track_tail(self.format, self.steps == 0);
+        self.out
+            .write_all(tail.as_bytes())
+            .and_then(|()| self.out.flush())
+            .with_context(|| format!("cannot write {}", self.place))?;
+        self.show(true);
+        Ok(())
+    }
+
+    fn show(&mut self, is_last: bool) {
+        let Some(progress) = &mut self.progress else {
+            return;
+        };
+        let due = progress
+            .shown
+            .is_none_or(|shown| shown.elapsed() > Duration::from_millis(200));
+        if !due && !is_last {
+            return;
+        }
+        progress.shown = Some(Instant::now());
+        let seconds = progress.started.elapsed().as_secs();
+        let end = if is_last { "\n" } else { "" };
+        output::progress(&format!(
+            "{}: {} steps, {} values, {seconds} s{end}",
+            self.place, self.steps, self.values
+        ));
+    }
+}

@@ -1,0 +1,18 @@
+use crate::{format, output};
+
+/// Say which version this is
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// As a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let version = env!("CARGO_PKG_VERSION");
+    let text = match args.json {
+        true => format::json::version(version),
+        false => format!("pegel {version}\n"),
+    };
+    output::write(None, &text)
+}
