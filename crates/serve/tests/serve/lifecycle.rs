@@ -1,0 +1,37 @@
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use crate::support::Site;
+
+#[test]
+fn stopping_frees_the_ports_and_removes_the_socket() {
+    let mut site = Site::new();
+    let addresses = site.running().http_addresses().to_vec();
+    let socket = site.running().socket_path().expect("a socket").to_owned();
+    // A connection that rests does not keep the server.
+    let mut idle = site.connect();
+    idle.send("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n");
+    idle.until("ok\n");
+    let running = site.running.take().expect("running");
+    let begun = Instant::now();
+    site.runtime.block_on(running.stop(Duration::from_secs(10)));
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    assert_eq!(idle.rest(), "");
+    assert!(!socket.exists());
+    for address in addresses {
+        TcpListener::bind(address).expect("free again");
+    }
+}
+
+#[test]
+fn what_does_not_finish_in_time_is_dropped() {
+    let mut site = Site::with(|settings| settings.queries_max = 0);
+    let mut waiting = site.connect();
+    waiting.send("GET /api/v1/range HTTP/1.1\r\nHost: a\r\n\r\n");
+    let running = site.running.take().expect("running");
+    let begun = Instant::now();
+    let grace = Duration::from_millis(300);
+    site.runtime.block_on(running.stop(grace));
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    assert_eq!(waiting.rest(), "");
+}

@@ -1,0 +1,203 @@
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+use pegel_metric::Kind;
+use pegel_testkit::eventually;
+
+use crate::support::{Site, now};
+
+const SHORT: Duration = Duration::from_millis(300);
+const REQUEST: &str = "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n";
+
+#[test]
+fn a_silent_connection_is_closed() {
+    let site = Site::with(|settings| settings.head_time = SHORT);
+    let begun = Instant::now();
+    let mut client = site.connect();
+    assert_eq!(client.rest(), "");
+    assert!(begun.elapsed() >= SHORT);
+    eventually("the refusal is counted", || {
+        match site.refused("head_time") {
+            1 => Ok(()),
+            other => Err(other),
+        }
+    });
+}
+
+#[test]
+fn a_request_may_come_byte_by_byte_but_not_for_ever() {
+    let site = Site::new();
+    let mut client = site.connect();
+    for byte in REQUEST.as_bytes() {
+        client.0.write_all(&[*byte]).expect("sent");
+    }
+    assert!(client.until("ok\n").starts_with("HTTP/1.1 200 OK\r\n"));
+
+    let site = Site::with(|settings| settings.head_time = SHORT);
+    let mut client = site.connect();
+    let begun = Instant::now();
+    // Every byte comes in good time; the head as a whole does not.
+    while client.0.write_all(b"G").is_ok() && begun.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    assert_eq!(site.refused("head_time"), 1);
+}
+
+#[test]
+fn a_connection_may_rest_between_requests_longer_than_a_head_may_take() {
+    let site = Site::with(|settings| {
+        settings.head_time = SHORT;
+        settings.idle_time = SHORT * 4;
+    });
+    let mut client = site.connect();
+    client.send(REQUEST);
+    client.until("ok\n");
+    let begun = Instant::now();
+    std::thread::sleep(SHORT * 2);
+    client.send(REQUEST);
+    client.until("ok\n");
+    assert_eq!(client.rest(), "", "closed when it rests too long");
+    assert!(begun.elapsed() >= SHORT * 6);
+    assert_eq!(site.refused("head_time"), 0);
+}
+
+#[test]
+fn what_is_too_large_is_refused_by_its_own_code() {
+    let site = Site::new();
+    for (request, code, reason) in [
+        (
+            format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(9 << 10)),
+            414,
+            "uri_length",
+        ),
+        (
+            format!(
+                "GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n",
+                "x".repeat(20 << 10)
+            ),
+            431,
+            "head_size",
+        ),
+        (
+            "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1048577\r\n\r\n".to_owned(),
+            413,
+            "body_size",
+        ),
+        ("what is this\r\n\r\n".to_owned(), 400, "malformed"),
+    ] {
+        let mut client = site.connect();
+        // The server may answer and close before it has read all.
+        let _ = client.0.write_all(request.as_bytes());
+        let head = client.until("\r\n");
+        assert!(
+            head.starts_with(&format!("HTTP/1.1 {code} ")),
+            "{reason}: {head}"
+        );
+        eventually(reason, || match site.refused(reason) {
+            1 => Ok(()),
+            other => Err(other),
+        });
+    }
+    assert_eq!(site.get("/healthz").status, 200);
+}
+
+#[test]
+fn connections_are_limited_and_come_free_again() {
+    let site = Site::with(|settings| settings.connections_max = 2);
+    let held = [site.connect(), site.connect()];
+    for mut client in held.iter().map(|client| &client.0) {
+        client.write_all(REQUEST.as_bytes()).expect("sent");
+        client.read_exact(&mut [0; 15]).expect("an answer");
+    }
+    let mut third = site.connect();
+    third.send(REQUEST);
+    let answer = third.rest();
+    assert!(
+        answer.starts_with("HTTP/1.1 503 ") && answer.contains("too many connections"),
+        "{answer}"
+    );
+    assert_eq!(site.refused("connections"), 1);
+    // The socket has places of its own.
+    let socket =
+        pegel_testkit::Address::Unix(site.running().socket_path().expect("a socket").to_owned());
+    assert_eq!(
+        pegel_testkit::get(&socket, "/healthz")
+            .expect("an answer")
+            .status,
+        200
+    );
+    drop(held);
+    eventually("a place is free", || {
+        let mut client = site.connect();
+        client.send(REQUEST);
+        match client.until("\r\n").as_str() {
+            "HTTP/1.1 200 OK\r\n" => Ok(()),
+            other => Err(other.to_owned()),
+        }
+    });
+}
+
+#[test]
+fn a_question_that_waits_too_long_is_given_up() {
+    let site = Site::with(|settings| {
+        settings.queries_max = 0;
+        settings.request_time = SHORT;
+    });
+    let answer = site.get("/api/v1/range");
+    assert_eq!(
+        (answer.status, &answer.json()["error"]["code"]),
+        (504, &504.into())
+    );
+    assert_eq!(site.refused("request_time"), 1);
+    assert_eq!(site.get("/healthz").status, 200, "others are not affected");
+}
+
+#[test]
+fn answers_are_bounded_one_by_one_and_together() {
+    let site = Site::with(|settings| settings.answer_bytes_max = 1000);
+    let points: Vec<_> = (0..200).map(|n| ("a", now() - n * 100, n as f64)).collect();
+    site.push(Kind::Gauge, &points);
+    assert_eq!(site.get("/api/v1/range?match=a").status, 413);
+    assert_eq!(site.refused("answer_size"), 1);
+    assert_eq!(site.get("/api/v1/values").status, 200);
+
+    let site = Site::with(|settings| settings.answers_bytes_max = 0);
+    let answer = site.get("/api/v1/values");
+    assert_eq!(answer.status, 503, "{}", answer.text());
+    assert_eq!(site.refused("answer_memory"), 1);
+}
+
+/// Takes all values but nothing from the wire, while everything changes all the time.
+#[test]
+fn a_reader_that_takes_nothing_delays_nobody_and_is_dropped() {
+    let site = Site::with(|settings| settings.write_time = Duration::from_secs(1));
+    let names: Vec<String> = (0..3000)
+        .map(|n| format!("a_rather_long_metric_name_{n:04}"))
+        .collect();
+    let push = |round: i64| {
+        let samples: Vec<_> = names
+            .iter()
+            .map(|name| (name.as_str(), now(), round as f64))
+            .collect();
+        site.push(Kind::Gauge, &samples);
+    };
+    push(0);
+    let mut client = site.connect();
+    client.send("GET /api/v1/stream?rate=1000 HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.until("data: ");
+    let begun = Instant::now();
+    let mut round = 1;
+    while site.refused("slow_reader") == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(30), "never dropped");
+        push(round);
+        round += 1;
+        assert_eq!(site.get("/healthz").status, 200);
+    }
+    eventually("its connection is gone", || {
+        match &site.get("/status").json()["http"]["connections"] {
+            count if *count == 1 => Ok(()),
+            other => Err(other.clone()),
+        }
+    });
+}

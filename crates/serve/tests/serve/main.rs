@@ -1,0 +1,7 @@
+//! The server as its clients see it, in front of a real store.
+
+mod lifecycle;
+mod limits;
+mod routes;
+mod stream;
+mod support;

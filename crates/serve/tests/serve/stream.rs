@@ -1,0 +1,114 @@
+use std::time::Duration;
+
+use pegel_metric::Kind;
+use pegel_testkit::eventually;
+use serde_json::{Value, json};
+
+use crate::support::{Client, Site, now};
+
+fn follow(site: &Site, query: &str) -> Client {
+    let mut client = site.connect();
+    client.send(&format!(
+        "GET /api/v1/stream?{query} HTTP/1.1\r\nHost: a\r\n\r\n"
+    ));
+    let head = client.until("\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+    assert!(
+        head.contains("content-type: text/event-stream\r\n"),
+        "{head}"
+    );
+    client
+}
+
+/// The next event's values as name and value.
+fn event(client: &mut Client) -> Vec<(String, Value)> {
+    client.until("data: ");
+    let data = client.until("\n\n");
+    let event: Value = serde_json::from_str(data.trim_end()).expect("JSON");
+    let values = event.as_array().expect("an array");
+    values
+        .iter()
+        .map(|value| {
+            (
+                value["name"].as_str().expect("a name").to_owned(),
+                value["value"].clone(),
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn the_first_event_has_everything_and_later_ones_only_changes() {
+    let site = Site::new();
+    site.push(Kind::Gauge, &[("a", now(), 1.0), ("b", now(), 2.0)]);
+    let mut client = follow(&site, "rate=100");
+    assert_eq!(
+        event(&mut client),
+        [("a".into(), json!(1.0)), ("b".into(), json!(2.0))]
+    );
+    // The same value again is no change.
+    site.push(Kind::Gauge, &[("a", now() + 1, 1.0)]);
+    site.push(Kind::Gauge, &[("b", now() + 1, 5.0)]);
+    assert_eq!(event(&mut client), [("b".into(), json!(5.0))]);
+    site.push(Kind::Gauge, &[("c", now() + 2, 6.0)]);
+    assert_eq!(event(&mut client), [("c".into(), json!(6.0))]);
+}
+
+#[test]
+fn only_what_was_asked_for_is_sent() {
+    let site = Site::new();
+    site.push(Kind::Gauge, &[("a", now(), 1.0), ("b", now(), 2.0)]);
+    let mut client = follow(&site, "rate=100&names=b");
+    assert_eq!(event(&mut client), [("b".into(), json!(2.0))]);
+    site.push(Kind::Gauge, &[("a", now() + 1, 3.0)]);
+    site.push(Kind::Gauge, &[("b", now() + 1, 4.0)]);
+    assert_eq!(event(&mut client), [("b".into(), json!(4.0))]);
+    let mut nothing = follow(&site, "match=missing*");
+    assert_eq!(event(&mut nothing), []);
+}
+
+#[test]
+fn changes_between_two_events_are_sent_once() {
+    let site = Site::new();
+    site.push(Kind::Gauge, &[("a", now(), 0.0)]);
+    let mut client = follow(&site, "rate=2");
+    event(&mut client);
+    // All well within half a second of the first event.
+    for n in 1..=20 {
+        site.push(Kind::Gauge, &[("a", now() + n, n as f64)]);
+    }
+    let mut events = 1;
+    while event(&mut client) != [("a".into(), json!(20.0))] {
+        events += 1;
+    }
+    assert!(events <= 3, "{events} events for what half a second holds");
+}
+
+#[test]
+fn a_stream_ends_when_the_server_stops() {
+    let mut site = Site::new();
+    let mut client = follow(&site, "rate=10");
+    event(&mut client);
+    let running = site.running.take().expect("running");
+    let begun = std::time::Instant::now();
+    site.runtime.block_on(running.stop(Duration::from_secs(10)));
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    assert!(
+        client.rest().ends_with("0\r\n\r\n"),
+        "a whole answer, not a cut one"
+    );
+}
+
+#[test]
+fn a_client_that_goes_gives_its_place_back() {
+    let site = Site::new();
+    let mut client = follow(&site, "rate=1");
+    event(&mut client);
+    let connections = || site.get("/status").json()["http"]["connections"].clone();
+    assert_eq!(connections(), 2);
+    drop(client);
+    eventually("one connection is left", || match connections() {
+        count if count == 1 => Ok(()),
+        other => Err(other),
+    });
+}

@@ -1,0 +1,178 @@
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use pegel_config::Address as Listen;
+use pegel_metric::Clock;
+use pegel_metric::{Family, Input, Kind, Millis, Point, Series, SystemClock};
+use pegel_serve::{App, Running, Server, Settings, StatusSource};
+use pegel_store::{Options, Store};
+use pegel_testkit::{Address, Answer, TempDir, get};
+use tokio::runtime::Runtime;
+
+pub struct Source;
+
+impl StatusSource for Source {
+    fn collectors(&self) -> serde_json::Value {
+        serde_json::json!([{"name": "cpu", "state": "active"}])
+    }
+
+    fn facts(&self) -> serde_json::Map<String, serde_json::Value> {
+        let facts = serde_json::json!({"statsd": "none", "node": "overridden"});
+        facts.as_object().cloned().unwrap_or_default()
+    }
+}
+
+/// A server with a store, both gone at the end of the test.
+pub struct Site {
+    pub store: Store,
+    pub running: Option<Running>,
+    pub runtime: Runtime,
+    pub dir: TempDir,
+}
+
+impl Site {
+    pub fn new() -> Site {
+        Site::with(|_| {})
+    }
+
+    pub fn with(change: impl FnOnce(&mut Settings)) -> Site {
+        let dir = TempDir::new();
+        let store = Store::open(Options::new(dir.join("store"))).expect("a store");
+        let mut settings = Settings {
+            listen: vec![Listen::loopback(0), Listen::loopback(0)],
+            socket: Some(dir.join("push.sock")),
+            ..Settings::default()
+        };
+        change(&mut settings);
+        let app = App {
+            store: store.clone(),
+            clock: Arc::new(SystemClock),
+            node: "nid0001".into(),
+            version: "1.2.3".into(),
+            started: 1_700_000_000_000,
+            level: 3,
+            rate: Duration::from_millis(500),
+            source: Arc::new(Source),
+        };
+        let server = Server::bind(settings, app).expect("bound");
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let running = server.start(runtime.handle()).expect("started");
+        Site {
+            store,
+            running: Some(running),
+            runtime,
+            dir,
+        }
+    }
+
+    pub fn running(&self) -> &Running {
+        self.running.as_ref().expect("not stopped yet")
+    }
+
+    pub fn tcp(&self) -> SocketAddr {
+        self.running().http_addresses()[0]
+    }
+
+    #[track_caller]
+    pub fn get(&self, path: &str) -> Answer {
+        get(&Address::Tcp(self.tcp()), path).expect("an answer")
+    }
+
+    pub fn refused(&self, name: &str) -> u64 {
+        let all = self.running().refused();
+        all.into_iter()
+            .find(|(known, _)| *known == name)
+            .expect("a known reason")
+            .1
+    }
+
+    /// Stores values that can be read when this returns.
+    pub fn push(&self, kind: Kind, samples: &[(&str, Millis, f64)]) {
+        let points = samples
+            .iter()
+            .map(|&(text, time, value)| Point {
+                series: series(kind, text),
+                time,
+                value,
+            })
+            .collect();
+        let pushed = self.store.push(Input::Push, points).expect("stored");
+        assert_eq!(
+            (pushed.kept, pushed.refused),
+            (samples.len() as u64, vec![])
+        );
+    }
+
+    pub fn connect(&self) -> Client {
+        Client::new(self.tcp())
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        drop(self.running.take());
+        self.store.close();
+    }
+}
+
+pub fn now() -> Millis {
+    SystemClock.utc()
+}
+
+fn series(kind: Kind, text: &str) -> Arc<Series> {
+    let family = |name: &str| {
+        Arc::new(Family {
+            name: name.to_owned().into(),
+            kind,
+            help: format!("About {name}.").into(),
+            unit: "".into(),
+            level: 1,
+        })
+    };
+    Arc::new(Series::parse(text, family).expect("a valid series"))
+}
+
+/// A connection whose bytes the test sends and reads by itself.
+pub struct Client(pub TcpStream);
+
+impl Client {
+    pub fn new(address: SocketAddr) -> Client {
+        let stream = TcpStream::connect(address).expect("connected");
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .expect("set");
+        stream.set_nodelay(true).expect("set");
+        Client(stream)
+    }
+
+    pub fn send(&mut self, text: &str) {
+        self.0.write_all(text.as_bytes()).expect("sent");
+    }
+
+    /// Everything up to the end of the connection.
+    pub fn rest(&mut self) -> String {
+        let mut bytes = Vec::new();
+        // A reset after the answer is an end too.
+        let _ = self.0.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Reads until `mark` has come; returns everything up to and with it.
+    #[track_caller]
+    pub fn until(&mut self, mark: &str) -> String {
+        let mut text = String::new();
+        let mut byte = [0];
+        while !text.ends_with(mark) {
+            let read = self.0.read(&mut byte).expect("more to read");
+            assert!(read > 0, "the connection ended after {text:?}");
+            text.push(char::from(byte[0]));
+        }
+        text
+    }
+}
