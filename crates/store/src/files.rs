@@ -23,7 +23,7 @@ pub trait Files: Debug + Send + Sync {
 
 /// An open file. Reads and writes carry their own positions.
 pub trait FileHandle: Debug + Send + Sync {
-    fn len(&self) -> io::Result<u64>;
+    fn size(&self) -> io::Result<u64>;
     /// May write less than all, as `write(2)` may.
     fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<usize>;
     /// Reads until the buffer is full or the file ends.
@@ -116,7 +116,7 @@ impl Files for DiskFiles {
 }
 
 impl FileHandle for DiskFile {
-    fn len(&self) -> io::Result<u64> {
+    fn size(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
     }
 

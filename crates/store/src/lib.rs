@@ -48,7 +48,7 @@ pub use config::{Keep, Limits};
 pub use error::{OpenError, PushError, Pushed};
 pub use files::{DiskFiles, FileHandle, Files};
 pub use options::Options;
-pub use question::{Fold, Latest, QueryError, Question, Step};
+pub use question::{Fold, Latest, QueryError, Question, Step, Visit};
 pub use status::{Degraded, Status};
 pub use store::Store;
 

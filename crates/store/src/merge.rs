@@ -43,26 +43,46 @@ impl Window {
     }
 }
 
+/// A source and one of its runs.
 type Place = (usize, u32);
 
+/// What is known of a run without reading it.
+struct Outline {
+    /// None: points of a loose series.
+    group: Option<Arc<str>>,
+    min: Millis,
+    max: Millis,
+}
+
 impl Source {
-    fn runs(&self) -> Box<dyn Iterator<Item = (u32, Option<Arc<str>>, Millis, Millis)> + '_> {
+    fn outlines(&self) -> Vec<Outline> {
         match self {
-            Source::Memory(runs) => Box::new(runs.iter().enumerate().map(|(number, run)| {
-                let group = match &run.owner {
-                    Owner::Group(members) => Some(members.group.clone()),
-                    Owner::Series(_) => None,
-                };
-                (number as u32, group, run.min, run.max)
-            })),
-            Source::Block(reader) => {
-                Box::new(reader.index.runs.iter().enumerate().map(|(number, run)| {
+            Source::Memory(runs) => runs
+                .iter()
+                .map(|run| {
+                    let group = match &run.owner {
+                        Owner::Group(members) => Some(members.group.clone()),
+                        Owner::Series(_) => None,
+                    };
+                    Outline {
+                        group,
+                        min: run.min,
+                        max: run.max,
+                    }
+                })
+                .collect(),
+            Source::Block(reader) => (reader.index.runs.iter())
+                .map(|run| {
                     let group = run
                         .group
                         .map(|group| reader.index.groups[group as usize].clone());
-                    (number as u32, group, run.min, run.max)
-                }))
-            }
+                    Outline {
+                        group,
+                        min: run.min,
+                        max: run.max,
+                    }
+                })
+                .collect(),
         }
     }
 
@@ -102,11 +122,11 @@ pub(crate) fn merge(
     let mut groups: BTreeMap<Arc<str>, Vec<Place>> = BTreeMap::new();
     let mut loose: BTreeMap<Arc<Series>, Vec<Place>> = BTreeMap::new();
     for (at, source) in sources.iter().enumerate() {
-        for (number, group, min, max) in source.runs() {
-            if !window.touches(min, max) {
+        for (number, run) in (0u32..).zip(source.outlines()) {
+            if !window.touches(run.min, run.max) {
                 continue;
             }
-            match group {
+            match run.group {
                 Some(group) => groups.entry(group).or_default().push((at, number)),
                 None => {
                     if let Some(series) = source.loose_series(number) {

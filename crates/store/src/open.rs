@@ -196,7 +196,7 @@ pub(crate) fn replay_log(
 
 fn read_whole(shared: &Shared, path: &Path) -> io::Result<Vec<u8>> {
     let file = shared.options.files.open(path)?;
-    let len = usize::try_from(file.len()?).map_err(|_| io::ErrorKind::FileTooLarge)?;
+    let len = usize::try_from(file.size()?).map_err(|_| io::ErrorKind::FileTooLarge)?;
     read_exact_at(&*file, 0, len)
 }
 

@@ -1,8 +1,9 @@
 //! What a reader asks, and what it gets.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pegel_metric::{Kind, Millis, Selector};
+use pegel_metric::{Kind, Millis, Selector, Series};
 
 /// A question about a stretch of time.
 #[derive(Debug, Clone)]
@@ -87,6 +88,9 @@ impl Fold {
         }
     }
 }
+
+/// Takes an answer, series by series, with its points in the order of their times.
+pub type Visit<'a> = dyn FnMut(&Arc<Series>, &[(Millis, f64)]) + 'a;
 
 /// The current value of a live series.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -7,9 +7,9 @@ mod pieces;
 use std::sync::Arc;
 use std::time::Instant;
 
-use pegel_metric::{Millis, Series};
+use pegel_metric::Series;
 
-use crate::question::{Fold, QueryError, Question};
+use crate::question::{Fold, QueryError, Question, Visit};
 use crate::shared::Shared;
 
 use fold::Answer;
@@ -18,7 +18,7 @@ use pieces::{Pieces, gather};
 pub(crate) fn range(
     shared: &Shared,
     question: &Question,
-    visit: &mut dyn FnMut(&Arc<Series>, &[(Millis, f64)]),
+    visit: &mut Visit<'_>,
 ) -> Result<(), QueryError> {
     if question.start > question.end {
         return Err(QueryError::Reversed);

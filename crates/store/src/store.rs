@@ -11,7 +11,7 @@ use crate::lock::Lock;
 use crate::shared::{Shared, State, Work};
 use crate::writer::{Command, InFlight, Writer};
 use crate::{
-    Latest, OpenError, Options, PushError, Pushed, QueryError, Question, Status, open, scan,
+    Latest, OpenError, Options, PushError, Pushed, QueryError, Question, Status, Visit, open, scan,
     syncer, upkeep,
 };
 
@@ -172,11 +172,7 @@ impl Store {
     }
 
     /// Answers a question series by series, sorted by text; points are sorted by time.
-    pub fn range(
-        &self,
-        question: &Question,
-        visit: &mut dyn FnMut(&Arc<Series>, &[(Millis, f64)]),
-    ) -> Result<(), QueryError> {
+    pub fn range(&self, question: &Question, visit: &mut Visit<'_>) -> Result<(), QueryError> {
         scan::range(&self.inner.shared, question, visit)
     }
 

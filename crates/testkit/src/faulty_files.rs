@@ -218,9 +218,9 @@ struct FaultyFile {
 }
 
 impl FileHandle for FaultyFile {
-    fn len(&self) -> io::Result<u64> {
+    fn size(&self) -> io::Result<u64> {
         self.files.check(Operation::Length)?;
-        self.file.len()
+        self.file.size()
     }
 
     fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
@@ -270,7 +270,7 @@ mod tests {
             .expect_err("the second write fails");
         assert_eq!(error.raw_os_error(), Some(Errno::IO.raw_os_error()));
         assert_eq!(
-            file.len().expect("no fault"),
+            file.size().expect("no fault"),
             5,
             "the torn bytes are in the file"
         );

@@ -37,7 +37,7 @@ impl From<io::Error> for ReadError {
 /// Reads header and footer, and checks that the index is whole.
 pub(crate) fn open_block(files: &Arc<dyn Files>, path: &Path, id: u64) -> Result<Block, ReadError> {
     let file = files.open(path)?;
-    let len = file.len()?;
+    let len = file.size()?;
     let header = read_exact_at(&*file, 0, HEADER_LEN)?;
     let word = |bytes: &[u8], at: usize| {
         u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))

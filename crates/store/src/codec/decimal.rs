@@ -137,7 +137,7 @@ mod tests {
         let mut integers = Vec::new();
         let scale = to_integers(values, &mut integers);
         let back = integers.iter().map(|&integer| match scale {
-            Scale::Decimal(exponent) => integer as f64 / divisor(exponent),
+            Scale::Decimal(exponent) => from_integer(integer, exponent),
             Scale::Bits => from_ordered(integer),
         });
         for (back, value) in back.zip(values) {

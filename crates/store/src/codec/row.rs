@@ -19,7 +19,11 @@ pub(crate) type Hints = Vec<u8>;
 
 /// All slices have the same length.
 pub(crate) fn encode_row(previous: &[u64], current: &[u64], hints: &mut [u8], out: &mut Vec<u8>) {
-    assert_eq!(previous.len(), current.len(), "a row has as many values as the row before it");
+    assert_eq!(
+        previous.len(),
+        current.len(),
+        "a row has as many values as the row before it"
+    );
     assert_eq!(hints.len(), current.len(), "every value has its hint");
     let start = out.len();
     out.resize(start + current.len().div_ceil(8), 0);
@@ -51,7 +55,9 @@ fn difference(before: u64, after: u64, hint: &mut u8) -> (u8, u64) {
     };
     if *hint <= EXPONENT_MAX {
         // Mostly the last one fits again; a larger one is needed now and then, a smaller one rarely.
-        let found = (*hint..=EXPONENT_MAX).chain(0..*hint).find_map(|exponent| Some((exponent, at(exponent)?)));
+        let found = (*hint..=EXPONENT_MAX)
+            .chain(0..*hint)
+            .find_map(|exponent| Some((exponent, at(exponent)?)));
         if let Some((exponent, change)) = found {
             *hint = exponent;
             return (exponent, change);
@@ -64,8 +70,9 @@ fn difference(before: u64, after: u64, hint: &mut u8) -> (u8, u64) {
 /// Turns the previous row into this one, and returns how many bytes the row took. On an error the
 /// previous row is worth nothing any more.
 pub(crate) fn decode_row(bytes: &[u8], previous: &mut [u64]) -> Result<usize, Corrupt> {
-    let (bitmap, rest) =
-        bytes.split_at_checked(previous.len().div_ceil(8)).ok_or(Corrupt("a row ends within its bitmap"))?;
+    let (bitmap, rest) = bytes
+        .split_at_checked(previous.len().div_ceil(8))
+        .ok_or(Corrupt("a row ends within its bitmap"))?;
     if let Some(last) = bitmap.last()
         && !previous.len().is_multiple_of(8)
         && last >> (previous.len() % 8) != 0
@@ -73,14 +80,22 @@ pub(crate) fn decode_row(bytes: &[u8], previous: &mut [u64]) -> Result<usize, Co
         return Err(Corrupt("a row marks a value that does not exist"));
     }
     let count: usize = bitmap.iter().map(|byte| byte.count_ones() as usize).sum();
-    let (controls, mut planes) = rest.split_at_checked(count).ok_or(Corrupt("a row ends within its controls"))?;
+    let (controls, mut planes) = rest
+        .split_at_checked(count)
+        .ok_or(Corrupt("a row ends within its controls"))?;
     if controls.iter().any(|control| control >> 4 > 8) {
         return Err(Corrupt("a change of more than eight bytes"));
     }
     let mut changes = vec![0u64; count];
     for plane in 0..8 {
-        for (change, _) in changes.iter_mut().zip(controls).filter(|(_, control)| *control >> 4 > plane) {
-            let (byte, more) = planes.split_first().ok_or(Corrupt("a row ends within its values"))?;
+        for (change, _) in changes
+            .iter_mut()
+            .zip(controls)
+            .filter(|(_, control)| *control >> 4 > plane)
+        {
+            let (byte, more) = planes
+                .split_first()
+                .ok_or(Corrupt("a row ends within its values"))?;
             *change |= u64::from(*byte) << (8 * plane);
             planes = more;
         }
@@ -99,9 +114,12 @@ fn apply(before: u64, change: u64, exponent: u8) -> Result<u64, Corrupt> {
     if exponent > EXPONENT_MAX {
         return Err(Corrupt("an unknown exponent"));
     }
-    let old = to_integer(f64::from_bits(before), exponent).ok_or(Corrupt("a change of what is not a decimal"))?;
+    let old = to_integer(f64::from_bits(before), exponent)
+        .ok_or(Corrupt("a change of what is not a decimal"))?;
     let difference = (change >> 1) as i64 ^ -((change & 1) as i64);
-    let new = old.checked_add(difference).ok_or(Corrupt("a change that leaves the integers"))?;
+    let new = old
+        .checked_add(difference)
+        .ok_or(Corrupt("a change that leaves the integers"))?;
     Ok(from_integer(new, exponent).to_bits())
 }
 
@@ -130,7 +148,19 @@ mod tests {
 
     #[test]
     fn rows_follow_each_other() {
-        let odd = [f64::NAN, -0.0, 0.0, f64::INFINITY, 5e-324, 1.0 / 3.0, 1e300, -7.25, 9.2e18, 0.1, -9.2e18];
+        let odd = [
+            f64::NAN,
+            -0.0,
+            0.0,
+            f64::INFINITY,
+            5e-324,
+            1.0 / 3.0,
+            1e300,
+            -7.25,
+            9.2e18,
+            0.1,
+            -9.2e18,
+        ];
         for width in [1, 7, 8, 9, 64, 65, 500] {
             let rows: Vec<Vec<f64>> = (0..40)
                 .map(|round| {
@@ -151,11 +181,19 @@ mod tests {
 
     #[test]
     fn a_counter_costs_a_control_byte_and_its_step() {
-        let rows: Vec<Vec<f64>> = (0..5).map(|n| vec![(123_456 + 93 * n) as f64 / 100.0; 80]).collect();
-        let sizes = follow(&rows);
-        assert_eq!(sizes[4], 10 + 80 + 2 * 80, "a step of 93 has two bytes as a zigzag");
-        let rows: Vec<Vec<f64>> = (0..5).map(|n| vec![(123_456 + 50 * n) as f64 / 100.0; 80]).collect();
-        assert_eq!(follow(&rows)[4], 10 + 80 + 80);
+        let size_with_step = |step: i64| {
+            let rows: Vec<Vec<f64>> = (0..5)
+                .map(|n| vec![(123_456 + step * n) as f64 / 100.0; 80])
+                .collect();
+            follow(&rows)[4]
+        };
+        assert_eq!(size_with_step(93), 10 + 80 + 80);
+        assert_eq!(size_with_step(-93), 10 + 80 + 80);
+        assert_eq!(
+            size_with_step(128),
+            10 + 80 + 2 * 80,
+            "as a zigzag it has nine bits"
+        );
     }
 
     #[test]
@@ -170,7 +208,10 @@ mod tests {
         let mut bytes = Vec::new();
         encode_row(&[0; 11], &[u64::MAX; 11], &mut [0; 11], &mut bytes);
         for end in 0..bytes.len() {
-            assert!(decode_row(&bytes[..end], &mut [0; 11]).is_err(), "{end} bytes");
+            assert!(
+                decode_row(&bytes[..end], &mut [0; 11]).is_err(),
+                "{end} bytes"
+            );
         }
         bytes[1] |= 0x08;
         assert!(decode_row(&bytes, &mut [0; 11]).is_err());

@@ -150,14 +150,9 @@ impl GroupHead {
     pub fn tail_samples(&self, member: usize) -> impl Iterator<Item = (Millis, f64)> + '_ {
         let width = self.members.series.len();
         let words = width.div_ceil(64);
-        self.tail
-            .times
-            .iter()
-            .enumerate()
-            .filter_map(move |(row, &time)| {
-                bit(&self.tail.present[row * words..], member)
-                    .then(|| (time, self.tail.values[row * width + member]))
-            })
+        let rows = self.tail.times.iter().enumerate();
+        rows.filter(move |(row, _)| bit(&self.tail.present[row * words..], member))
+            .map(move |(row, &time)| (time, self.tail.values[row * width + member]))
     }
 
     pub fn latest(

@@ -35,6 +35,7 @@ struct GroupState {
     id: u64,
     members: Arc<Members>,
     previous: Vec<u64>,
+    hints: codec::Hints,
     /// Rows until the next one that stands alone.
     until_key: u32,
 }
@@ -106,6 +107,7 @@ impl FrameEncoder {
         let is_key = state.until_key == 0;
         if is_key {
             state.previous.fill(0);
+            state.hints.fill(0);
             state.until_key = KEY_EVERY;
         }
         state.until_key -= 1;
@@ -131,7 +133,7 @@ impl FrameEncoder {
                 .take(width.div_ceil(8));
             self.row.extend(bytes);
         }
-        codec::encode_row(&state.previous, &self.bits, &mut self.row);
+        codec::encode_row(&state.previous, &self.bits, &mut state.hints, &mut self.row);
         state.previous.copy_from_slice(&self.bits);
         put_varint(body, self.row.len() as u64);
         body.extend_from_slice(&self.row);
@@ -159,11 +161,13 @@ impl FrameEncoder {
             .for_each(|series| writer.put(series, &mut raw));
         self.put_definition(GROUP, &raw);
 
-        let previous = vec![0; members.series.len()];
+        let width = members.series.len();
+        let (previous, hints) = (vec![0; width], vec![0; width]);
         let state = GroupState {
             id,
             members: members.clone(),
             previous,
+            hints,
             until_key: 0,
         };
         // Only one version of a group is in use at a time, so that states do not pile up.

@@ -10,7 +10,6 @@ use super::{HEADER_LEN, MAGIC, segment_path};
 /// A segment that is being written.
 #[derive(Debug)]
 pub(crate) struct Segment {
-    pub number: u64,
     pub path: PathBuf,
     pub file: Arc<dyn FileHandle>,
     /// Where the next frame goes. What stands behind it, if anything, was never acknowledged.
@@ -23,7 +22,6 @@ impl Segment {
         let file = files.create(&path)?;
         write_all_at(&*file, &header(number), 0)?;
         Ok(Segment {
-            number,
             path,
             file,
             end: HEADER_LEN as u64,

@@ -374,7 +374,8 @@ impl PieceReader {
             Place::Block { block, run, column } => {
                 let key = (*block, *run);
                 let is_room = self.ahead.len() < AHEAD_RUNS_MAX || self.ahead.contains_key(&key);
-                let ahead = (self.reads_ahead && is_room).then(|| self.ahead.entry(key).or_default());
+                let ahead =
+                    (self.reads_ahead && is_room).then(|| self.ahead.entry(key).or_default());
                 let read = self.blocks[*block].samples(*run, *column, ahead, &mut self.samples);
                 (key, read)
             }
