@@ -29,7 +29,7 @@ pub struct Site {
     pub store: Store,
     pub running: Option<Running>,
     pub runtime: Runtime,
-    pub dir: TempDir,
+    _dir: TempDir,
 }
 
 impl Site {
@@ -67,7 +67,7 @@ impl Site {
             store,
             running: Some(running),
             runtime,
-            dir,
+            _dir: dir,
         }
     }
 

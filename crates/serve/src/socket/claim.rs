@@ -1,0 +1,147 @@
+//! Making sure that a path may be taken: its directory, its lock, and what lies there already.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
+use rustix::net::{SocketAddrUnix, sockopt};
+
+use super::{SocketError, io_error, new_socket};
+use crate::owner::Owner;
+
+/// Makes the directory if need be. A default one must be private; any other must at least not let
+/// strangers replace what is in it.
+pub(super) fn prepare_directory(socket: &Path, private: bool) -> Result<(), SocketError> {
+    let dir = match socket.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir,
+        _ => Path::new("."),
+    };
+    match DirBuilder::new().mode(0o700).create(dir) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(io_error(dir)(error)),
+    }
+    // Only a default place is exposed to strangers who know it beforehand: there a link is refused.
+    let found = if private {
+        fs::symlink_metadata(dir)
+    } else {
+        fs::metadata(dir)
+    };
+    let found = found.map_err(io_error(dir))?;
+    let (ours, root) = (
+        found.uid() == rustix::process::geteuid().as_raw(),
+        found.uid() == 0,
+    );
+    let writable = found.mode() & 0o022 != 0;
+    let sticky = found.mode() & 0o1000 != 0;
+    let problem = if !found.is_dir() {
+        "is not a directory"
+    } else if !ours && (private || !root) {
+        "is not yours"
+    } else if writable && (private || !sticky) {
+        "can be written by others"
+    } else {
+        return Ok(());
+    };
+    Err(SocketError::Directory {
+        path: dir.to_owned(),
+        problem,
+        owner: Owner::of(found.uid()),
+    })
+}
+
+pub(super) fn take_lock(socket: &Path) -> Result<File, SocketError> {
+    let mut path = socket.as_os_str().to_owned();
+    path.push(".lock");
+    let path = PathBuf::from(path);
+    let opened = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+        .open(&path);
+    let mut lock = match opened {
+        Ok(lock) => lock,
+        Err(error) => return Err(foreign(&path).unwrap_or_else(|| io_error(&path)(error))),
+    };
+    if let Some(error) = foreign(&path) {
+        return Err(error);
+    }
+    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => {
+            let mut written = String::new();
+            let _ = lock.read_to_string(&mut written);
+            let pid = server_pid(socket)
+                .ok()
+                .flatten()
+                .or_else(|| written.trim().parse().ok());
+            return Err(SocketError::Served {
+                path: socket.to_owned(),
+                pid,
+            });
+        }
+        Err(error) => return Err(io_error(&path)(error.into())),
+    }
+    // For a second agent that comes before the socket is bound.
+    lock.set_len(0)
+        .and_then(|()| writeln!(lock, "{}", std::process::id()))
+        .map_err(io_error(&path))?;
+    Ok(lock)
+}
+
+/// The error for a path that someone else owns.
+fn foreign(path: &Path) -> Option<SocketError> {
+    let uid = fs::symlink_metadata(path).ok()?.uid();
+    let ours = uid == rustix::process::geteuid().as_raw();
+    (!ours).then(|| SocketError::Foreign {
+        path: path.to_owned(),
+        owner: Owner::of(uid),
+    })
+}
+
+/// Removes a socket that nobody serves any more.
+pub(super) fn clear_stale(path: &Path) -> Result<(), SocketError> {
+    let found = match fs::symlink_metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(io_error(path)(error)),
+    };
+    if !found.file_type().is_socket() {
+        let owner = Owner::of(found.uid());
+        return Err(SocketError::NotSocket {
+            path: path.to_owned(),
+            owner,
+        });
+    }
+    if let Some(error) = foreign(path) {
+        return Err(error);
+    }
+    match server_pid(path) {
+        Err(Errno::CONNREFUSED) => fs::remove_file(path).map_err(io_error(path)),
+        Err(Errno::NOENT) => Ok(()),
+        // A full backlog is a living server too.
+        Ok(pid) => Err(SocketError::Served {
+            path: path.to_owned(),
+            pid,
+        }),
+        Err(error) => Err(io_error(path)(error.into())),
+    }
+}
+
+/// Connects without waiting and asks the kernel who listens; `None` when it cannot say.
+fn server_pid(path: &Path) -> Result<Option<u32>, Errno> {
+    let socket = new_socket()?;
+    match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?) {
+        Ok(()) => {}
+        Err(Errno::AGAIN) => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    let peer = sockopt::socket_peercred(&socket)?;
+    Ok(u32::try_from(peer.pid.as_raw_nonzero().get()).ok())
+}
