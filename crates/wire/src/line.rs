@@ -229,107 +229,109 @@ mod tests {
             .to_string()
     }
 
+    const MALFORMED: &[(&str, &str)] = &[
+        (
+            "a",
+            "line 1, column 2: expected a value, found the end of the line",
+        ),
+        ("a x", "line 1, column 3: expected a value, found 'x'"),
+        (
+            "a 1e400",
+            "line 1, column 3: expected a number that fits a double, found '1'",
+        ),
+        ("a 0x10", "line 1, column 3: expected a value, found '0'"),
+        (
+            "a 1 x",
+            "line 1, column 5: expected a time in whole milliseconds, found 'x'",
+        ),
+        (
+            "a 1 1.5",
+            "line 1, column 5: expected a time in whole milliseconds, found '1'",
+        ),
+        (
+            "a 1 2 3",
+            "line 1, column 7: expected the end of the line, found '3'",
+        ),
+        (
+            "a 1\n{b=\"1\"} 1",
+            "line 2, column 1: expected a metric name, found '{'",
+        ),
+        (
+            "1a 1",
+            "line 1, column 1: expected a metric name, found '1'",
+        ),
+        ("ä 1", "line 1, column 1: expected a metric name, found 'ä'"),
+        ("a.b 1", "line 1, column 2: expected a value, found '.'"),
+        (
+            "a{=\"1\"} 1",
+            "line 1, column 3: expected a label key or '}', found '='",
+        ),
+        (
+            "a{b:c=\"1\"} 1",
+            "line 1, column 4: expected '=' after a label key, found ':'",
+        ),
+        (
+            "a{b} 1",
+            "line 1, column 4: expected '=' after a label key, found '}'",
+        ),
+        (
+            "a{b=1} 1",
+            "line 1, column 5: expected a label value in double quotes, found '1'",
+        ),
+        (
+            "a{b=\"1} 1",
+            "line 1, column 10: expected a closing quote, found the end of the line",
+        ),
+        (
+            "a{b=\"ü\\x\"} 1",
+            "line 1, column 7: expected one of the escapes \\\\, \\\" and \\n, found '\\\\'",
+        ),
+        (
+            "a{b=\"1\"c=\"2\"} 1",
+            "line 1, column 8: expected ',' or '}' after a label value, found 'c'",
+        ),
+        (
+            "a{b=\"1\",b=\"2\"} 1",
+            "line 1, column 9: expected each label key only once, found 'b'",
+        ),
+        (
+            "a{b=\"1\",,} 1",
+            "line 1, column 9: expected a label key or '}', found ','",
+        ),
+        (
+            "a{b=\"1\"",
+            "line 1, column 8: expected ',' or '}' after a label value, found the end of the line",
+        ),
+        (
+            "a{b=\"1\0\"} 1",
+            "line 1, column 7: expected no NUL, found '\\0'",
+        ),
+        (
+            "# TYPE",
+            "line 1, column 7: expected a metric name, found the end of the line",
+        ),
+        (
+            "# TYPE a-b gauge",
+            "line 1, column 9: expected a blank after the metric name, found '-'",
+        ),
+        (
+            "# TYPE a meter",
+            "line 1, column 10: expected a metric type such as counter, gauge or unknown, found 'm'",
+        ),
+        (
+            "# TYPE a gauge\n# TYPE a gauge",
+            "line 2, column 8: expected only one such line for a metric, found 'a'",
+        ),
+        (
+            "# HELP a b\n# HELP a b",
+            "line 2, column 8: expected only one such line for a metric, found 'a'",
+        ),
+    ];
+
     #[test]
     fn says_where_and_what_was_expected() {
-        for (text, expected) in [
-            (
-                "a",
-                "line 1, column 2: expected a value, found the end of the line",
-            ),
-            ("a x", "line 1, column 3: expected a value, found 'x'"),
-            (
-                "a 1e400",
-                "line 1, column 3: expected a number that fits a double, found '1'",
-            ),
-            ("a 0x10", "line 1, column 3: expected a value, found '0'"),
-            (
-                "a 1 x",
-                "line 1, column 5: expected a time in whole milliseconds, found 'x'",
-            ),
-            (
-                "a 1 1.5",
-                "line 1, column 5: expected a time in whole milliseconds, found '1'",
-            ),
-            (
-                "a 1 2 3",
-                "line 1, column 7: expected the end of the line, found '3'",
-            ),
-            (
-                "a 1\n{b=\"1\"} 1",
-                "line 2, column 1: expected a metric name, found '{'",
-            ),
-            (
-                "1a 1",
-                "line 1, column 1: expected a metric name, found '1'",
-            ),
-            ("ä 1", "line 1, column 1: expected a metric name, found 'ä'"),
-            ("a.b 1", "line 1, column 2: expected a value, found '.'"),
-            (
-                "a{=\"1\"} 1",
-                "line 1, column 3: expected a label key or '}', found '='",
-            ),
-            (
-                "a{b:c=\"1\"} 1",
-                "line 1, column 4: expected '=' after a label key, found ':'",
-            ),
-            (
-                "a{b} 1",
-                "line 1, column 4: expected '=' after a label key, found '}'",
-            ),
-            (
-                "a{b=1} 1",
-                "line 1, column 5: expected a label value in double quotes, found '1'",
-            ),
-            (
-                "a{b=\"1} 1",
-                "line 1, column 10: expected a closing quote, found the end of the line",
-            ),
-            (
-                "a{b=\"ü\\x\"} 1",
-                "line 1, column 7: expected one of the escapes \\\\, \\\" and \\n, found '\\\\'",
-            ),
-            (
-                "a{b=\"1\"c=\"2\"} 1",
-                "line 1, column 8: expected ',' or '}' after a label value, found 'c'",
-            ),
-            (
-                "a{b=\"1\",b=\"2\"} 1",
-                "line 1, column 9: expected each label key only once, found 'b'",
-            ),
-            (
-                "a{b=\"1\",,} 1",
-                "line 1, column 9: expected a label key or '}', found ','",
-            ),
-            (
-                "a{b=\"1\"",
-                "line 1, column 8: expected ',' or '}' after a label value, found the end of the line",
-            ),
-            (
-                "a{b=\"1\0\"} 1",
-                "line 1, column 7: expected no NUL, found '\\0'",
-            ),
-            (
-                "# TYPE",
-                "line 1, column 7: expected a metric name, found the end of the line",
-            ),
-            (
-                "# TYPE a-b gauge",
-                "line 1, column 9: expected a blank after the metric name, found '-'",
-            ),
-            (
-                "# TYPE a meter",
-                "line 1, column 10: expected a metric type such as counter, gauge or unknown, found 'm'",
-            ),
-            (
-                "# TYPE a gauge\n# TYPE a gauge",
-                "line 2, column 8: expected only one such line for a metric, found 'a'",
-            ),
-            (
-                "# HELP a b\n# HELP a b",
-                "line 2, column 8: expected only one such line for a metric, found 'a'",
-            ),
-        ] {
-            assert_eq!(error(text.as_bytes(), Dialect::Text), expected, "{text}");
+        for (text, expected) in MALFORMED {
+            assert_eq!(error(text.as_bytes(), Dialect::Text), *expected, "{text}");
         }
     }
 
