@@ -9,7 +9,7 @@ use std::process::Command;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use pegel_testkit::{Finished, Process, TempDir, assert_golden, eventually};
+use pegel_testkit::{Finished, Process, TempDir, assert_golden, eventually, need, need_hardware};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -468,28 +468,44 @@ fn without_an_agent_the_message_says_how_to_start_one() {
 
 #[test]
 fn a_strangers_socket_gets_nothing() {
-    if !rustix::process::geteuid().is_root() {
+    let is_root = rustix::process::geteuid().is_root();
+    if need_hardware(is_root, "root privilege to be another user").is_none()
+        || need("python3").is_none()
+    {
         return;
     }
-    // Root trusts root and itself only; a server that runs as another user is a stranger.
+    // The kernel remembers who listened: here, a user that is neither root nor ours.
+    let script = "\
+import os, socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.bind(sys.argv[1])
+os.setuid(65534)
+s.listen()
+print('ready', flush=True)
+c, _ = s.accept()
+print(repr(c.recv(10)), flush=True)
+";
     let home = TempDir::new();
     let socket = home.join("push.sock");
-    let script = "import os,socket,sys\ns=socket.socket(socket.AF_UNIX)\ns.bind(sys.argv[1])\nos.setuid(65534)\ns.listen()\nc,_=s.accept()\nopen('/dev/stdout','w').write(repr(c.recv(10)))";
-    let mut command = Command::new("python3");
-    command.args(["-c", script]).arg(&socket);
-    if Command::new("python3").arg("--version").output().is_err() {
-        return;
-    }
-    let mut server = Process::start(&mut command);
+    let server = Process::start(Command::new("python3").args(["-c", script]).arg(&socket));
     eventually("the stranger listens", || {
-        UnixStream::connect(&socket)
-            .map(drop)
-            .or_else(|e| if server.has_ended() { Ok(()) } else { Err(e) })
+        let said = server.stdout();
+        if said == "ready\n" { Ok(()) } else { Err(said) }
     });
     let mut client = Command::new(PEGEL);
     client.env_clear().arg("list").arg("-u").arg(&socket);
     let finished = Process::start(&mut client).wait(BOUND);
-    assert_ne!(finished.code(), Some(0), "{finished}");
+    assert_eq!(finished.code(), Some(1), "{finished}");
+    let expected = format!(
+        "pegel: {} is served by user 65534 (process ",
+        socket.display()
+    );
+    assert!(finished.stderr.starts_with(&expected), "{finished}");
+    assert_eq!(
+        server.wait(BOUND).stdout,
+        "ready\nb''\n",
+        "nothing was sent"
+    );
 }
 
 #[test]

@@ -57,7 +57,7 @@ settings! {
         /// For files written for Dragon: the store goes to pegel-HOST in this directory.
         default_tmdb_dir: Option<PathBuf> = None => "/tmp",
         /// For files written for Dragon: remove the store when the agent ends in an orderly way.
-        delete_tmdb: bool = false,
+        delete_tmdb: Option<bool> = None => "1",
     }
 }
 

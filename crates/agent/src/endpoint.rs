@@ -6,7 +6,27 @@ use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use serde_json::json;
+use serde::Serialize;
+
+/// What the file says; lists are in the order of the configuration.
+#[derive(Serialize)]
+struct Content<'a> {
+    pid: u32,
+    version: &'a str,
+    node: &'a str,
+    http: &'a [SocketAddr],
+    socket: Option<&'a Path>,
+    statsd: Statsd,
+    accept: [String; 0],
+    dir: &'a Path,
+}
+
+#[derive(Serialize)]
+struct Statsd {
+    udp: [String; 0],
+    tcp: [String; 0],
+    unix: Option<String>,
+}
 
 /// The file, removed when this goes away.
 #[derive(Debug)]
@@ -22,17 +42,21 @@ impl Endpoint {
         http: &[SocketAddr],
         socket: Option<&Path>,
     ) -> io::Result<Endpoint> {
-        let http: Vec<String> = http.iter().map(SocketAddr::to_string).collect();
-        let content = json!({
-            "pid": std::process::id(),
-            "version": env!("CARGO_PKG_VERSION"),
-            "node": node,
-            "http": http,
-            "socket": socket,
-            "statsd": {"udp": [], "tcp": [], "unix": null},
-            "accept": [],
-            "dir": dir,
-        });
+        let content = Content {
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION"),
+            node,
+            http,
+            socket,
+            statsd: Statsd {
+                udp: [],
+                tcp: [],
+                unix: None,
+            },
+            accept: [],
+            dir,
+        };
+        let content = serde_json::to_string(&content)?;
         let path = dir.join("endpoint.json");
         let temporary = dir.join("endpoint.json.new");
         let mut file = fs::OpenOptions::new()

@@ -49,7 +49,7 @@ impl Plan {
         store.keep_disk = bounded(config.own.keep.disk.duration());
         store.keep_bytes = keep_bytes;
         store.memory_bytes_max = config.own.limits.memory.count();
-        store.series_max = config.own.limits.series as usize;
+        store.series_max = config.own.limits.series.get() as usize;
 
         let rate = match &config.dragon.collector_rate {
             Some(rate) if loaded.place_of("rate").is_none() => rate.duration(),
@@ -64,7 +64,7 @@ impl Plan {
             store,
             collect: config.own.collectors.settings(rate),
             serve: serve(loaded, environment),
-            remove_store: config.dragon.delete_tmdb,
+            remove_store: config.dragon.delete_tmdb == Some(true),
             remarks,
         }
     }
@@ -124,7 +124,7 @@ fn serve(loaded: &Loaded, environment: Environment<'_>) -> ServeSettings {
         port_search: places.port_search,
         insecure: places.insecure,
         socket: places.socket.clone().or(defaults.socket),
-        connections_max: loaded.config.own.limits.connections as usize,
+        connections_max: loaded.config.own.limits.connections.get() as usize,
         ..ServeSettings::default()
     }
 }

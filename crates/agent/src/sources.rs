@@ -70,6 +70,7 @@ pub fn load(
     let config: Config = pegel_config::read(&tree)?;
     let loaded = Loaded { config, tree, file };
     loaded.check_pairs()?;
+    loaded.check_exposure()?;
     Ok(loaded)
 }
 
@@ -116,7 +117,9 @@ impl Loaded {
     /// Whether anything of Dragon's was set.
     pub fn is_dragon(&self, environment: Environment<'_>) -> bool {
         let by_key = match &self.tree.value {
-            Value::Map(entries) => entries.iter().any(|entry| is_dragon(&entry.key)),
+            Value::Map(entries) => entries
+                .iter()
+                .any(|entry| is_dragon(&entry.key) && !matches!(entry.value.value, Value::Nothing)),
             _ => false,
         };
         by_key || set(environment, "DRAGON_TELEMETRY_LEVEL").is_some()
@@ -127,13 +130,38 @@ impl Loaded {
         self.tree.find(key).map(|tree| &tree.place)
     }
 
+    /// An address that other machines can reach must be wanted.
+    fn check_exposure(&self) -> Result<(), ConfigError> {
+        let places = &self.config.places;
+        let exposed = places
+            .listen
+            .iter()
+            .position(|address| !address.is_loopback());
+        let (Some(index), false, Some(tree)) = (exposed, places.insecure, self.tree.get("listen"))
+        else {
+            return Ok(());
+        };
+        let item = match &tree.value {
+            Value::List(items) => items.get(index).unwrap_or(tree),
+            _ => tree,
+        };
+        let address = &places.listen[index];
+        let message = format!("\"{address}\" can be reached from other machines");
+        let hint = "use a loopback address such as 127.0.0.1, or say `insecure: true` (--insecure) if \
+                    everyone who can connect may read";
+        Err(Problem::new(item, message, hint).into())
+    }
+
     /// Two keys that mean the same may not both stand in files: nobody could tell which one wins.
     fn check_pairs(&self) -> Result<(), ConfigError> {
         for (ours, theirs) in [("rate", "collector_rate"), ("dir", "default_tmdb_dir")] {
             let (Some(first), Some(second)) = (self.tree.get(ours), self.tree.get(theirs)) else {
                 continue;
             };
-            if matches!(first.place, Place::File { .. }) {
+            let both_say = ![first, second]
+                .iter()
+                .any(|t| matches!(t.value, Value::Nothing));
+            if both_say && matches!(first.place, Place::File { .. }) {
                 let message = format!("`{ours}` means the same and is set at {}", first.place);
                 let problem = Problem::new(second, message, "keep one of the two");
                 return Err(problem.into());

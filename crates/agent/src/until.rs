@@ -3,8 +3,9 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use tokio::io::unix::AsyncFd;
+use tokio::sync::oneshot;
 
 /// A process to outlive by nothing. The descriptor means this very process, even if its number is
 /// given to another one later.
@@ -25,10 +26,10 @@ pub enum UntilError {
 
 impl Until {
     pub fn pid(pid: i32) -> Result<Until, UntilError> {
-        let number = Pid::from_raw(pid)
-            .filter(|_| pid > 0)
-            .ok_or(UntilError::NoProcess(pid))?;
-        match pidfd_open(number, PidfdFlags::NONBLOCK) {
+        // `Pid::from_raw` takes no negative numbers at all.
+        let number = Some(pid).filter(|pid| *pid > 0).and_then(Pid::from_raw);
+        let number = number.ok_or(UntilError::NoProcess(pid))?;
+        match pidfd_open(number, PidfdFlags::empty()) {
             Ok(descriptor) => Ok(Until(descriptor)),
             Err(rustix::io::Errno::SRCH) => Err(UntilError::NoProcess(pid)),
             Err(error) => Err(UntilError::Io {
@@ -40,8 +41,25 @@ impl Until {
 
     /// Returns when the process has ended.
     pub async fn ended(self) -> io::Result<()> {
-        let descriptor = AsyncFd::new(self.0)?;
-        descriptor.readable().await.map(drop)
+        let (sender, receiver) = oneshot::channel();
+        // A thread of its own, which nobody waits for: it sleeps until the process or this one ends.
+        std::thread::Builder::new()
+            .name("until-pid".to_owned())
+            .spawn(move || {
+                let _ = sender.send(self.wait());
+            })?;
+        receiver.await.map_err(io::Error::other)?
+    }
+
+    fn wait(&self) -> io::Result<()> {
+        loop {
+            let mut descriptors = [PollFd::new(&self.0, PollFlags::IN)];
+            match poll(&mut descriptors, None) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 }
 

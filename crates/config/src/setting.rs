@@ -1,6 +1,7 @@
 //! How a value is read from a [`Tree`] and written back, and the [`settings!`](crate::settings) macro
 //! with which a component declares its keys.
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use crate::problem::Problem;
@@ -152,10 +153,10 @@ impl Setting for bool {
 }
 
 macro_rules! whole_numbers {
-    ($($type:ty),*) => {$(
+    ($($type:ty, $min:literal;)*) => {$(
         impl Setting for $type {
             fn accepts() -> String {
-                format!("a whole number from 0 to {}", <$type>::MAX)
+                format!("a whole number from {} to {}", $min, <$type>::MAX)
             }
 
             fn read(tree: &Tree, problems: &mut Vec<Problem>) -> Option<$type> {
@@ -175,7 +176,12 @@ macro_rules! whole_numbers {
     )*};
 }
 
-whole_numbers!(u16, u32, u64);
+whole_numbers! {
+    u16, 0;
+    u32, 0;
+    u64, 0;
+    NonZeroU32, 1;
+}
 
 impl Setting for String {
     fn accepts() -> String {

@@ -6,9 +6,7 @@ use crate::written::Written;
 /// The file that says what is in force when no file does.
 pub fn default_file(heading: &str, keys: &[Key]) -> String {
     let mut out = String::new();
-    for line in heading.lines() {
-        comment(&mut out, "", line);
-    }
+    comment(&mut out, "", &heading.lines().collect::<Vec<_>>());
     for key in keys {
         out.push('\n');
         write_key(&mut out, key, "", false);
@@ -17,11 +15,9 @@ pub fn default_file(heading: &str, keys: &[Key]) -> String {
 }
 
 fn write_key(out: &mut String, key: &Key, indent: &str, outer_off: bool) {
-    for line in key.doc {
-        comment(out, indent, line.trim());
-    }
+    comment(out, indent, key.doc);
     if key.inner.is_empty() {
-        comment(out, indent, &format!("Accepted: {}", key.accepts));
+        comment(out, indent, &[&format!("Accepted: {}", key.accepts)]);
     }
     let off = outer_off || key.default == Written::Nothing;
     out.push_str(indent);
@@ -43,11 +39,11 @@ fn write_key(out: &mut String, key: &Key, indent: &str, outer_off: bool) {
     }
 }
 
-/// Long lines are broken at blanks, so that the file fits a screen.
-fn comment(out: &mut String, indent: &str, text: &str) {
+/// Lines are joined and broken anew, so that the file fits a screen whatever the source looks like.
+fn comment(out: &mut String, indent: &str, lines: &[&str]) {
     const WIDTH: usize = 98;
     let mut line = String::new();
-    for word in text.split(' ') {
+    for word in lines.iter().flat_map(|line| line.split_whitespace()) {
         if !line.is_empty() && indent.len() + 2 + line.chars().count() + 1 + word.len() > WIDTH {
             out.push_str(&format!("{indent}# {line}\n"));
             line.clear();
@@ -57,8 +53,9 @@ fn comment(out: &mut String, indent: &str, text: &str) {
         }
         line.push_str(word);
     }
-    out.push_str(format!("{indent}# {line}").trim_end());
-    out.push('\n');
+    if !line.is_empty() {
+        out.push_str(&format!("{indent}# {line}\n"));
+    }
 }
 
 #[cfg(test)]
@@ -103,10 +100,9 @@ mod tests {
 
     #[test]
     fn shows_every_key_with_its_default() {
-        let text = default_file("Two\nlines.", &<Outer as Section>::keys());
+        let text = default_file("Two\nlines, joined.", &<Outer as Section>::keys());
         let expected = "\
-# Two
-# lines.
+# Two lines, joined.
 
 # Where.
 # Accepted: text
@@ -116,8 +112,7 @@ mod tests {
 # Accepted: true or false (also yes, no, on, off, 1, 0)
 on: true
 
-# First line.
-# Second line.
+# First line. Second line.
 inner:
   # How long.
   # Accepted: a length of time such as 500ms, 0.5s, 5m, 2h, 2d; a plain number is seconds

@@ -105,12 +105,32 @@ impl Reader<'_> {
         Problem {
             place: Some(self.place(error.location().unwrap_or(Location::UNKNOWN))),
             key: String::new(),
-            message: format!(
-                "not valid YAML: {}",
-                UserMessageFormatter.format_message(error)
-            ),
+            message: format!("not valid YAML: {}", explain(error)),
             hint: String::new(),
         }
+    }
+}
+
+/// The library's words, except where they speak of its insides.
+fn explain(error: &serde_saphyr::Error) -> String {
+    use serde_saphyr::Error::{Budget, DuplicateMappingKey};
+    use serde_saphyr::budget::BudgetBreach::{Depth, Documents};
+    match error {
+        DuplicateMappingKey { key: Some(key), .. } => format!("the key `{key}` is set twice"),
+        Budget {
+            breach: Depth { .. },
+            ..
+        } => {
+            format!("maps and lists nest more than {DEPTH_MAX} deep")
+        }
+        Budget {
+            breach: Documents { .. },
+            ..
+        } => "a second document begins (`---`); one file holds one".to_owned(),
+        Budget { .. } => {
+            "the file is too large, or its aliases (`*name`) expand to too much".to_owned()
+        }
+        error => UserMessageFormatter.format_message(error).into_owned(),
     }
 }
 

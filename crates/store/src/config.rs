@@ -1,3 +1,5 @@
+use std::num::NonZeroU32;
+
 use pegel_config::{Bytes, Span, settings};
 
 settings! {
@@ -17,10 +19,10 @@ settings! {
     /// What the agent may take at most, whatever is offered to it.
     pub struct Limits {
         /// How many series may be live at one time. Samples of further ones are dropped and counted.
-        series: u32 = 200_000,
+        series: NonZeroU32 = NonZeroU32::new(200_000).expect("not zero"),
         /// How much memory samples and series may take.
         memory: Bytes = Bytes::mebibytes(256),
         /// How many connections the servers hold open at one time.
-        connections: u32 = 512,
+        connections: NonZeroU32 = NonZeroU32::new(512).expect("not zero"),
     }
 }

@@ -1,7 +1,5 @@
 //! JSON: arrays with the fields and the look that scripts already know, and objects one per line.
 
-use serde_json::json;
-
 use super::number::{json_float, json_number};
 use crate::answer::{Listed, Reading};
 
@@ -78,8 +76,8 @@ pub fn value_lines(readings: &[Reading]) -> String {
 
 /// What `version --json` says.
 pub fn version(version: &str) -> String {
-    let json = json!({"name": "pegel", "version": version, "arch": std::env::consts::ARCH});
-    format!("{json}\n")
+    let (version, arch) = (string(version), string(std::env::consts::ARCH));
+    format!("{{\"name\":\"pegel\",\"version\":{version},\"arch\":{arch}}}\n")
 }
 
 #[cfg(test)]

@@ -81,10 +81,12 @@ pub fn utc(ts: f64) -> String {
 
 /// `14:45:17.483`.
 pub fn time_of_day(ts: f64) -> String {
+    // A float does not hold every millisecond: 41.36 is 41.3599….
+    let ts = (ts * 1000.0).round() / 1000.0;
     let Some((_, _, _, of_day)) = date(ts) else {
         return exact(ts);
     };
-    let millis = (ts.rem_euclid(1.0) * 1000.0) as u64;
+    let millis = (ts.rem_euclid(1.0) * 1000.0).round() as u64;
     format!(
         "{:02}:{:02}:{:02}.{millis:03}",
         of_day / 3600,

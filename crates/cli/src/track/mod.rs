@@ -26,7 +26,7 @@ pub struct Args {
     /// Names or series, with commas between them
     names: Vec<String>,
     /// How often to look, in times per second, up to 1000
-    #[arg(short = 'F', long = "freq", value_name = "HZ", default_value = "1")]
+    #[arg(short = 'F', long = "freq", value_name = "HZ", default_value = "2")]
     hz: String,
     #[command(flatten)]
     ask: Ask,
