@@ -65,7 +65,7 @@ impl Settings {
         pegel_agent::load(self.config.clone(), &self.arguments(), &|name| {
             std::env::var_os(name)
         })
-        .map_err(|error| Failure::new(USAGE, error.to_string()))
+        .map_err(|error| Failure::coded(USAGE, error.to_string()))
     }
 
     fn arguments(&self) -> Vec<Argument> {

@@ -158,7 +158,7 @@ fn no_agent(tried: &[PathBuf]) -> anyhow::Error {
         "no agent answers on {}\nhint: start one with `pegel agent`, or name its socket with -u or $PEGEL_SOCKET",
         tried.join(" or ")
     );
-    Failure::new(NO_AGENT, message)
+    Failure::coded(NO_AGENT, message)
 }
 
 fn target(path: &str, query: &[(&str, &str)]) -> String {

@@ -56,7 +56,7 @@ fn init(file: Option<&PathBuf>) -> anyhow::Result<()> {
 
 fn check(file: Option<PathBuf>) -> anyhow::Result<()> {
     let loaded = pegel_agent::load(file, &[], &|name| std::env::var_os(name))
-        .map_err(|error| Failure::new(USAGE, error.to_string()))?;
+        .map_err(|error| Failure::coded(USAGE, error.to_string()))?;
     let Some(file) = &loaded.file else {
         return Err(Failure::usage(
             "no file to check: name one, or set $PEGEL_CONFIG",

@@ -17,7 +17,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    pub fn new(code: u8, message: impl Into<String>) -> anyhow::Error {
+    pub fn coded(code: u8, message: impl Into<String>) -> anyhow::Error {
         Failure {
             code,
             message: message.into(),
@@ -26,11 +26,11 @@ impl Failure {
     }
 
     pub fn usage(message: impl Into<String>) -> anyhow::Error {
-        Failure::new(USAGE, message)
+        Failure::coded(USAGE, message)
     }
 
     pub fn nothing_matched(message: impl Into<String>) -> anyhow::Error {
-        Failure::new(NOTHING_MATCHED, message)
+        Failure::coded(NOTHING_MATCHED, message)
     }
 }
 

@@ -320,14 +320,14 @@ macro_rules! settings {
                 let defaults = <$name as Default>::default();
                 let mut keys = Vec::new();
                 $(keys.extend(<$part_type as $crate::Section>::keys());)*
-                $(keys.push($crate::Key {
+                keys.append(&mut vec![$($crate::Key {
                     name: stringify!($key),
                     doc: &[$($doc),*],
                     accepts: <$type as $crate::Setting>::accepts(),
                     default: $crate::Setting::written(&defaults.$key),
                     example: $crate::settings!(@example $($example)?),
                     inner: <$type as $crate::Setting>::keys(),
-                });)*
+                }),*]);
                 // A section without keys of its own uses its defaults for nothing.
                 let _ = &defaults;
                 keys
@@ -355,10 +355,9 @@ macro_rules! settings {
             fn entries(&self) -> Vec<(String, $crate::Written)> {
                 let mut entries = Vec::new();
                 $(entries.extend($crate::Section::entries(&self.$part));)*
-                $(entries.push((
-                    stringify!($key).to_owned(),
-                    $crate::Setting::written(&self.$key),
-                ));)*
+                entries.append(&mut vec![
+                    $((stringify!($key).to_owned(), $crate::Setting::written(&self.$key))),*
+                ]);
                 entries
             }
         }

@@ -105,7 +105,7 @@ pub fn track(client: &Client, tracking: &Tracking) -> anyhow::Result<()> {
     if stream.was_stopped() {
         return Ok(());
     }
-    Err(Failure::new(
+    Err(Failure::coded(
         NO_AGENT,
         agent_gone(tracking.output.as_deref()),
     ))

@@ -117,7 +117,7 @@ impl FromStr for Rate {
             ));
         }
         // Samples carry whole milliseconds: 1500us would drift against them.
-        if span.duration.subsec_nanos() % 1_000_000 != 0 {
+        if !span.duration.subsec_nanos().is_multiple_of(1_000_000) {
             return Err(format!("\"{text}\" is not a whole number of milliseconds"));
         }
         Ok(Rate(span))
