@@ -4,7 +4,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use pegel_metric::{Clock, Input, Ledger, Level, Millis, Tick};
+use pegel_metric::{Clock, Input, Ledger, Level, Tick};
 
 use crate::{
     CollectorSet, CollectorStatus, Counts, Figures, Host, Moment, Own, Schedule, Settings,
@@ -83,8 +83,7 @@ impl Sampler {
         let mut set = CollectorSet::open(settings, host, level, own, ledger, clock)?;
         let mut tick = Tick::new(Input::Collect);
         let now = set.clock().utc();
-        let time = now - now.rem_euclid(settings.rate.as_millis() as Millis);
-        set.sample_all(time, &mut tick);
+        set.sample_all(now, &mut tick);
         sink(&mut tick);
         Ok(set.status())
     }

@@ -64,6 +64,9 @@ pub struct Schedule {
     /// The monotonic time at which `offset` was measured.
     anchored: i64,
     step: i64,
+    /// The newest time that was taken; nothing before the first pass and after a clock step.
+    taken: Option<i64>,
+    is_first: bool,
     counts: Counts,
 }
 
@@ -72,20 +75,16 @@ struct Track {
     rate: i64,
     /// The next nominal time.
     next: i64,
-    /// Nothing was taken yet: the first one is taken at once, and is not late.
-    is_fresh: bool,
 }
 
 impl Schedule {
-    /// Each track is due at once, for the newest multiple of its rate that is not after `now`.
-    /// A rate below a millisecond counts as one.
+    /// Every track is due at once. A rate below a millisecond counts as one.
     pub fn new(rates: &[Duration], now: Moment) -> Schedule {
         let track = |rate: &Duration| {
             let rate = nanos(*rate).max(MILLI_NANOS);
             Track {
                 rate,
-                next: newest(now.utc, rate),
-                is_fresh: true,
+                next: now.utc,
             }
         };
         let tracks: Vec<Track> = rates.iter().map(track).collect();
@@ -95,6 +94,8 @@ impl Schedule {
             offset: now.utc - now.monotonic,
             anchored: now.monotonic,
             step: fastest.max(nanos(STEP_MIN)),
+            taken: None,
+            is_first: true,
             counts: Counts::default(),
         }
     }
@@ -104,6 +105,7 @@ impl Schedule {
         let offset = now.utc.saturating_sub(now.monotonic);
         if offset.saturating_sub(self.offset).saturating_abs() >= self.step {
             self.counts.clock_steps += 1;
+            self.taken = None;
             for track in &mut self.tracks {
                 track.next = newest(now.utc, track.rate) + track.rate;
             }
@@ -119,6 +121,9 @@ impl Schedule {
     pub fn take(&mut self, now: Moment, due: &mut Vec<usize>) -> Option<Millis> {
         let utc = now.monotonic + self.offset;
         due.clear();
+        if std::mem::take(&mut self.is_first) {
+            return self.take_first(utc, due);
+        }
         let is_due = |track: &&Track| track.next <= utc;
         let time = self
             .tracks
@@ -131,14 +136,25 @@ impl Schedule {
                 continue;
             }
             self.counts.missed += (time - track.next).unsigned_abs() / track.rate.unsigned_abs();
-            if !track.is_fresh && utc - time > track.rate / 2 {
+            if utc - time > track.rate / 2 {
                 self.counts.late += 1;
             }
-            track.is_fresh = false;
             track.next = time + track.rate;
             due.push(index);
         }
+        self.taken = self.taken.max(Some(time));
         Some(time.div_euclid(MILLI_NANOS))
+    }
+
+    /// The first pass lies between two nominal times and carries the time as it is: the multiple before
+    /// it belongs to an earlier moment, and an agent that ran until just now may have taken it.
+    fn take_first(&mut self, utc: i64, due: &mut Vec<usize>) -> Option<Millis> {
+        due.extend(0..self.tracks.len());
+        for track in &mut self.tracks {
+            track.next = newest(utc, track.rate) + track.rate;
+        }
+        self.taken = Some(utc);
+        (!due.is_empty()).then_some(utc.div_euclid(MILLI_NANOS))
     }
 
     /// The monotonic time of the next deadline.
@@ -152,11 +168,10 @@ impl Schedule {
     /// The time of a last pass between two nominal times: now, unless that was already taken.
     pub fn last(&self, now: Moment) -> Option<Millis> {
         let utc = (now.monotonic + self.offset).div_euclid(MILLI_NANOS);
-        let taken = |track: &Track| (track.next - track.rate).div_euclid(MILLI_NANOS);
-        self.tracks
-            .iter()
-            .all(|track| track.is_fresh || taken(track) < utc)
-            .then_some(utc)
+        let is_taken = self
+            .taken
+            .is_some_and(|taken| taken.div_euclid(MILLI_NANOS) >= utc);
+        (!is_taken).then_some(utc)
     }
 
     pub fn counts(&self) -> Counts {

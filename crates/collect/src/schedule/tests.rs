@@ -77,11 +77,27 @@ impl Machine {
 #[test]
 fn the_first_pass_is_at_once_and_then_at_multiples() {
     let mut machine = Machine::new(&[500], 1_234);
-    assert_eq!(machine.take(), [(1_000, vec![0])]);
+    assert_eq!(
+        machine.take(),
+        [(1_234, vec![0])],
+        "it carries its own time"
+    );
     assert_eq!(machine.take(), []);
     assert_eq!(machine.times(3), [1_500, 2_000, 2_500]);
     assert_eq!(machine.utc, 2_500 * MS, "exactly on time");
     assert_eq!(machine.counts(), (0, 0, 0), "a first pass is not late");
+}
+
+#[test]
+fn the_first_pass_is_one_for_all_rates() {
+    let mut machine = Machine::new(&[500, 5_000], 1_234);
+    assert_eq!(machine.take(), [(1_234, vec![0, 1])]);
+    assert_eq!(
+        machine.times(7),
+        [1_500, 2_000, 2_500, 3_000, 3_500, 4_000, 4_500]
+    );
+    assert_eq!(machine.step(), [(5_000, vec![0, 1])]);
+    assert_eq!(machine.counts(), (0, 0, 0));
 }
 
 #[test]
@@ -246,7 +262,7 @@ fn the_year_2038_is_a_year_like_any_other() {
 #[test]
 fn a_clock_before_1970_has_multiples_too() {
     let mut machine = Machine::new(&[700], -1_000);
-    assert_eq!(machine.take(), [(-1_400, vec![0])]);
+    assert_eq!(machine.take(), [(-1_000, vec![0])]);
     assert_eq!(machine.times(3), [-700, 0, 700]);
 }
 
