@@ -26,6 +26,13 @@ pub(crate) fn range(
     if question.step.is_some_and(|step| step.millis < 1) {
         return Err(QueryError::Step);
     }
+    // What is beyond its age may be there still, but not everything that replaced it.
+    let mut question = question.clone();
+    question.start = question.start.max(shared.oldest_kept());
+    if question.start > question.end {
+        return Ok(());
+    }
+    let question = &question;
     let Pieces {
         mut series,
         mut reader,

@@ -38,6 +38,9 @@ pub(crate) struct State {
     pub frozen: Vec<Arc<Frozen>>,
     /// In the order of their ids.
     pub blocks: Vec<Arc<Block>>,
+    /// The highest id that a block ever had. Ids are not used twice, because readers may still hold a block
+    /// that was dropped: its file, which goes with its last reader, must not be another block's.
+    pub last_block_id: u64,
     /// What the log segments of the active head take.
     pub head_log_bytes: u64,
     /// Why samples cannot be written, and since when.
@@ -54,6 +57,12 @@ pub(crate) struct Frozen {
 }
 
 impl State {
+    pub fn add_blocks(&mut self, made: impl IntoIterator<Item = Arc<Block>>) {
+        self.blocks.extend(made);
+        let last = self.blocks.last().map_or(0, |block| block.id);
+        self.last_block_id = self.last_block_id.max(last);
+    }
+
     pub fn log_bytes(&self) -> u64 {
         self.head_log_bytes
             + self
@@ -110,7 +119,12 @@ impl Shared {
         self.options.dir.join("blocks")
     }
 
-    /// Samples before this are refused and dropped.
+    /// For the next block that is written; only taken when it becomes part of the state.
+    pub fn next_block_id(&self) -> u64 {
+        self.read().last_block_id + 1
+    }
+
+    /// Samples before this are refused, not shown, and dropped.
     pub fn oldest_kept(&self) -> Millis {
         let keep = i64::try_from(self.options.keep_disk.as_millis()).unwrap_or(i64::MAX);
         self.now().saturating_sub(keep)

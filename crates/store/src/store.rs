@@ -61,12 +61,12 @@ impl Store {
         });
         let blocks = open::find_blocks(&shared)?;
         let (head, head_log_bytes, next_segment) = open::replay_log(&shared, &blocks)?;
-        *shared.write() = State {
-            head,
-            blocks,
-            head_log_bytes,
-            ..State::default()
-        };
+        {
+            let mut state = shared.write();
+            state.head = head;
+            state.add_blocks(blocks);
+            state.head_log_bytes = head_log_bytes;
+        }
 
         let (commands, queue) = sync_channel(QUEUE_LEN);
         let spare = Arc::new(Mutex::new(Vec::new()));

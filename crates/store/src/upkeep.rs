@@ -60,17 +60,6 @@ fn pass(shared: &Shared) -> Result<(), String> {
     Ok(())
 }
 
-fn next_id(shared: &Shared) -> u64 {
-    shared
-        .read()
-        .blocks
-        .iter()
-        .map(|block| block.id)
-        .max()
-        .unwrap_or(0)
-        + 1
-}
-
 /// Samples before this go to late blocks, because their hours are sealed.
 fn sealed_until(shared: &Shared) -> Millis {
     shared
@@ -98,7 +87,7 @@ fn store_frozen(shared: &Shared, frozen: &Frozen) -> Result<(), ReadError> {
     if is_late {
         made.extend(write_block(
             shared,
-            next_id(shared),
+            shared.next_block_id(),
             BlockKind::Late,
             &sources,
             late,
@@ -110,7 +99,7 @@ fn store_frozen(shared: &Shared, frozen: &Frozen) -> Result<(), ReadError> {
         log_through: frozen.log_through,
         ..Ending::default()
     };
-    let id = next_id(shared) + made.len() as u64;
+    let id = shared.next_block_id() + made.len() as u64;
     made.extend(write_block(
         shared,
         id,
@@ -120,7 +109,7 @@ fn store_frozen(shared: &Shared, frozen: &Frozen) -> Result<(), ReadError> {
         ending,
     )?);
     let mut state = shared.write();
-    state.blocks.extend(made.into_iter().map(Arc::new));
+    state.add_blocks(made.into_iter().map(Arc::new));
     let stored = state.frozen.remove(0);
     drop(state);
     drop(stored);
@@ -198,7 +187,21 @@ fn seal_hour(shared: &Shared) -> Result<bool, ReadError> {
     if end > shared.now().saturating_sub(SEAL_AFTER_MS) {
         return Ok(false);
     }
-    let inputs: Vec<Arc<Block>> = blocks.into_iter().filter(|block| block.min < end).collect();
+    // What reaches beyond the hour is written again into a block of a higher id, which would count more
+    // than a newer block with the same times: blocks that overlap go together.
+    let mut reach = end - 1;
+    while let Some(max) = blocks
+        .iter()
+        .filter(|block| block.min <= reach)
+        .map(|block| block.max)
+        .find(|max| *max > reach)
+    {
+        reach = max;
+    }
+    let inputs: Vec<Arc<Block>> = blocks
+        .into_iter()
+        .filter(|block| block.min <= reach)
+        .collect();
     let mut sources = Vec::new();
     let mut used = Vec::new();
     for block in &inputs {
@@ -226,7 +229,7 @@ fn seal_hour(shared: &Shared) -> Result<bool, ReadError> {
         };
         made.extend(write_block(
             shared,
-            next_id(shared),
+            shared.next_block_id(),
             BlockKind::Fresh,
             &sources,
             rest,
@@ -242,7 +245,7 @@ fn seal_hour(shared: &Shared) -> Result<bool, ReadError> {
         sealed_until: end,
         replaces: used.clone(),
     };
-    let id = next_id(shared) + made.len() as u64;
+    let id = shared.next_block_id() + made.len() as u64;
     made.extend(write_block(
         shared,
         id,
@@ -253,7 +256,7 @@ fn seal_hour(shared: &Shared) -> Result<bool, ReadError> {
     )?);
     let mut state = shared.write();
     state.blocks.retain(|block| !used.contains(&block.id));
-    state.blocks.extend(made.into_iter().map(Arc::new));
+    state.add_blocks(made.into_iter().map(Arc::new));
     drop(state);
     for block in inputs {
         retire(shared, &block);
@@ -281,12 +284,7 @@ fn drop_old(shared: &Shared) {
     state.blocks = kept;
     let mut total = state.log_bytes() + state.blocks.iter().map(|block| block.bytes).sum::<u64>();
     while total > shared.options.keep_bytes {
-        let oldest = state
-            .blocks
-            .iter()
-            .enumerate()
-            .min_by_key(|(_, block)| block.max);
-        let Some((at, _)) = oldest else {
+        let Some(at) = oldest_block(&state.blocks) else {
             break;
         };
         let block = state.blocks.remove(at);
@@ -299,4 +297,19 @@ fn drop_old(shared: &Shared) {
         shared.indexes.forget(block.id);
         block.doom();
     }
+}
+
+/// The block to drop first when there is no room: the oldest of those that overrule no other. Without a block
+/// that overrules it, an older one would show samples that were replaced. (What is beyond its age is not
+/// shown at all.)
+fn oldest_block(blocks: &[Arc<Block>]) -> Option<usize> {
+    let overrules = |at: usize| {
+        let block = &blocks[at];
+        blocks[..at]
+            .iter()
+            .any(|weaker| weaker.overlaps(block.min, block.max))
+    };
+    (0..blocks.len())
+        .filter(|at| !overrules(*at))
+        .min_by_key(|at| blocks[*at].max)
 }
