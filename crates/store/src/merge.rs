@@ -12,7 +12,7 @@ use pegel_metric::{Members, Millis, Series};
 use crate::block::{BlockReader, BlockWriter, ReadError};
 use crate::codec::ROWS_MAX;
 use crate::head::sort_last_wins;
-use crate::run::{Effort, Owner, Run, Samples, bit, decode_column, set_bit};
+use crate::run::{Column, Effort, Owner, Run, Samples, bit, decode_column, set_bit};
 
 /// A joined run is written when it has this many rows: small enough to be decoded for a short question,
 /// large enough for the encoding to pay.
@@ -139,10 +139,30 @@ pub(crate) fn merge(
     for (group, places) in groups {
         merge_group(&group, sources, &places, window, effort, writer)?;
     }
-    for (series, places) in loose {
+    for (series, mut places) in loose {
+        add_group_places(&series, sources, window, &mut places);
         merge_loose(&series, sources, &places, window, effort, writer)?;
     }
     Ok(())
+}
+
+/// In one block the points of a loose series count more than those of a group. Where a series is in both, its
+/// samples in groups join its loose ones here, so that a newer block's group still counts more than an
+/// older block's points. (Within a head, `Head::append_row` sees to that.)
+fn add_group_places(series: &Series, sources: &[Source], window: Window, places: &mut Vec<Place>) {
+    for (at, source) in sources.iter().enumerate() {
+        let Source::Block(reader) = source else {
+            continue;
+        };
+        let known = reader.index.number_of(series);
+        for &(number, _) in known.map_or(&[][..], |known| reader.index.places(known)) {
+            let run = &reader.index.runs[number as usize];
+            if run.group.is_some() && window.touches(run.min, run.max) {
+                places.push((at, number));
+            }
+        }
+    }
+    places.sort_unstable();
 }
 
 /// A part of a joined run: a loaded run and which of its rows count.
@@ -205,8 +225,14 @@ fn write_joined(
         for (column, entry) in part.run.columns.iter().enumerate() {
             let series = &part.run.owner.series()[entry.member as usize];
             let places = columns.entry(series).or_default();
-            if places.is_empty() {
-                order.push(series);
+            match places.last_mut() {
+                None => order.push(series),
+                // A group that names a series twice: its last column counts, as everywhere.
+                Some(last) if last.0 == number => {
+                    last.1 = column;
+                    continue;
+                }
+                Some(_) => {}
             }
             places.push((number, column));
         }
@@ -279,7 +305,9 @@ fn merge_loose(
         let Some(run) = sources[source].load(number)? else {
             continue;
         };
-        let Some(column) = run.columns.first() else {
+        let members = run.owner.series();
+        let is_its = |column: &&Column| members[column.member as usize] == *series;
+        let Some(column) = run.columns.iter().rfind(is_its) else {
             continue;
         };
         let decoded = run.decode_times().and_then(|times| {

@@ -153,6 +153,11 @@ impl Index {
             .map(|at| at as u32)
     }
 
+    pub fn number_of(&self, series: &Series) -> Option<u32> {
+        let found = self.series.binary_search_by(|known| (**known).cmp(series));
+        found.ok().map(|at| at as u32)
+    }
+
     /// Where the samples of a series are: (run, column), in the order of the runs.
     pub fn places(&self, series: u32) -> &[(u32, u32)] {
         &self.places

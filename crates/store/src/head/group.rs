@@ -12,6 +12,8 @@ use pegel_metric::{GroupRow, Ledger, Members, Millis, Selector, Series};
 use crate::question::Latest;
 use crate::run::{Effort, Owner, Run, bit, set_bit};
 
+use super::shadow::Shadowed;
+
 /// Rows in a full tail, fewer for groups so wide that this would take more than TAIL_BYTES.
 const TAIL_ROWS: usize = 256;
 const TAIL_BYTES: usize = 4 << 20;
@@ -22,6 +24,7 @@ pub(crate) struct GroupHead {
     closed: Vec<Arc<Run>>,
     tail: Tail,
     current: Current,
+    pub(super) shadowed: Shadowed,
 }
 
 #[derive(Debug, Default)]
@@ -51,6 +54,7 @@ impl GroupHead {
             closed: Vec::new(),
             tail: Tail::default(),
             current,
+            shadowed: Shadowed::default(),
         }
     }
 
@@ -93,6 +97,7 @@ impl GroupHead {
             self.close_tail();
             self.current = self.current.moved(&self.members, &row.members);
             self.members = row.members.clone();
+            self.shadowed = Shadowed::default();
         }
         self.current.take(time, row, change);
     }
@@ -127,6 +132,7 @@ impl GroupHead {
             closed: Vec::new(),
             tail: Tail::default(),
             current: self.current.clone(),
+            shadowed: Shadowed::default(),
         }
     }
 
@@ -155,15 +161,28 @@ impl GroupHead {
             .map(move |(row, &time)| (time, self.tail.values[row * width + member]))
     }
 
+    /// The time of the current row.
+    pub fn time(&self) -> Millis {
+        self.current.time
+    }
+
+    /// Whether a member is part of the current row.
+    pub fn is_present(&self, member: usize) -> bool {
+        bit(&self.current.present, member)
+    }
+
+    /// Visits the members of the current row, except those that are newer elsewhere: `older`, sorted.
     pub fn latest(
         &self,
         selector: &Selector,
         after: u64,
+        older: &[usize],
         visit: &mut dyn FnMut(&Arc<Series>, Latest),
     ) {
         for (index, series) in self.members.series.iter().enumerate() {
             if self.current.change[index] > after
                 && bit(&self.current.present, index)
+                && older.binary_search(&index).is_err()
                 && selector.matches(series)
             {
                 let latest = Latest {

@@ -48,6 +48,24 @@ impl LooseHead {
                 ledger.duplicate(1);
             }
         }
+        self.put(series, (time, value), change);
+    }
+
+    /// Replaces the value of a point, if there is one of that time.
+    pub fn overwrite(
+        &mut self,
+        series: &Arc<Series>,
+        (time, value): (Millis, f64),
+        change: u64,
+    ) -> bool {
+        let is_known = time == self.latest.seen || self.has_point_at(time);
+        if is_known {
+            self.put(series, (time, value), change);
+        }
+        is_known
+    }
+
+    fn put(&mut self, series: &Arc<Series>, (time, value): (Millis, f64), change: u64) {
         self.tail.push((time, value));
         if self.tail.len() >= TAIL_ROWS {
             self.closed

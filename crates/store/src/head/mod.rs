@@ -5,8 +5,9 @@
 
 mod group;
 mod loose;
+mod shadow;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use pegel_metric::{GroupRow, Ledger, Millis, Point, Selector, Series};
@@ -33,26 +34,27 @@ pub(crate) struct Head {
 impl Head {
     pub fn append_row(&mut self, time: Millis, row: &GroupRow, ledger: &Ledger) {
         let change = self.changes;
-        self.group_of(row).append(time, row, change, ledger);
+        let at = self.group_of(row);
+        self.groups[at].append(time, row, change, ledger);
+        if !self.loose.is_empty() {
+            self.overwrite_points(at, time, row, ledger);
+        }
         self.extend_span(time);
     }
 
     /// Takes the current values from a row without keeping its samples.
     pub fn show_row(&mut self, time: Millis, row: &GroupRow) {
         let change = self.changes;
-        self.group_of(row).show(time, row, change);
+        let at = self.group_of(row);
+        self.groups[at].show(time, row, change);
     }
 
-    fn group_of(&mut self, row: &GroupRow) -> &mut GroupHead {
-        let at = self
-            .groups
-            .iter()
-            .position(|group| group.is(&row.members))
-            .unwrap_or_else(|| {
-                self.groups.push(GroupHead::new(row.members.clone()));
-                self.groups.len() - 1
-            });
-        &mut self.groups[at]
+    fn group_of(&mut self, row: &GroupRow) -> usize {
+        let known = self.groups.iter().position(|group| group.is(&row.members));
+        known.unwrap_or_else(|| {
+            self.groups.push(GroupHead::new(row.members.clone()));
+            self.groups.len() - 1
+        })
     }
 
     pub fn append_point(&mut self, point: &Point, ledger: &Ledger) {
@@ -101,11 +103,17 @@ impl Head {
         now: Millis,
         visit: &mut dyn FnMut(&Arc<Series>, Latest),
     ) {
+        let mut older_loose = HashSet::new();
         for group in self.groups.iter().filter(|group| group.is_live(now)) {
-            group.latest(selector, after, visit);
+            let older_members = self.settle_currents(group, now, &mut older_loose);
+            group.latest(selector, after, &older_members, visit);
         }
         for (series, loose) in &self.loose {
-            if loose.is_live(now) && loose.change > after && selector.matches(series) {
+            if loose.is_live(now)
+                && loose.change > after
+                && selector.matches(series)
+                && !older_loose.contains(series)
+            {
                 visit(series, loose.latest);
             }
         }
