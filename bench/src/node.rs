@@ -6,7 +6,9 @@ use pegel_metric::{Family, Group, Input, Kind, Millis, Slot, Tick};
 use pegel_testkit::Rng;
 
 pub const CPUS: usize = 24;
-const MODES: [&str; 8] = ["idle", "iowait", "irq", "nice", "softirq", "steal", "system", "user"];
+const MODES: [&str; 8] = [
+    "idle", "iowait", "irq", "nice", "softirq", "steal", "system", "user",
+];
 
 /// What the node is busy with; it changes every few minutes.
 #[derive(Debug, Clone, Copy)]
@@ -38,11 +40,19 @@ enum How {
     /// A counter in hundredths of a second, of one CPU mode.
     Cpu(usize),
     /// A counter of whole things, this many a second while computing and while reading.
-    Events { compute: f64, input: f64 },
+    Events {
+        compute: f64,
+        input: f64,
+    },
     /// A counter in microseconds, printed in seconds.
-    Stall { compute: f64, input: f64 },
+    Stall {
+        compute: f64,
+        input: f64,
+    },
     /// Bytes in pages, wandering.
-    Pages { wander: f64 },
+    Pages {
+        wander: f64,
+    },
     /// Two decimals, wandering.
     Load,
     /// Full precision, as a ratio has.
@@ -70,7 +80,8 @@ impl Node {
     /// The tick of the next second, which is `time`.
     pub fn tick(&mut self, time: Millis) -> &mut Tick {
         if self.phase_left == 0 {
-            self.phase = [Phase::Idle, Phase::Compute, Phase::Compute, Phase::Input][self.rng.below(4) as usize];
+            self.phase = [Phase::Idle, Phase::Compute, Phase::Compute, Phase::Input]
+                [self.rng.below(4) as usize];
             self.phase_left = 60 + self.rng.below(400);
         }
         self.phase_left -= 1;
@@ -95,7 +106,14 @@ impl Node {
         self.groups.len() - 1
     }
 
-    fn add(&mut self, group: usize, family: &Arc<Family>, labels: &[(&str, &str)], value: f64, how: How) {
+    fn add(
+        &mut self,
+        group: usize,
+        family: &Arc<Family>,
+        labels: &[(&str, &str)],
+        value: f64,
+        how: How,
+    ) {
         let (group, series) = &mut self.groups[group];
         let slot = group.declare(family, labels).expect("a valid series");
         series.push(Simulated { slot, value, how });
@@ -107,7 +125,13 @@ impl Node {
         for cpu in 0..CPUS {
             for (mode, name) in MODES.iter().enumerate() {
                 let start = self.rng.below(100_000_000) as f64 / 100.0;
-                self.add(group, &family, &[("cpu", &cpu.to_string()), ("mode", name)], start, How::Cpu(mode));
+                self.add(
+                    group,
+                    &family,
+                    &[("cpu", &cpu.to_string()), ("mode", name)],
+                    start,
+                    How::Cpu(mode),
+                );
             }
         }
         let family = self::family("cpu_percent", Kind::Gauge);
@@ -134,10 +158,22 @@ impl Node {
             let family = family(&format!("{prefix}_figure{number}_total"), Kind::Counter);
             for (at, device) in devices.iter().enumerate() {
                 let how = match (number % 4, at) {
-                    (_, 0) => How::Events { compute: 0.2, input: 0.5 },
-                    (0, _) => How::Events { compute: 30.0, input: 5_000.0 },
-                    (1, _) => How::Events { compute: 200_000.0, input: 600_000_000.0 },
-                    (2, _) => How::Stall { compute: 800.0, input: 400_000.0 },
+                    (_, 0) => How::Events {
+                        compute: 0.2,
+                        input: 0.5,
+                    },
+                    (0, _) => How::Events {
+                        compute: 30.0,
+                        input: 5_000.0,
+                    },
+                    (1, _) => How::Events {
+                        compute: 200_000.0,
+                        input: 600_000_000.0,
+                    },
+                    (2, _) => How::Stall {
+                        compute: 800.0,
+                        input: 400_000.0,
+                    },
                     _ => How::Constant,
                 };
                 self.add(group, &family, &[("device", device)], 1000.0, how);
@@ -148,12 +184,48 @@ impl Node {
     fn add_rest(&mut self) {
         let group = self.group("rest");
         for (name, how) in [
-            ("node_context_switches_total", How::Events { compute: 9_000.0, input: 60_000.0 }),
-            ("node_intr_total", How::Events { compute: 12_000.0, input: 70_000.0 }),
-            ("node_forks_total", How::Events { compute: 2.0, input: 1.0 }),
-            ("node_pressure_cpu_waiting_seconds_total", How::Stall { compute: 90_000.0, input: 2_000.0 }),
-            ("node_pressure_io_waiting_seconds_total", How::Stall { compute: 10.0, input: 300_000.0 }),
-            ("node_pressure_memory_waiting_seconds_total", How::Stall { compute: 5.0, input: 50.0 }),
+            (
+                "node_context_switches_total",
+                How::Events {
+                    compute: 9_000.0,
+                    input: 60_000.0,
+                },
+            ),
+            (
+                "node_intr_total",
+                How::Events {
+                    compute: 12_000.0,
+                    input: 70_000.0,
+                },
+            ),
+            (
+                "node_forks_total",
+                How::Events {
+                    compute: 2.0,
+                    input: 1.0,
+                },
+            ),
+            (
+                "node_pressure_cpu_waiting_seconds_total",
+                How::Stall {
+                    compute: 90_000.0,
+                    input: 2_000.0,
+                },
+            ),
+            (
+                "node_pressure_io_waiting_seconds_total",
+                How::Stall {
+                    compute: 10.0,
+                    input: 300_000.0,
+                },
+            ),
+            (
+                "node_pressure_memory_waiting_seconds_total",
+                How::Stall {
+                    compute: 5.0,
+                    input: 50.0,
+                },
+            ),
         ] {
             let family = family(name, Kind::Counter);
             self.add(group, &family, &[], 0.0, how);
@@ -168,7 +240,9 @@ impl Node {
 impl Simulated {
     fn advance(&mut self, phase: Phase, rng: &mut Rng) {
         // Roughly normal, around zero, as the sum of a few dice is.
-        let noise = (0..4).map(|_| rng.below(1000) as f64 / 1000.0 - 0.5).sum::<f64>();
+        let noise = (0..4)
+            .map(|_| rng.below(1000) as f64 / 1000.0 - 0.5)
+            .sum::<f64>();
         let per_second = |compute: f64, input: f64| match phase {
             Phase::Idle => compute.min(input) * 0.05,
             Phase::Compute => compute,
@@ -188,7 +262,9 @@ impl Simulated {
                     (Phase::Input, "softirq") => 1.0,
                     _ => 0.0,
                 };
-                let ticks = (share + noise * f64::min(share, 4.0)).clamp(0.0, 100.0).round();
+                let ticks = (share + noise * f64::min(share, 4.0))
+                    .clamp(0.0, 100.0)
+                    .round();
                 self.value = ((self.value * 100.0).round() + ticks) / 100.0;
             }
             How::Events { compute, input } => {
@@ -197,7 +273,8 @@ impl Simulated {
             }
             How::Stall { compute, input } => {
                 let rate = per_second(compute, input);
-                let micros = (self.value * 1e6).round() + (rate + noise * rate * 0.3).max(0.0).round();
+                let micros =
+                    (self.value * 1e6).round() + (rate + noise * rate * 0.3).max(0.0).round();
                 self.value = micros / 1e6;
             }
             How::Pages { wander } => {

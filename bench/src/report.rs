@@ -26,8 +26,14 @@ pub fn is_once() -> bool {
 impl Report {
     pub fn new(scenario: &'static str) -> Report {
         println!("\n{scenario}");
-        println!("  {:<52} {:>12} {:>12} {:>20}", "work", "budget", "here", "spread");
-        Report { scenario, missed: 0 }
+        println!(
+            "  {:<52} {:>12} {:>12} {:>20}",
+            "work", "budget", "here", "spread"
+        );
+        Report {
+            scenario,
+            missed: 0,
+        }
     }
 
     /// How often to measure.
@@ -36,17 +42,40 @@ impl Report {
     }
 
     /// Reports the median of `figures` with their smallest and largest.
-    pub fn row(&mut self, work: &str, unit: &str, gate: Gate, mut figures: Vec<f64>) {
-        figures.sort_by(f64::total_cmp);
-        let median = figures[figures.len() / 2];
+    pub fn row(&mut self, work: &str, unit: &str, gate: Gate, figures: Vec<f64>) {
+        self.row_beside(work, unit, gate, figures, &[]);
+    }
+
+    /// The same, with what others took for the same work in the same run.
+    pub fn row_beside(
+        &mut self,
+        work: &str,
+        unit: &str,
+        gate: Gate,
+        mut figures: Vec<f64>,
+        peers: &[(&str, f64)],
+    ) {
+        let median = median(&mut figures);
         let (budget, is_kept) = match gate {
-            Gate::AtMost(most) => (format!("≤ {most}"), median <= most),
-            Gate::AtLeast(least) => (format!("≥ {least}"), median >= least),
+            Gate::AtMost(most) => (format!("≤ {}", rounded(most)), median <= most),
+            Gate::AtLeast(least) => (format!("≥ {}", rounded(least)), median >= least),
             Gate::None => ("–".to_owned(), true),
         };
-        let spread = format!("{:.3} … {:.3}", figures[0], figures[figures.len() - 1]);
+        let spread = format!(
+            "{} … {}",
+            rounded(figures[0]),
+            rounded(figures[figures.len() - 1])
+        );
         let mark = if is_kept { "" } else { "  MISSED" };
-        println!("  {:<52} {budget:>12} {median:>12.3} {spread:>20}{mark}", format!("{work} ({unit})"));
+        let peers: String = peers
+            .iter()
+            .map(|(name, figure)| format!("  {name} {}", rounded(*figure)))
+            .collect();
+        println!(
+            "  {:<52} {budget:>12} {:>12} {spread:>20}{mark}{peers}",
+            format!("{work} ({unit})"),
+            rounded(median)
+        );
         self.missed += usize::from(!is_kept);
     }
 
@@ -57,5 +86,24 @@ impl Report {
             return ExitCode::FAILURE;
         }
         ExitCode::SUCCESS
+    }
+}
+
+/// Sorts the figures and returns the one in the middle.
+pub fn median(figures: &mut [f64]) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+/// Three or more digits, as many as say something.
+fn rounded(figure: f64) -> String {
+    match figure.abs() {
+        0.0 => "0".to_owned(),
+        small if small < 10.0 => format!("{figure:.3}")
+            .trim_end_matches('0')
+            .trim_end_matches('.')
+            .to_owned(),
+        middle if middle < 1000.0 => format!("{figure:.1}").trim_end_matches(".0").to_owned(),
+        _ => format!("{figure:.0}"),
     }
 }

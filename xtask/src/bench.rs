@@ -1,6 +1,6 @@
 use anyhow::{Context, Result, ensure};
 
-use crate::step;
+use crate::{packages, step};
 
 pub enum Mode {
     /// As often as the figures need, and a missed gate fails.
@@ -10,6 +10,7 @@ pub enum Mode {
 }
 
 pub fn run(mode: Mode) -> Result<()> {
+    packages::install_missing();
     let mut command = step::cargo_command();
     command.args(["bench", "--locked", "--package", "pegel-bench"]);
     match mode {

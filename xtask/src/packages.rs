@@ -5,10 +5,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Program, and the Debian package that brings it.
-const PROGRAMS: [(&str, &str); 3] = [
+const PROGRAMS: [(&str, &str); 4] = [
     ("prometheus", "prometheus"),
     ("promtool", "prometheus"),
     ("prometheus-node-exporter", "prometheus-node-exporter"),
+    ("victoria-metrics", "victoria-metrics"),
 ];
 
 /// Installs packages without starting the services they bring: `policy-rc.d` forbids it meanwhile,

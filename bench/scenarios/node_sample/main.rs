@@ -33,6 +33,11 @@ fn main() -> ExitCode {
         }
         figures.push((cpu_time() - before).as_secs_f64() * 1e6 / f64::from(PASSES));
     }
-    report.row(&format!("one sample, {} series", tick.sample_count()), "µs CPU", Gate::AtMost(100.0), figures);
+    report.row(
+        &format!("one sample, {} series", tick.sample_count()),
+        "µs CPU",
+        Gate::AtMost(100.0),
+        figures,
+    );
     report.finish()
 }

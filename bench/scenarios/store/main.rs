@@ -22,9 +22,19 @@ fn main() -> ExitCode {
         log.push(figures.1);
         sealed.push(figures.2);
     }
-    report.row("append by handle, log included", "M samples/s/core", Gate::AtLeast(15.0), rate);
+    report.row(
+        "append by handle, log included",
+        "M samples/s/core",
+        Gate::AtLeast(15.0),
+        rate,
+    );
     report.row("log", "bytes/sample", Gate::AtMost(2.0), log);
-    report.row("sealed block, all included", "bytes/sample", Gate::AtMost(0.66), sealed);
+    report.row(
+        "sealed block, all included",
+        "bytes/sample",
+        Gate::AtMost(0.66),
+        sealed,
+    );
     report.finish()
 }
 
@@ -46,7 +56,9 @@ fn measure() -> (f64, f64, f64) {
         let before = cpu_time();
         store.tick(tick);
         // Every tick is written by itself, as it is when they come one a second.
-        store.push(Input::Push, Vec::new()).expect("the writer answers");
+        store
+            .push(Input::Push, Vec::new())
+            .expect("the writer answers");
         used += cpu_time() - before;
         clock.advance(Duration::from_secs(1));
         let _ = second;
@@ -56,5 +68,9 @@ fn measure() -> (f64, f64, f64) {
     clock.advance(Duration::from_secs(3 * 3600));
     store.settle();
     let block_bytes = store.status().block_bytes as f64;
-    (samples / used.as_secs_f64() / 1e6, log_bytes / samples, block_bytes / samples)
+    (
+        samples / used.as_secs_f64() / 1e6,
+        log_bytes / samples,
+        block_bytes / samples,
+    )
 }

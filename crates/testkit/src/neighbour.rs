@@ -38,6 +38,10 @@ impl Neighbour {
         }
     }
 
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
     /// GET that must be answered with 200.
     #[track_caller]
     pub fn get(&self, path: &str) -> Answer {

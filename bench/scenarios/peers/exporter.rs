@@ -1,0 +1,54 @@
+//! A sample of the node and a scrape, beside node_exporter, which takes its sample when it is scraped.
+
+use std::time::Duration;
+
+use pegel_bench::{Gate, Report, process_cpu_time, release_binary};
+use pegel_testkit::{Address, AgentBuilder, Neighbour, get, need};
+
+/// The collectors that both have.
+const SAME: [&str; 8] = [
+    "cpu",
+    "stat",
+    "meminfo",
+    "loadavg",
+    "pressure",
+    "diskstats",
+    "netdev",
+    "vmstat",
+];
+
+pub fn measure(report: &mut Report) {
+    let scrapes = report.repetitions(200);
+    let mut theirs = Vec::new();
+    if let Some(program) = need("prometheus-node-exporter") {
+        let same = Neighbour::start(&program, |_| {
+            let only = SAME.iter().map(|name| format!("--collector.{name}"));
+            std::iter::once("--collector.disable-defaults".to_owned())
+                .chain(only)
+                .collect()
+        });
+        theirs.push((
+            "node_exporter, same collectors",
+            scrape_us(same.pid(), &same.address, scrapes),
+        ));
+        let full = Neighbour::start(&program, |_| Vec::new());
+        theirs.push((
+            "node_exporter, its defaults",
+            scrape_us(full.pid(), &full.address, scrapes),
+        ));
+    }
+    // Sampling goes on meanwhile, as it does in use; at 2 Hz it adds little to a burst of scrapes.
+    let agent = AgentBuilder::new(release_binary()).start();
+    std::thread::sleep(Duration::from_secs(1));
+    let here = scrape_us(agent.pid(), agent.http(), scrapes);
+    report.row_beside("one scrape", "µs CPU", Gate::None, vec![here], &theirs);
+    agent.stop();
+}
+
+fn scrape_us(pid: u32, address: &Address, scrapes: usize) -> f64 {
+    let scrape = || assert_eq!(get(address, "/metrics").expect("an answer").status, 200);
+    (0..scrapes.min(20)).for_each(|_| scrape());
+    let before = process_cpu_time(pid);
+    (0..scrapes).for_each(|_| scrape());
+    (process_cpu_time(pid) - before).as_secs_f64() * 1e6 / scrapes as f64
+}

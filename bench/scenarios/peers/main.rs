@@ -1,0 +1,170 @@
+//! The same data, the same questions, in one run: Pegel beside Debian's VictoriaMetrics, Prometheus and
+//! node_exporter. A peer that is not installed is left out, and that is said.
+#![allow(clippy::print_stdout)] // A bench is there to print.
+
+mod exporter;
+mod peer;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use pegel_bench::{
+    Gate, Hour, Report, cpu_time, median, process_cpu_time, release_binary, sum_of_192,
+};
+use pegel_metric::{Clock, SystemClock};
+use pegel_testkit::{AgentBuilder, get};
+
+use peer::{Kind, Peer};
+
+fn main() -> ExitCode {
+    let mut report = Report::new("peers");
+    // The last but one whole hour: over for long enough to be sealed, young enough for every retention.
+    let start = (SystemClock.utc() / Hour::MILLIS - 2) * Hour::MILLIS;
+    let hour = Hour::record(start);
+    let mut peers: Vec<Peer> = [Kind::VictoriaMetrics, Kind::Prometheus]
+        .into_iter()
+        .filter_map(|kind| Peer::load(kind, &hour))
+        .collect();
+    hour.seal();
+
+    bytes(&mut report, &hour, &peers);
+    questions(&mut report, &hour, &peers);
+    series_over_http(&mut report, &hour, &peers);
+    restart(&mut report, &hour, &mut peers);
+    exporter::measure(&mut report);
+    report.finish()
+}
+
+fn bytes(report: &mut Report, hour: &Hour, peers: &[Peer]) {
+    let per_sample = |bytes: u64| bytes as f64 / hour.samples as f64;
+    let here = per_sample(hour.store.status().block_bytes);
+    let theirs: Vec<_> = peers
+        .iter()
+        .map(|peer| (peer.name(), per_sample(peer.disk_bytes())))
+        .collect();
+    let victoria = theirs
+        .iter()
+        .find(|(name, _)| *name == Kind::VictoriaMetrics.name());
+    let gate = victoria.map_or(Gate::None, |(_, figure)| Gate::AtMost(1.05 * figure));
+    report.row_beside(
+        "sealed hour on disk, all included",
+        "bytes/sample",
+        gate,
+        vec![here],
+        &theirs,
+    );
+}
+
+fn questions(report: &mut Report, hour: &Hour, peers: &[Peer]) {
+    let repetitions = report.repetitions(31);
+    for (work, rate, budget, query) in [
+        (
+            "sum of 192 series, 1 h, 10 s step",
+            false,
+            3.0,
+            "sum(avg_over_time(node_cpu_seconds_total[10s]))",
+        ),
+        (
+            "rate of the same",
+            true,
+            4.0,
+            "sum(rate(node_cpu_seconds_total[20s]))",
+        ),
+    ] {
+        let mut figures = Vec::new();
+        for _ in 0..repetitions {
+            let before = cpu_time();
+            assert!(sum_of_192(&hour.store, hour.start, rate) > 0.0);
+            figures.push((cpu_time() - before).as_secs_f64() * 1e3);
+        }
+        let theirs: Vec<_> = peers
+            .iter()
+            .map(|peer| {
+                (
+                    peer.name(),
+                    peer.cpu_ms(repetitions, || {
+                        assert!(!peer.query(query, hour.start).is_empty())
+                    }),
+                )
+            })
+            .collect();
+        report.row_beside(work, "ms", Gate::AtMost(budget), figures, &theirs);
+    }
+}
+
+/// The whole way: an agent process, HTTP and JSON, 192 series of 360 points each.
+fn series_over_http(report: &mut Report, hour: &Hour, peers: &[Peer]) {
+    hour.store.close();
+    let agent = AgentBuilder::new(release_binary())
+        .dir(hour.dir.path())
+        .start();
+    let path = format!(
+        "/api/v1/range?match=node_cpu_seconds_total%7Bcpu%3D~%22%5B0-9%5D%2B%22%7D&start={}&end={}&step=10s&agg=last",
+        hour.start,
+        hour.start + Hour::MILLIS - 1
+    );
+    let repetitions = report.repetitions(31);
+    let mut figures = Vec::new();
+    for _ in 0..repetitions {
+        let before = process_cpu_time(agent.pid());
+        let answer = get(agent.http(), &path).expect("an answer");
+        assert!(
+            answer.status == 200 && answer.body.len() > 100_000,
+            "{}",
+            answer.status
+        );
+        figures.push((process_cpu_time(agent.pid()) - before).as_secs_f64() * 1e3);
+    }
+    let theirs: Vec<_> = peers
+        .iter()
+        .map(|peer| {
+            let ask = || assert!(peer.query("node_cpu_seconds_total", hour.start).len() > 100_000);
+            (peer.name(), peer.cpu_ms(repetitions, ask))
+        })
+        .collect();
+    report.row_beside(
+        "192 series as JSON over HTTP",
+        "ms",
+        Gate::None,
+        figures,
+        &theirs,
+    );
+    agent.kill();
+}
+
+/// From the start of the process to its first answer, after a kill -9.
+fn restart(report: &mut Report, hour: &Hour, peers: &mut [Peer]) {
+    let binary = release_binary();
+    let path = format!(
+        "/api/v1/range?match=node_load1&start={}&end={}",
+        hour.start,
+        hour.start + Hour::MILLIS - 1
+    );
+    let mut figures = Vec::new();
+    let repetitions = report.repetitions(7);
+    for _ in 0..repetitions {
+        let before = Instant::now();
+        let agent = AgentBuilder::new(&binary).dir(hour.dir.path()).start();
+        let answer = get(agent.http(), &path).expect("an answer");
+        figures.push(before.elapsed().as_secs_f64() * 1e3);
+        assert!(answer.body.len() > 1000);
+        std::thread::sleep(Duration::from_millis(1200));
+        agent.kill();
+    }
+    let theirs: Vec<_> = peers
+        .iter_mut()
+        .map(|peer| {
+            let mut figures: Vec<f64> = (0..repetitions)
+                .map(|_| peer.restart_ms(hour.start))
+                .collect();
+            (peer.name(), median(&mut figures))
+        })
+        .collect();
+    report.row_beside(
+        "first answer after kill -9, wall time",
+        "ms",
+        Gate::AtMost(50.0),
+        figures,
+        &theirs,
+    );
+}

@@ -1,0 +1,268 @@
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use pegel_bench::{Hour, process_cpu_time};
+use pegel_metric::{Kind as MetricKind, Millis, Selector, format_value};
+use pegel_store::Question;
+use pegel_testkit::{Address, Process, TempDir, eventually_within, get, need};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    VictoriaMetrics,
+    Prometheus,
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::VictoriaMetrics => "VictoriaMetrics",
+            Kind::Prometheus => "Prometheus",
+        }
+    }
+}
+
+/// Another store with the same hour in it, running.
+pub struct Peer {
+    kind: Kind,
+    program: PathBuf,
+    dir: TempDir,
+    process: Option<Process>,
+    address: SocketAddr,
+}
+
+impl Peer {
+    /// Starts the peer and gives it the hour; None where it is not installed.
+    pub fn load(kind: Kind, hour: &Hour) -> Option<Peer> {
+        let program = match kind {
+            Kind::VictoriaMetrics => need("victoria-metrics")?,
+            Kind::Prometheus => need("prometheus")?,
+        };
+        let dir = TempDir::new();
+        let mut peer = Peer {
+            kind,
+            program,
+            dir,
+            process: None,
+            address: ([127, 0, 0, 1], 0).into(),
+        };
+        match kind {
+            Kind::VictoriaMetrics => {
+                peer.start();
+                peer.post("/api/v1/import/prometheus", exposition(hour, 1).as_bytes());
+                for path in ["/internal/force_flush", "/internal/force_merge"] {
+                    get(&Address::Tcp(peer.address), path).expect("an answer");
+                }
+                peer.wait_until_merged();
+            }
+            Kind::Prometheus => {
+                let file = peer.dir.path().join("hour.om");
+                std::fs::write(&file, exposition(hour, 1000)).expect("written");
+                let made = Command::new(need("promtool")?)
+                    .args(["tsdb", "create-blocks-from", "openmetrics"])
+                    .args([&file, &peer.dir.path().join("data")])
+                    .output()
+                    .expect("promtool starts");
+                assert!(
+                    made.status.success(),
+                    "{}",
+                    String::from_utf8_lossy(&made.stderr)
+                );
+                std::fs::remove_file(file).expect("removed");
+                peer.start();
+            }
+        }
+        assert!(
+            !peer.query("node_load1", hour.start).is_empty(),
+            "{} has the data",
+            kind.name()
+        );
+        Some(peer)
+    }
+
+    pub fn name(&self) -> &'static str {
+        self.kind.name()
+    }
+
+    /// What its data directory takes, index included, without what it keeps only for a crash.
+    pub fn disk_bytes(&self) -> u64 {
+        size_of_tree(
+            &self.dir.path().join("data"),
+            &["wal", "chunks_head", "flock.lock", "tmp", "cache"],
+        )
+    }
+
+    /// The answer to a range question over the hour, in steps of ten seconds.
+    pub fn query(&self, query: &str, start: Millis) -> String {
+        let encoded = query.replace('[', "%5B").replace(']', "%5D");
+        let end = start + Hour::MILLIS - 10_000;
+        let path = format!(
+            "/api/v1/query_range?query={encoded}&start={}&end={}&step=10s&nocache=1",
+            start as f64 / 1e3,
+            end as f64 / 1e3
+        );
+        let answer = get(&Address::Tcp(self.address), &path).expect("an answer");
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let text = answer.text().to_owned();
+        if text.contains("\"result\":[]") {
+            String::new()
+        } else {
+            text
+        }
+    }
+
+    /// The median CPU time that its process takes for a question.
+    pub fn cpu_ms(&self, repetitions: usize, ask: impl Fn()) -> f64 {
+        let pid = self.process.as_ref().expect("it runs").pid();
+        let mut figures: Vec<f64> = (0..repetitions)
+            .map(|_| {
+                let before = process_cpu_time(pid);
+                ask();
+                (process_cpu_time(pid).saturating_sub(before)).as_secs_f64() * 1e3
+            })
+            .collect();
+        pegel_bench::median(&mut figures)
+    }
+
+    /// Kills it and starts it again; returns the time from there to its first answer.
+    pub fn restart_ms(&mut self, start: Millis) -> f64 {
+        if let Some(process) = self.process.take() {
+            process.kill();
+        }
+        let before = Instant::now();
+        self.start();
+        while self.query("node_load1", start).is_empty() {
+            assert!(
+                before.elapsed() < Duration::from_secs(30),
+                "{} answers",
+                self.name()
+            );
+        }
+        before.elapsed().as_secs_f64() * 1e3
+    }
+
+    fn start(&mut self) {
+        // Neither says which port it chose, so one is chosen for it.
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        self.address = listener.local_addr().expect("an address");
+        drop(listener);
+        let data = self.dir.path().join("data");
+        let mut command = Command::new(&self.program);
+        match self.kind {
+            Kind::VictoriaMetrics => command
+                .arg(format!("-storageDataPath={}", data.display()))
+                .arg(format!("-httpListenAddr={}", self.address)),
+            Kind::Prometheus => {
+                let config = self.dir.path().join("prometheus.yml");
+                std::fs::write(&config, "scrape_configs: []\n").expect("written");
+                command
+                    .arg(format!("--config.file={}", config.display()))
+                    .arg(format!("--storage.tsdb.path={}", data.display()))
+                    .arg(format!("--web.listen-address={}", self.address))
+            }
+        };
+        let process = Process::start(&mut command);
+        let path = if self.kind == Kind::Prometheus {
+            "/-/ready"
+        } else {
+            "/health"
+        };
+        let address = Address::Tcp(self.address);
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !get(&address, path).is_ok_and(|answer| answer.status == 200) {
+            assert!(
+                Instant::now() < deadline,
+                "{} starts:\n{}",
+                self.kind.name(),
+                process.output()
+            );
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.process = Some(process);
+    }
+
+    fn post(&self, path: &str, body: &[u8]) {
+        let mut stream = TcpStream::connect(self.address).expect("connected");
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        stream
+            .write_all(head.as_bytes())
+            .and_then(|()| stream.write_all(body))
+            .expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("answered");
+        assert!(answer.starts_with("HTTP/1.1 20"), "{answer}");
+    }
+
+    fn wait_until_merged(&self) {
+        let address = Address::Tcp(self.address);
+        eventually_within(Duration::from_secs(60), "merges end", || {
+            let answer = get(&address, "/metrics").map_err(|error| error.to_string())?;
+            let busy = answer
+                .text()
+                .lines()
+                .any(|line| line.starts_with("vm_active_merges") && !line.ends_with(" 0"));
+            if busy {
+                Err("still merging".to_owned())
+            } else {
+                Ok(())
+            }
+        });
+        // What is queued in memory goes to disk within seconds.
+        std::thread::sleep(Duration::from_secs(6));
+    }
+}
+
+/// The hour as text with times, series by series; times are divided by `per`.
+fn exposition(hour: &Hour, per: Millis) -> String {
+    let mut text = String::new();
+    let mut family = String::new();
+    let mut question = Question::new(Selector::all(), hour.start, hour.start + Hour::MILLIS, None);
+    question.bytes_max = 1 << 30;
+    hour.store
+        .range(&question, &mut |series, points| {
+            if family != series.name() {
+                family = series.name().to_owned();
+                let kind = if series.family().kind == MetricKind::Counter {
+                    "counter"
+                } else {
+                    "gauge"
+                };
+                let name = if kind == "counter" {
+                    family.trim_end_matches("_total")
+                } else {
+                    &family
+                };
+                let _ = writeln!(text, "# TYPE {name} {kind}");
+            }
+            for (time, value) in points {
+                text.push_str(series.text());
+                text.push(' ');
+                format_value(&mut text, *value);
+                let _ = writeln!(text, " {}", time / per);
+            }
+        })
+        .expect("an answer");
+    text.push_str("# EOF\n");
+    text
+}
+
+fn size_of_tree(path: &Path, without: &[&str]) -> u64 {
+    let Ok(entries) = std::fs::read_dir(path) else {
+        return 0;
+    };
+    entries
+        .filter_map(Result::ok)
+        .filter(|entry| !without.contains(&entry.file_name().to_string_lossy().as_ref()))
+        .map(|entry| match entry.metadata() {
+            Ok(meta) if meta.is_dir() => size_of_tree(&entry.path(), without),
+            Ok(meta) => meta.len(),
+            Err(_) => 0,
+        })
+        .sum()
+}

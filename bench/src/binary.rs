@@ -1,0 +1,18 @@
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Builds the agent as users get it, and says where it is.
+pub fn release_binary() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the workspace");
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--release", "--locked", "--package", "pegel"])
+        .current_dir(root)
+        .status()
+        .expect("cargo starts");
+    assert!(built.success(), "the agent does not build");
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
+    target.join("release/pegel")
+}

@@ -1,0 +1,59 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use pegel_metric::{Clock, Input, Millis};
+use pegel_store::{Options, Store};
+use pegel_testkit::{FakeClock, TempDir};
+
+use crate::{Node, is_once};
+
+/// One hour of the simulated node at 1 Hz, in a store; a sixth of it in a trial run.
+#[derive(Debug)]
+pub struct Hour {
+    pub store: Store,
+    pub dir: TempDir,
+    pub clock: Arc<FakeClock>,
+    pub start: Millis,
+    pub samples: u64,
+}
+
+impl Hour {
+    pub const MILLIS: Millis = 3_600_000;
+
+    /// The hour begins at `start`, a whole hour.
+    pub fn record(start: Millis) -> Hour {
+        let dir = TempDir::new();
+        let clock = Arc::new(FakeClock::new(start));
+        let mut options = Options::new(dir.path());
+        options.clock = clock.clone();
+        let store = Store::open(options).expect("the store opens");
+        let mut node = Node::new(1);
+        let seconds = if is_once() { 600 } else { 3600 };
+        for second in 0..seconds {
+            store.tick(node.tick(clock.utc()));
+            if second % 60 == 0 {
+                // Answered when all ticks before it are in.
+                store
+                    .push(Input::Push, Vec::new())
+                    .expect("the writer answers");
+            }
+            clock.advance(Duration::from_secs(1));
+        }
+        store
+            .push(Input::Push, Vec::new())
+            .expect("the writer answers");
+        Hour {
+            store,
+            dir,
+            clock,
+            start,
+            samples: seconds * node.series_count() as u64,
+        }
+    }
+
+    /// Lets two more hours pass, so that the hour is sealed.
+    pub fn seal(&self) {
+        self.clock.advance(Duration::from_secs(2 * 3600 + 1));
+        self.store.settle();
+    }
+}
