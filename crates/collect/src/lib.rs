@@ -17,6 +17,7 @@ mod config;
 mod context;
 mod figures;
 mod host;
+mod panics;
 mod procfile;
 mod roster;
 mod sampler;

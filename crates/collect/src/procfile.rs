@@ -39,6 +39,11 @@ pub enum CollectError {
         #[source]
         source: SeriesError,
     },
+    #[error("{path} has more than {max} names")]
+    Many { path: PathBuf, max: usize },
+    /// A fault of ours; the others go on all the same.
+    #[error("panicked: {0}")]
+    Panic(String),
 }
 
 impl Fault {
@@ -47,6 +52,7 @@ impl Fault {
         match self {
             Fault::Malformed { line, what } => CollectError::Malformed { path, line, what },
             Fault::Series(source) => CollectError::Series { path, source },
+            Fault::Many(max) => CollectError::Many { path, max },
         }
     }
 }
@@ -113,6 +119,8 @@ impl ProcFile {
             length += count;
             if length == self.text.len() {
                 if length >= TEXT_BYTES_MAX {
+                    // Whatever it is, it shall not hold the memory until it is mended.
+                    self.text = vec![0; TEXT_BYTES_START];
                     return Err(CollectError::Large {
                         path: self.path.clone(),
                     });

@@ -1,5 +1,11 @@
 //! Things that a file lists by name, line after line, in nearly the same order each time.
 
+use crate::scan::Fault;
+
+/// More names than any node has. Finding a place for each new one takes a look at all others, so
+/// that a list without end would keep the sampler from its work.
+const NAMES_MAX: usize = 16_384;
+
 /// Finds the entry of each line without hashing: the next one is tried first, and only when the
 /// list changed are the others searched.
 #[derive(Debug)]
@@ -34,11 +40,11 @@ impl<T> Roster<T> {
 
     /// The entry of `key`, made by `make` if it was not there.
     #[inline]
-    pub(crate) fn entry<E>(
+    pub(crate) fn entry(
         &mut self,
         key: &[u8],
-        make: impl FnOnce() -> Result<T, E>,
-    ) -> Result<&mut T, E> {
+        make: impl FnOnce() -> Result<T, Fault>,
+    ) -> Result<&mut T, Fault> {
         let is_next = self
             .entries
             .get(self.cursor)
@@ -46,6 +52,7 @@ impl<T> Roster<T> {
         if !is_next {
             match self.entries.iter().position(|entry| *entry.key == *key) {
                 Some(position) => self.cursor = position,
+                None if self.entries.len() >= NAMES_MAX => return Err(Fault::Many(NAMES_MAX)),
                 // Where the file has it, so that it is the next one from now on.
                 None => {
                     let entry = Entry {
@@ -75,8 +82,6 @@ impl<T> Roster<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-
     use super::*;
 
     fn pass(roster: &mut Roster<String>, keys: &[&str]) -> (Vec<String>, Vec<String>) {
@@ -85,9 +90,9 @@ mod tests {
         for key in keys {
             let make = || {
                 made.push((*key).to_owned());
-                Ok::<_, Infallible>((*key).to_owned())
+                Ok((*key).to_owned())
             };
-            let Ok(value) = roster.entry(key.as_bytes(), make);
+            let value = roster.entry(key.as_bytes(), make).expect("room");
             assert_eq!(value, key, "each key leads to its own value");
         }
         roster.sweep(|value| gone.push(value));
@@ -113,5 +118,18 @@ mod tests {
         assert_eq!(pass(&mut roster, &["c", "a", "x"]), (vec![], vec![]));
         assert_eq!(pass(&mut roster, &["x", "x"]), (vec![], texts(&["a", "c"])));
         assert_eq!(pass(&mut roster, &[]), (vec![], texts(&["x"])));
+    }
+
+    #[test]
+    fn a_list_without_end_is_refused() {
+        let mut roster = Roster::new();
+        roster.begin();
+        let mut fill = |number: usize| {
+            let name = number.to_string();
+            roster.entry(name.as_bytes(), || Ok(())).map(|_| ())
+        };
+        assert!((0..NAMES_MAX).all(|number| fill(number).is_ok()));
+        assert_eq!(fill(NAMES_MAX), Err(Fault::Many(NAMES_MAX)));
+        assert_eq!(fill(7), Ok(()), "what is known stays known");
     }
 }

@@ -8,8 +8,13 @@ use pegel_metric::SeriesError;
 /// What is wrong with a text, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fault {
-    Malformed { line: usize, what: &'static str },
+    Malformed {
+        line: usize,
+        what: &'static str,
+    },
     Series(SeriesError),
+    /// More names than this.
+    Many(usize),
 }
 
 impl From<SeriesError> for Fault {
@@ -161,15 +166,15 @@ pub(crate) fn integers(words: Words<'_>, out: &mut [u64]) -> Option<usize> {
     Some(count)
 }
 
-/// A device's name as the value of a label. Bytes that are not UTF-8 are spelled `\xNN`, so that
-/// two names never become one.
+/// A device's name as the value of a label. Bytes that are not UTF-8 are spelled `\xNN`, and so is
+/// a backslash, so that two names never become one.
 pub(crate) fn label(name: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(name) {
-        Ok(text) => Cow::Borrowed(text),
-        Err(_) => {
+        Ok(text) if !text.contains('\\') => Cow::Borrowed(text),
+        _ => {
             let mut text = String::new();
             for chunk in name.utf8_chunks() {
-                text.push_str(chunk.valid());
+                text.push_str(&chunk.valid().replace('\\', "\\x5c"));
                 for byte in chunk.invalid() {
                     // Writing to a String cannot fail.
                     let _ = write!(text, "\\x{byte:02x}");
@@ -276,5 +281,6 @@ mod tests {
     fn names_that_are_not_utf8_stay_different() {
         assert_eq!(label(b"eth0"), "eth0");
         assert_eq!(label(b"d\xffi\xfe"), "d\\xffi\\xfe");
+        assert_eq!(label(b"d\\xff"), "d\\x5cxff");
     }
 }

@@ -54,6 +54,8 @@ struct Readings {
 
 #[derive(Debug, PartialEq)]
 struct MemoryLine<'a> {
+    /// What its series is found by: a size and a plain number of one name are two.
+    id: &'a [u8],
     key: &'a [u8],
     value: f64,
     is_bytes: bool,
@@ -106,7 +108,7 @@ impl Readings {
                 what: "not a key and a size",
             };
             let line = parse(line).ok_or(malformed)?;
-            let slot = self.keys.entry(line.key, || declare(&line, out))?;
+            let slot = self.keys.entry(line.id, || declare(&line, out))?;
             out.set(*slot, line.value);
             sizes.note(&line);
         }
@@ -171,11 +173,13 @@ fn parse(line: &[u8]) -> Option<MemoryLine<'_>> {
     let number = integer(words.next()?)?;
     match words.next() {
         None => Some(MemoryLine {
+            id: &line[..=colon],
             key,
             value: number as f64,
             is_bytes: false,
         }),
         Some(b"kB") => Some(MemoryLine {
+            id: key,
             key,
             value: number as f64 * 1024.0,
             is_bytes: true,
@@ -207,6 +211,19 @@ mod tests {
                 "node_memory_X1_bytes 0",
             ]
         );
+    }
+
+    #[test]
+    fn a_unit_that_comes_or_goes_makes_another_series() {
+        let (mut readings, mut group) = (Readings::new(), Group::new("memory", 3, 1000));
+        for (text, expected) in [
+            ("X: 2 kB\n", "node_memory_X_bytes 2048"),
+            ("X: 2\n", "node_memory_X 2"),
+        ] {
+            group.clear();
+            readings.update(text.as_bytes(), &mut group).expect("valid");
+            assert_eq!(texts(&mut group), [expected]);
+        }
     }
 
     #[test]
