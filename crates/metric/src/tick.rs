@@ -70,7 +70,13 @@ impl Group {
         }
         let series = Arc::new(Series::new(family.clone(), labels)?);
         let next = self.next.get_or_insert_with(|| self.members.series.clone());
-        if let Some(slot) = self.free.pop() {
+        // A series that comes back gets its old slot: it must not stand in the list twice.
+        let returns = |slot: &Slot| next[slot.0 as usize] == series;
+        let free = match self.free.iter().position(returns) {
+            Some(at) => Some(self.free.swap_remove(at)),
+            None => self.free.pop(),
+        };
+        if let Some(slot) = free {
             next[slot.0 as usize] = series;
             return Ok(slot);
         }
@@ -214,6 +220,18 @@ mod tests {
         let texts: Vec<&str> = group.members().series.iter().map(|s| s.text()).collect();
         assert_eq!(texts, ["load{d=\"a\"}", "load{d=\"c\"}"]);
         assert_eq!(first.series[1].text(), "load{d=\"b\"}", "the old version is untouched");
+    }
+
+    #[test]
+    fn a_series_that_comes_back_stands_in_the_list_once() {
+        let family = Arc::new(LOAD.clone());
+        let mut group = Group::new("load", 3, 1000);
+        let [a, b] = ["a", "b"].map(|d| group.declare(&family, &[("d", d)]).expect("valid"));
+        group.retire(a);
+        group.retire(b);
+        assert_eq!(group.declare(&family, &[("d", "a")]), Ok(a));
+        let texts: Vec<&str> = group.members().series.iter().map(|s| s.text()).collect();
+        assert_eq!(texts, ["load{d=\"a\"}", "load{d=\"b\"}"]);
     }
 
     #[test]
