@@ -27,6 +27,8 @@ use crate::{place, remove, words};
 const FIRST_SAMPLE_TIME: Duration = Duration::from_secs(5);
 /// How long requests get to finish when the agent stops.
 const GRACE: Duration = Duration::from_secs(2);
+/// How often to look whether the sampler still runs.
+const LOOK_AFTER_SAMPLER: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -131,13 +133,16 @@ impl Node {
     }
 
     /// Returns when a signal asks for the end, or when the other process has ended. The signals are
-    /// handed back: the next one is for someone who does not want to wait.
+    /// handed back: the next one is for someone who does not want to wait. An agent whose sampler died
+    /// would go on answering and never notice: that is an error, so that whoever watches starts it again.
     pub fn wait(&mut self, until: Option<Until>) -> io::Result<StopSignals> {
         let mut signals = self
             .signals
             .take()
             .ok_or_else(|| io::Error::other("waited before"))?;
+        let source = self.source.clone();
         self.runtime.block_on(async {
+            let mut died = Box::pin(source.sampler_died(LOOK_AFTER_SAMPLER));
             let mut signal = Box::pin(signals.next());
             let mut ended: Option<Pin<Box<dyn Future<Output = io::Result<()>>>>> = match until {
                 Some(until) => Some(Box::pin(until.ended())),
@@ -146,6 +151,9 @@ impl Node {
             poll_fn(|context| {
                 if signal.as_mut().poll(context).is_ready() {
                     return Poll::Ready(Ok(()));
+                }
+                if died.as_mut().poll(context).is_ready() {
+                    return Poll::Ready(Err(io::Error::other("the sampler's thread panicked")));
                 }
                 match &mut ended {
                     Some(ended) => ended.as_mut().poll(context),
@@ -244,6 +252,19 @@ impl Source {
     }
 }
 
+impl Source {
+    /// Waits until the sampler's thread is gone although nobody stopped it.
+    async fn sampler_died(&self, look_every: Duration) {
+        loop {
+            tokio::time::sleep(look_every).await;
+            let sampler = self.sampler.lock().unwrap_or_else(PoisonError::into_inner);
+            if sampler.as_ref().is_some_and(Sampler::has_ended) {
+                return;
+            }
+        }
+    }
+}
+
 impl StatusSource for Source {
     fn collectors(&self) -> serde_json::Value {
         let sampler = self.sampler.lock().unwrap_or_else(PoisonError::into_inner);
@@ -277,4 +298,44 @@ fn announce(plan: &Plan, http: &[SocketAddr], socket: Option<&Path>, active: usi
         .into_iter()
         .chain(plan.remarks.iter().cloned())
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use pegel_collect::{Host, Settings};
+    use pegel_metric::{Ledger, SystemClock};
+
+    use super::*;
+
+    #[test]
+    fn a_sampler_that_died_is_noticed() {
+        let settings = Settings {
+            rate: Duration::from_millis(1),
+            ..Settings::default()
+        };
+        let mut ticks = 0;
+        let sampler = Sampler::start(
+            &settings,
+            Host::local(),
+            0,
+            Vec::new(),
+            Arc::new(Ledger::default()),
+            Arc::new(SystemClock),
+            Box::new(move |_| {
+                ticks += 1;
+                assert!(ticks < 3, "the third tick is one too many");
+            }),
+        );
+        let source = Source::default();
+        source.set(sampler.expect("started"));
+        let runtime = Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .expect("a runtime");
+        runtime.block_on(async {
+            let died = source.sampler_died(Duration::from_millis(1));
+            let waited = tokio::time::timeout(Duration::from_secs(20), died).await;
+            waited.expect("within the bound");
+        });
+    }
 }

@@ -126,7 +126,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             output::note(&format!("pegel: {line}"));
         }
     }
-    let signals = node.wait(until).context("cannot wait for signals")?;
+    let signals = node.wait(until).context("the agent cannot go on")?;
     exit_on_next(&node, signals);
     node.stop();
     Ok(())

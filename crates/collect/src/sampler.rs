@@ -101,6 +101,12 @@ impl Sampler {
         self.figures.counts()
     }
 
+    /// True when the thread is gone although nobody stopped it: outside the collectors something
+    /// panicked, and nothing is sampled any more.
+    pub fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_some_and(JoinHandle::is_finished)
+    }
+
     /// Takes a last sample and ends the thread. When this returns, the sink had its last tick.
     pub fn stop(&mut self) {
         *self
