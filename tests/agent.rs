@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -9,8 +10,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use pegel_testkit::{
-    Address, AgentBuilder, AgentProcess, Finished, Process, Readings, Rng, TempDir, assert_conserved,
-    eventually, get, need, need_hardware,
+    Address, AgentBuilder, AgentProcess, Finished, Process, Readings, Rng, TempDir, eventually,
+    get, need, need_hardware,
 };
 use rustix::process::Signal;
 use serde_json::Value;
@@ -22,9 +23,14 @@ fn agent() -> AgentBuilder {
     AgentBuilder::new(PEGEL)
 }
 
-/// Every stored sample of the series that match, by series text and time.
-fn samples(agent: &AgentProcess, matching: &str) -> BTreeMap<(String, i64), u64> {
-    let answer = agent.get(&format!("/api/v1/range?match={matching}&start=-1h")).json();
+/// Values by series and time, bit for bit.
+type Samples = BTreeMap<(String, i64), u64>;
+
+/// Every stored sample of the series that match.
+fn samples(agent: &AgentProcess, matching: &str) -> Samples {
+    let answer = agent
+        .get(&format!("/api/v1/range?match={matching}&start=-1h"))
+        .json();
     let mut samples = BTreeMap::new();
     for series in answer.as_array().expect("a list of series") {
         let text = format!("{}{}", series["name"], series["labels"]);
@@ -43,23 +49,41 @@ fn the_first_sample_is_there_when_the_agent_says_that_it_is_ready() {
     let agent = agent().start();
     let readings = Readings::parse_prometheus(agent.get("/metrics").text());
     assert!(readings.value("node_load1") >= 0.0);
-    assert!(!samples(&agent, "node_load1").is_empty(), "it is stored as well");
-    assert!(agent.ready_after < Duration::from_secs(5), "{:?}", agent.ready_after);
+    assert!(
+        !samples(&agent, "node_load1").is_empty(),
+        "it is stored as well"
+    );
+    assert!(
+        agent.ready_after < Duration::from_secs(5),
+        "{:?}",
+        agent.ready_after
+    );
     assert_eq!(agent.get("/healthz").status, 200);
     agent.assert_conserved();
 }
 
 #[test]
 fn the_endpoint_file_says_where_everything_is() {
-    let agent = agent().listen(&["127.0.0.1:0", "127.0.0.1:0"]).args(&["--node", "n1"]).start();
+    let agent = agent()
+        .listen(&["127.0.0.1:0", "127.0.0.1:0"])
+        .args(&["--node", "n1"])
+        .start();
     let json = &agent.endpoint.json;
     assert_eq!(json["pid"], agent.pid());
     assert_eq!(json["node"], "n1");
     assert_eq!(json["socket"], agent.socket.to_str().expect("UTF-8"));
     assert_eq!(json["dir"], agent.dir.to_str().expect("UTF-8"));
-    assert_eq!(agent.endpoint.http.len(), 2, "lists are in the order of the options");
+    assert_eq!(
+        agent.endpoint.http.len(),
+        2,
+        "lists are in the order of the options"
+    );
     for address in agent.endpoint.http.iter().chain([&agent.unix()]) {
-        assert_eq!(get(address, "/healthz").expect("an answer").status, 200, "{address}");
+        assert_eq!(
+            get(address, "/healthz").expect("an answer").status,
+            200,
+            "{address}"
+        );
     }
     agent.assert_conserved();
 }
@@ -68,7 +92,10 @@ fn the_endpoint_file_says_where_everything_is() {
 fn sigterm_and_sigint_end_it_cleanly() {
     for signal in [Signal::TERM, Signal::INT] {
         let home = TempDir::new();
-        let agent = agent().dir(home.join("store")).socket(home.join("s/push.sock")).start();
+        let agent = agent()
+            .dir(home.join("store"))
+            .socket(home.join("s/push.sock"))
+            .start();
         let seen = samples(&agent, "node_load1");
         agent.assert_conserved();
         let (endpoint, socket) = (agent.dir.join("endpoint.json"), agent.socket.clone());
@@ -78,7 +105,11 @@ fn sigterm_and_sigint_end_it_cleanly() {
         assert_eq!(finished.code(), Some(0), "{signal:?}: {finished}");
         assert!(!endpoint.exists(), "endpoint.json is removed");
         assert!(!socket.exists(), "the socket is removed");
-        assert!(finished.took < Duration::from_secs(5), "{:?}", finished.took);
+        assert!(
+            finished.took < Duration::from_secs(5),
+            "{:?}",
+            finished.took
+        );
 
         // The next agent on that directory finds all of it, and one sample more: the last one.
         let again = AgentBuilder::new(PEGEL).dir(home.join("store")).start();
@@ -100,8 +131,14 @@ fn once_samples_stores_prints_and_exits() {
     assert!(finished.stdout.contains("node_load1"), "{finished}");
     assert!(!home.join("store/endpoint.json").exists());
 
-    let agent = agent().dir(home.join("store")).args(&["--level", "0"]).start();
-    assert!(!samples(&agent, "node_load1").is_empty(), "what --once sampled is stored");
+    let agent = agent()
+        .dir(home.join("store"))
+        .args(&["--level", "0"])
+        .start();
+    assert!(
+        !samples(&agent, "node_load1").is_empty(),
+        "what --once sampled is stored"
+    );
     agent.assert_conserved();
 }
 
@@ -132,7 +169,10 @@ fn until_pid_of_a_process_that_is_gone_is_an_error() {
 fn assert_refused(second: Finished, first: &AgentProcess) {
     assert_eq!(second.code(), Some(1), "{second}");
     let pid = first.pid().to_string();
-    assert!(second.stderr.contains(&pid), "the message names {pid}: {second}");
+    assert!(
+        second.stderr.contains(&pid),
+        "the message names {pid}: {second}"
+    );
     for address in [first.http(), &first.unix()] {
         assert_eq!(get(address, "/healthz").expect("still there").status, 200);
     }
@@ -159,11 +199,20 @@ fn a_second_agent_on_the_same_socket_is_refused() {
 #[test]
 fn a_socket_left_by_a_killed_agent_is_taken_over() {
     let home = TempDir::new();
-    let first = agent().dir(home.join("store")).socket(home.join("push.sock")).start();
+    let first = agent()
+        .dir(home.join("store"))
+        .socket(home.join("push.sock"))
+        .start();
     first.kill();
     assert!(home.join("push.sock").exists(), "nobody could remove it");
-    let second = agent().dir(home.join("store")).socket(home.join("push.sock")).start();
-    assert_eq!(get(&second.unix(), "/healthz").expect("an answer").status, 200);
+    let second = agent()
+        .dir(home.join("store"))
+        .socket(home.join("push.sock"))
+        .start();
+    assert_eq!(
+        get(&second.unix(), "/healthz").expect("an answer").status,
+        200
+    );
     second.assert_conserved();
 }
 
@@ -181,7 +230,8 @@ fn a_squatted_socket_path_is_refused_and_its_owner_named() {
         match kind {
             "file" => {
                 fs::write(place.join("push.sock"), "").expect("a file");
-                std::os::unix::fs::chown(place.join("push.sock"), Some(nobody), None).expect("root");
+                std::os::unix::fs::chown(place.join("push.sock"), Some(nobody), None)
+                    .expect("root");
             }
             _ => std::os::unix::fs::chown(&place, Some(nobody), None).expect("root"),
         }
@@ -202,15 +252,23 @@ fn a_busy_port_is_refused_and_its_holder_named() {
     assert_eq!(finished.code(), Some(1), "{finished}");
     let pid = std::process::id().to_string();
     assert!(finished.stderr.contains(&address), "{finished}");
-    assert!(finished.stderr.contains(&pid), "the message names {pid}: {finished}");
+    assert!(
+        finished.stderr.contains(&pid),
+        "the message names {pid}: {finished}"
+    );
 }
 
 #[test]
 fn port_search_takes_the_next_free_port() {
     let holder = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let busy = holder.local_addr().expect("bound");
-    let agent = agent().listen(&[&busy.to_string()]).arg("--port-search").start();
-    let Address::Tcp(found) = *agent.http() else { panic!("TCP") };
+    let agent = agent()
+        .listen(&[&busy.to_string()])
+        .arg("--port-search")
+        .start();
+    let Address::Tcp(found) = *agent.http() else {
+        panic!("TCP")
+    };
     assert!(found.port() > busy.port(), "{found} comes after {busy}");
     assert_eq!(agent.get("/healthz").status, 200);
     agent.assert_conserved();
@@ -220,7 +278,11 @@ fn port_search_takes_the_next_free_port() {
 fn another_root_is_another_machine() {
     let agent = agent().env("PEGEL_ROOT", FIXTURE).start();
     let loadavg = fs::read_to_string(Path::new(FIXTURE).join("proc/loadavg")).expect("the fixture");
-    let expected: f64 = loadavg.split(' ').next().and_then(|word| word.parse().ok()).expect("a load");
+    let expected: f64 = loadavg
+        .split(' ')
+        .next()
+        .and_then(|word| word.parse().ok())
+        .expect("a load");
     let readings = Readings::parse_prometheus(agent.get("/metrics").text());
     assert_eq!(readings.value("node_load1"), expected);
     agent.assert_conserved();
@@ -241,7 +303,13 @@ impl SmallDisk {
         let path = home.join("disk");
         fs::create_dir(&path).expect("a directory");
         let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &format!("size={size},mode=700"), "pegel-test"])
+            .args([
+                "-t",
+                "tmpfs",
+                "-o",
+                &format!("size={size},mode=700"),
+                "pegel-test",
+            ])
             .arg(&path)
             .output()
             .is_ok_and(|output| output.status.success());
@@ -249,11 +317,28 @@ impl SmallDisk {
         Some(SmallDisk { path, _home: home })
     }
 
+    /// To the last byte: a `write` returns short, then fails.
+    fn fill(&self) {
+        let mut file = fs::File::create(self.path.join("filler")).expect("a file");
+        while file.write_all(&[1; 4096]).is_ok() {}
+    }
+
+    fn make_room(&self) {
+        fs::remove_file(self.path.join("filler")).expect("room again");
+    }
+
     fn remount(&self, option: &str) {
         let mut command = Command::new("mount");
-        let output = command.args(["-o", &format!("remount,{option}")]).arg(&self.path).output();
+        let output = command
+            .args(["-o", &format!("remount,{option}")])
+            .arg(&self.path)
+            .output();
         let output = output.expect("mount");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
 }
 
@@ -274,14 +359,22 @@ fn is_degraded(agent: &AgentProcess) -> Result<Value, Value> {
     }
 }
 
-/// Degraded, the agent still samples and answers; afterwards it writes again, and what it sampled
-/// meanwhile is there after a restart.
-#[track_caller]
-fn assert_survives(disk: &SmallDisk, spoil: impl Fn(), repair: impl Fn()) {
+fn eventually_well(agent: &AgentProcess) {
+    eventually("it has recovered", || match is_degraded(agent) {
+        Ok(reason) => Err(reason),
+        Err(_) => Ok(()),
+    });
+}
+
+#[test]
+fn a_full_disk_degrades_it_until_there_is_room() {
+    let Some(disk) = SmallDisk::mount("16m") else {
+        return;
+    };
     let dir = disk.path.join("store");
     let running = agent().dir(&dir).args(&["--rate", "50ms"]).start();
-    spoil();
-    eventually("the agent says that it is degraded", || is_degraded(&running));
+    disk.fill();
+    eventually("it says that it is degraded", || is_degraded(&running));
     let count = samples(&running, "node_load1").len();
     eventually("it goes on sampling", || {
         let now = samples(&running, "node_load1").len();
@@ -290,94 +383,129 @@ fn assert_survives(disk: &SmallDisk, spoil: impl Fn(), repair: impl Fn()) {
     let health = get(running.http(), "/healthz").expect("it answers");
     assert_eq!(health.status, 503, "{}", health.text());
     running.assert_conserved();
-    repair();
-    eventually("it has recovered", || match is_degraded(&running) {
-        Ok(degraded) => Err(degraded),
-        Err(_) => Ok(()),
-    });
+    disk.make_room();
+    eventually_well(&running);
     let seen = samples(&running, "node_load1");
     running.assert_conserved();
     running.kill();
+    // What it sampled while it could not write is there as well.
     let again = agent().dir(&dir).start();
-    let kept = samples(&again, "node_load1");
-    let lost: Vec<_> = seen.keys().filter(|key| !kept.contains_key(*key)).collect();
-    assert!(lost.is_empty(), "{} of {} samples lost: {lost:?}", lost.len(), seen.len());
+    assert_all_there(&seen, &samples(&again, "node_load1"));
     again.assert_conserved();
 }
 
 #[test]
-fn a_full_disk_degrades_it_until_there_is_room() {
-    let Some(disk) = SmallDisk::mount("16m") else { return };
-    let filler = disk.path.join("filler");
-    assert_survives(
-        &disk,
-        || {
-            // Fill it to the last byte: `write` returns short, then fails.
-            let mut file = fs::File::create(&filler).expect("a file");
-            let chunk = vec![1u8; 4096];
-            while std::io::Write::write_all(&mut file, &chunk).is_ok() {}
-        },
-        || fs::remove_file(&filler).expect("room again"),
-    );
-}
-
-#[test]
-fn a_read_only_disk_at_start_degrades_it_until_it_can_write() {
-    let Some(disk) = SmallDisk::mount("16m") else { return };
+fn a_start_on_a_full_disk_is_degraded_until_there_is_room() {
+    let Some(disk) = SmallDisk::mount("16m") else {
+        return;
+    };
     let dir = disk.path.join("store");
     let first = agent().dir(&dir).start();
     let before = samples(&first, "node_load1");
     assert_eq!(first.stop().code(), Some(0));
-    // A file system with a file open for writing cannot become read-only, so it happens between two runs.
-    disk.remount("ro");
-    let running = agent().dir(&dir).args(&["--rate", "50ms"]).start_without_endpoint();
-    eventually("the agent says that it is degraded", || is_degraded(&running));
-    let during = samples(&running, "node_load1");
-    assert!(before.keys().all(|key| during.contains_key(key)), "what is stored can be read");
+    disk.fill();
+    let running = agent().dir(&dir).start_without_endpoint();
+    eventually("it says that it is degraded", || is_degraded(&running));
+    assert_all_there(&before, &samples(&running, "node_load1"));
     running.assert_conserved();
-    disk.remount("rw");
-    eventually("it has recovered", || match is_degraded(&running) {
-        Ok(degraded) => Err(degraded),
-        Err(_) => Ok(()),
-    });
+    disk.make_room();
+    eventually_well(&running);
     let seen = samples(&running, "node_load1");
     running.assert_conserved();
     running.kill();
     let again = agent().dir(&dir).start();
-    let kept = samples(&again, "node_load1");
-    assert!(seen.keys().all(|key| kept.contains_key(key)));
+    assert_all_there(&seen, &samples(&again, "node_load1"));
     again.assert_conserved();
 }
 
 #[test]
+fn a_start_on_a_read_only_disk_is_refused_and_changes_nothing() {
+    let Some(disk) = SmallDisk::mount("16m") else {
+        return;
+    };
+    let dir = disk.path.join("store");
+    let first = agent().dir(&dir).start();
+    let before = samples(&first, "node_load1");
+    assert_eq!(first.stop().code(), Some(0));
+    disk.remount("ro");
+    let refused = agent().dir(&dir).run();
+    assert_eq!(refused.code(), Some(1), "{refused}");
+    let place = dir.to_str().expect("UTF-8");
+    for word in [place, "Read-only file system"] {
+        assert!(refused.stderr.contains(word), "{word}: {refused}");
+    }
+    disk.remount("rw");
+    let again = agent().dir(&dir).start();
+    assert_all_there(&before, &samples(&again, "node_load1"));
+    again.assert_conserved();
+}
+
+/// Every remembered sample is found, with its value.
+#[track_caller]
+fn assert_all_there(remembered: &Samples, found: &Samples) {
+    let wrong: Vec<String> = remembered
+        .iter()
+        .filter(|(key, value)| found.get(*key) != Some(*value))
+        .map(|((series, time), value)| {
+            let now = found
+                .get(&(series.clone(), *time))
+                .map(|bits| f64::from_bits(*bits));
+            format!(
+                "{series} at {time}: {} before, {now:?} now",
+                f64::from_bits(*value)
+            )
+        })
+        .collect();
+    let shown = wrong
+        .iter()
+        .take(10)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join("\n");
+    assert!(
+        wrong.is_empty(),
+        "{} of {} samples lost or changed:\n{shown}",
+        wrong.len(),
+        remembered.len()
+    );
+}
+
+#[test]
 fn what_could_be_read_survives_kill_9() {
+    const WATCHED: &str = "node_load*&match=node_context_switches_total&match=node_disk_*";
     let mut rng = Rng::from_env();
     let home = TempDir::new();
     let dir = home.join("store");
-    let mut remembered: BTreeMap<(String, i64), u64> = BTreeMap::new();
-    for round in 0..6 {
+    let mut remembered = Samples::new();
+    for _ in 0..6 {
         // Samples go to blocks after a second, so that kills hit sealing too.
         let running = agent()
             .dir(&dir)
             .config("rate: 5ms\nkeep: {memory: 1s}\n")
             .start();
-        let found = samples(&running, "node_*");
-        let lost = remembered.iter().filter(|(key, value)| found.get(*key) != Some(*value)).count();
-        assert_eq!(lost, 0, "round {round}: {lost} of {} samples lost", remembered.len());
+        assert_all_there(&remembered, &samples(&running, WATCHED));
         let deadline = Instant::now() + Duration::from_millis(300 + rng.below(1_500));
         while Instant::now() < deadline {
-            remembered.extend(samples(&running, "node_load*"));
-            remembered.extend(samples(&running, "node_context_switches_total"));
+            remembered.extend(samples(&running, WATCHED));
         }
         running.assert_conserved();
         running.kill();
     }
-    assert!(remembered.len() > 1_000, "only {} samples were read", remembered.len());
+    assert!(
+        remembered.len() > 1_000,
+        "only {} samples were read",
+        remembered.len()
+    );
     let last = agent().dir(&dir).start();
-    let found = samples(&last, "node_*");
-    assert!(remembered.iter().all(|(key, value)| found.get(key) == Some(value)));
+    assert_all_there(&remembered, &samples(&last, WATCHED));
     let status = last.status();
-    assert!(status["store"]["set_aside"].as_array().expect("a list").is_empty(), "{status}");
+    assert!(
+        status["store"]["set_aside"]
+            .as_array()
+            .expect("a list")
+            .is_empty(),
+        "{status}"
+    );
     last.assert_conserved();
 }
 
@@ -385,7 +513,10 @@ fn what_could_be_read_survives_kill_9() {
 fn the_store_is_private() {
     let agent = agent().start();
     for path in [&agent.dir, agent.socket.parent().expect("a directory")] {
-        let mode = fs::metadata(path).expect("it is there").permissions().mode();
+        let mode = fs::metadata(path)
+            .expect("it is there")
+            .permissions()
+            .mode();
         assert_eq!(mode & 0o077, 0, "{} has mode {mode:o}", path.display());
     }
     agent.assert_conserved();

@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use pegel_metric::{Family, Kind, Series};
 use pegel_testkit::{
-    Address, AgentBuilder, AgentProcess, Neighbour, Readings, TempDir, eventually,
-    get_with, need,
+    Address, AgentBuilder, AgentProcess, Neighbour, Readings, TempDir, eventually, get, get_with,
+    need,
 };
 use serde_json::Value;
 
@@ -62,12 +63,18 @@ fn lint(promtool: &std::path::Path, text: &str) -> BTreeMap<String, String> {
     let dir = TempDir::new();
     fs::write(dir.join("metrics"), text).expect("a file for promtool");
     let input = fs::File::open(dir.join("metrics")).expect("the file just written");
-    let output =
-        Command::new(promtool).args(["check", "metrics"]).stdin(input).output().expect("promtool");
+    let output = Command::new(promtool)
+        .args(["check", "metrics"])
+        .stdin(input)
+        .output()
+        .expect("promtool");
     let complaints = String::from_utf8_lossy(&output.stderr).into_owned();
     // 0: fine, 3: complaints about names; anything else: it could not read the text.
     let code = output.status.code();
-    assert!(matches!(code, Some(0 | 3)), "promtool: {code:?}\n{complaints}\n{text}");
+    assert!(
+        matches!(code, Some(0 | 3)),
+        "promtool: {code:?}\n{complaints}\n{text}"
+    );
     complaints
         .lines()
         .filter_map(|line| line.split_once(' '))
@@ -77,21 +84,28 @@ fn lint(promtool: &std::path::Path, text: &str) -> BTreeMap<String, String> {
 
 #[test]
 fn promtool_complains_only_about_names_that_others_fixed() {
-    let Some(promtool) = need("promtool") else { return };
+    let Some(promtool) = need("promtool") else {
+        return;
+    };
     let agent = fixture_agent();
     let complaints = lint(&promtool, agent.get("/metrics").text());
     for (name, complaint) in &complaints {
         assert!(FOREIGN.contains(&name.as_str()), "{name} {complaint}");
     }
     for name in FOREIGN {
-        assert!(complaints.contains_key(name), "{name} need not be on the list");
+        assert!(
+            complaints.contains_key(name),
+            "{name} need not be on the list"
+        );
     }
     agent.assert_conserved();
 }
 
 #[test]
 fn promtool_accepts_what_this_machine_gives() {
-    let Some(promtool) = need("promtool") else { return };
+    let Some(promtool) = need("promtool") else {
+        return;
+    };
     let agent = AgentBuilder::new(PEGEL).start();
     for (name, complaint) in lint(&promtool, agent.get("/metrics").text()) {
         // Every kernel has its own set of memory figures.
@@ -141,7 +155,11 @@ fn relay(
     let accept = head.lines().find_map(|line| line.strip_prefix("Accept: "));
     *seen.lock().expect("no panic") = accept.map(str::to_owned);
     let answer = get_with(agent, "/metrics", &[("Accept", "text/plain;version=0.0.4")])?;
-    assert!(answer.header("content-type").is_some_and(|kind| kind.starts_with("text/plain")));
+    assert!(
+        answer
+            .header("content-type")
+            .is_some_and(|kind| kind.starts_with("text/plain"))
+    );
     write!(
         stream,
         "HTTP/1.1 {} Relayed\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
@@ -158,23 +176,39 @@ fn start_prometheus(program: &std::path::Path, jobs: &[(&str, SocketAddr)]) -> N
             "  - {{job_name: {job}, static_configs: [{{targets: ['{target}']}}]}}\n"
         ));
     }
-    Neighbour::start(program, |home| {
+    let prometheus = Neighbour::start(program, |home| {
         fs::write(home.join("prometheus.yml"), config).expect("a configuration");
         vec![
             format!("--config.file={}", home.join("prometheus.yml").display()),
             format!("--storage.tsdb.path={}", home.join("data").display()),
         ]
-    })
+    });
+    eventually("Prometheus is ready", || {
+        let answer = get(&prometheus.address, "/-/ready").map_err(|e| e.to_string())?;
+        if answer.status == 200 {
+            Ok(())
+        } else {
+            Err(answer.text().to_owned())
+        }
+    });
+    prometheus
 }
 
 /// The current values of all series with this label and value, by series text, without what Prometheus adds.
 fn query(prometheus: &Neighbour, job: &str) -> BTreeMap<String, f64> {
     let answer = prometheus
-        .get(&format!("/api/v1/query?query=%7B__name__%3D~%22.%2B%22%2Cjob%3D%22{job}%22%7D"))
+        .get(&format!(
+            "/api/v1/query?query=%7B__name__%3D~%22.%2B%22%2Cjob%3D%22{job}%22%7D"
+        ))
         .json();
     assert_eq!(answer["status"], "success", "{answer}");
-    let results = answer["data"]["result"].as_array().expect("a list of series");
-    results.iter().map(|result| (text_of(&result["metric"]), value_of(result))).collect()
+    let results = answer["data"]["result"]
+        .as_array()
+        .expect("a list of series");
+    results
+        .iter()
+        .map(|result| (text_of(&result["metric"]), value_of(result)))
+        .collect()
 }
 
 fn text_of(metric: &Value) -> String {
@@ -186,31 +220,77 @@ fn text_of(metric: &Value) -> String {
         .map(|(key, value)| format!("{key}={value}"))
         .collect();
     labels.sort();
-    if labels.is_empty() { name.to_owned() } else { format!("{name}{{{}}}", labels.join(",")) }
+    joined(name, &labels)
+}
+
+/// To Prometheus, a label with an empty value is no label.
+fn without_empty_labels(series: &str) -> String {
+    let family = |name: &str| {
+        let name = name.to_owned().into();
+        Arc::new(Family {
+            name,
+            kind: Kind::Unknown,
+            help: "".into(),
+            unit: "".into(),
+            level: 0,
+        })
+    };
+    let series = Series::parse(series, family).expect("a series");
+    let labels: Vec<String> = series
+        .labels()
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(key, value)| format!("{key}={}", Value::from(value)))
+        .collect();
+    joined(series.name(), &labels)
+}
+
+fn joined(name: &str, labels: &[String]) -> String {
+    if labels.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{name}{{{}}}", labels.join(","))
+    }
 }
 
 fn value_of(result: &Value) -> f64 {
-    result["value"][1].as_str().and_then(|text| text.parse().ok()).expect("a number")
+    result["value"][1]
+        .as_str()
+        .and_then(|text| text.parse().ok())
+        .expect("a number")
 }
 
 /// What Prometheus makes of a scrape besides what it scraped, and what moves although the fixture does not.
 fn stands_still(series: &str) -> bool {
-    !["pegel_", "scrape_", "up", "node_time_seconds"].iter().any(|beginning| series.starts_with(beginning))
+    !["pegel_", "scrape_", "up", "node_time_seconds"]
+        .iter()
+        .any(|beginning| series.starts_with(beginning))
 }
 
 #[test]
 fn a_real_prometheus_scrapes_both_formats_and_answers_with_our_values() {
-    let Some(program) = need("prometheus") else { return };
+    let Some(program) = need("prometheus") else {
+        return;
+    };
     let agent = fixture_agent();
     let relay = TextRelay::start(agent.http().clone());
-    let Address::Tcp(direct) = *agent.http() else { panic!("the first listener is TCP") };
+    let Address::Tcp(direct) = *agent.http() else {
+        panic!("the first listener is TCP")
+    };
     let jobs = [("openmetrics", direct), ("text", relay.address)];
     let prometheus = start_prometheus(&program, &jobs);
 
     let ours = Readings::parse_prometheus(agent.get("/metrics").text());
-    let ours: BTreeMap<String, f64> =
-        ours.values.into_iter().filter(|(series, _)| stands_still(series)).collect();
-    assert!(ours.len() > 100, "the fixture has more than {} series", ours.len());
+    let ours: BTreeMap<String, f64> = ours
+        .values
+        .into_iter()
+        .filter(|(series, _)| stands_still(series))
+        .map(|(series, value)| (without_empty_labels(&series), value))
+        .collect();
+    assert!(
+        ours.len() > 100,
+        "the fixture has more than {} series",
+        ours.len()
+    );
     for (job, _) in jobs {
         eventually("Prometheus has our values", || {
             let mut theirs = query(&prometheus, job);
@@ -223,10 +303,18 @@ fn a_real_prometheus_scrapes_both_formats_and_answers_with_our_values() {
     }
 
     // The direct scrape used OpenMetrics, because that is what we answer to what Prometheus accepts.
-    let accept = relay.accept.lock().expect("no panic").clone().expect("Prometheus sends Accept");
+    let accept = relay
+        .accept
+        .lock()
+        .expect("no panic")
+        .clone()
+        .expect("Prometheus sends Accept");
     let answer = get_with(agent.http(), "/metrics", &[("Accept", &accept)]).expect("an answer");
     let kind = answer.header("content-type").unwrap_or_default();
-    assert!(kind.starts_with("application/openmetrics-text"), "{kind} for {accept}");
+    assert!(
+        kind.starts_with("application/openmetrics-text"),
+        "{kind} for {accept}"
+    );
     agent.assert_conserved();
 }
 
