@@ -21,3 +21,18 @@ pub fn run(mode: Mode) -> Result<()> {
     ensure!(status.success(), "a bench failed or missed its gate");
     Ok(())
 }
+
+/// The agent under nominal load; fails when memory, descriptors or disk grow.
+pub fn soak(minutes: &str) -> Result<()> {
+    step::cargo(&[
+        "run",
+        "--release",
+        "--locked",
+        "--package",
+        "pegel-bench",
+        "--bin",
+        "soak",
+        "--",
+        minutes,
+    ])
+}

@@ -17,7 +17,8 @@ cargo xtask test            install what the tests need, run every test, list wh
 cargo xtask tidy [--fix]    check the source tree; --fix rewrites the generated files
 cargo xtask deps            check licences, sources and bans of all dependencies
 cargo xtask bench [--once]  run the benches with their gates; --once: each one time, without gates
-cargo xtask ci              fmt, clippy, deps, tidy, test, bench --once: what .ci/run calls";
+cargo xtask soak --minutes N  run the agent under load for N minutes: memory, files, disk
+cargo xtask ci              fmt, clippy, deps, tidy, test, bench --once, soak: what .ci/run calls";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -42,6 +43,7 @@ fn run(args: &[&str]) -> Result<()> {
         ["deps"] => step::run("deps", deps::run),
         ["bench"] => step::run("bench", || bench::run(bench::Mode::Gated)),
         ["bench", "--once"] => step::run("bench --once", || bench::run(bench::Mode::Once)),
+        ["soak", "--minutes", minutes] => step::run("soak", || bench::soak(minutes)),
         ["ci"] => ci(),
         _ => bail!("expected one of:\n{USAGE}"),
     }
@@ -61,7 +63,13 @@ fn ci() -> Result<()> {
             "warnings",
         ])
     })?;
-    for step in [&["deps"][..], &["tidy"], &["test"], &["bench", "--once"]] {
+    for step in [
+        &["deps"][..],
+        &["tidy"],
+        &["test"],
+        &["bench", "--once"],
+        &["soak", "--minutes", "1"],
+    ] {
         run(step)?;
     }
     Ok(())

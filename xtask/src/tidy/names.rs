@@ -3,8 +3,8 @@
 use super::Complaint;
 use super::tree::Tree;
 
-const VAGUE: [&str; 8] = [
-    "util", "utils", "common", "helper", "helpers", "types", "misc", "shared",
+const VAGUE: [&str; 7] = [
+    "util", "utils", "common", "helper", "helpers", "types", "misc",
 ];
 
 pub fn check(tree: &Tree) -> Vec<Complaint> {

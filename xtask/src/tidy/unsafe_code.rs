@@ -20,9 +20,14 @@ pub fn check(tree: &Tree) -> Vec<Complaint> {
     complaints
 }
 
+/// Of functions only public ones: the others stand in an `unsafe impl` that is explained itself, or are
+/// called from blocks that are.
 fn is_unsafe(line: &str) -> bool {
     let code = line.split("//").next().unwrap_or_default();
-    ["{", "impl ", "fn ", "extern "].iter().any(|next| {
+    if code.trim_start().starts_with("pub unsafe fn ") {
+        return true;
+    }
+    ["{", "impl ", "extern "].iter().any(|next| {
         let needle = format!("unsafe {next}");
         // Not in a text, and not the end of a longer word.
         code.split(&needle).count() > 1
@@ -65,11 +70,13 @@ UNSAFE impl Send for X {}
 /// # Safety
 #[inline]
 pub UNSAFE fn d() {}
+pub UNSAFE fn e() {}
+    UNSAFE fn f() {}
 #![deny(unsafe_op_in_unsafe_fn)] // UNSAFE { is not here
 "
         .replace("UNSAFE", "unsafe");
         let tree = Tree::of(&[("a.rs", &text)]);
         let places: Vec<String> = check(&tree).into_iter().map(|c| c.place).collect();
-        assert_eq!(places, ["a.rs:3", "a.rs:6"]);
+        assert_eq!(places, ["a.rs:3", "a.rs:6", "a.rs:10"]);
     }
 }
