@@ -1,0 +1,202 @@
+//! The naive view of current values: what `Store::latest` must say.
+//!
+//! Some answers depend on when the store forgot a series that was no longer live: on rotation, or by a
+//! restart after its block was written. Those are marked as not sure, and then checked less strictly.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use pegel_metric::{Millis, Series};
+use pegel_store::Latest;
+
+use crate::naive::Naive;
+
+/// How long a loose series stays current.
+const LOOSE_LIVE_MS: Millis = 5 * 60 * 1000;
+
+#[derive(Debug, Default)]
+pub struct Currents {
+    groups: Vec<GroupNow>,
+    loose: HashMap<Arc<Series>, Now>,
+}
+
+#[derive(Debug, Default)]
+struct GroupNow {
+    live_for: Millis,
+    time: Millis,
+    is_sure: bool,
+    values: HashMap<Arc<Series>, Now>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Now {
+    bits: u64,
+    seen: Millis,
+    changed: Millis,
+    /// Otherwise the store may report a later time than `changed`.
+    changed_is_exact: bool,
+    is_sure: bool,
+}
+
+impl Now {
+    fn new(bits: u64, time: Millis) -> Now {
+        Now {
+            bits,
+            seen: time,
+            changed: time,
+            changed_is_exact: true,
+            is_sure: true,
+        }
+    }
+
+    fn take(&mut self, bits: u64, time: Millis) {
+        if !self.is_sure {
+            // The store may know another value before this one, or none.
+            *self = Now::new(bits, time);
+            self.changed = Millis::MIN;
+            self.changed_is_exact = false;
+        } else if bits != self.bits {
+            *self = Now::new(bits, time);
+        } else {
+            self.seen = time;
+        }
+    }
+
+    fn admits(&self, latest: &Latest) -> bool {
+        let changed_fits = match self.changed_is_exact {
+            true => latest.changed == self.changed,
+            // It may also be after `seen`: a row after a step back of the clock is older than its past.
+            false => self.changed <= latest.changed,
+        };
+        latest.value.to_bits() == self.bits && latest.seen == self.seen && changed_fits
+    }
+}
+
+impl Currents {
+    pub fn row(
+        &mut self,
+        group: usize,
+        live_for: Millis,
+        time: Millis,
+        row: &[(Arc<Series>, f64)],
+    ) {
+        if self.groups.len() <= group {
+            self.groups.resize_with(group + 1, GroupNow::default);
+        }
+        let known = &mut self.groups[group];
+        let mut values = HashMap::new();
+        for (series, value) in row {
+            let bits = value.to_bits();
+            let now = match known.values.get(series) {
+                Some(now) => {
+                    let mut now = Now {
+                        is_sure: known.is_sure,
+                        ..*now
+                    };
+                    now.take(bits, time);
+                    now
+                }
+                None => Now::new(bits, time),
+            };
+            values.insert(series.clone(), now);
+        }
+        *known = GroupNow {
+            live_for,
+            time,
+            is_sure: true,
+            values,
+        };
+    }
+
+    pub fn point(&mut self, series: &Arc<Series>, time: Millis, value: f64) {
+        let bits = value.to_bits();
+        match self.loose.get_mut(series) {
+            None => drop(self.loose.insert(series.clone(), Now::new(bits, time))),
+            Some(now) if time >= now.seen => now.take(bits, time),
+            Some(_) => {}
+        }
+    }
+
+    /// The clock ran ahead of the writer, which may have taken live groups for dead ones and forgotten when
+    /// they changed.
+    pub fn hurried(&mut self) {
+        for group in &mut self.groups {
+            let values = group.values.values_mut();
+            values.for_each(|now| now.changed_is_exact = false);
+        }
+    }
+
+    /// The clock moved: what is no longer live may have been forgotten.
+    pub fn clock(&mut self, now: Millis) {
+        for group in &mut self.groups {
+            group.is_sure &= now - group.time <= group.live_for;
+        }
+        for loose in self.loose.values_mut() {
+            loose.is_sure &= now - loose.seen <= LOOSE_LIVE_MS;
+        }
+    }
+
+    /// The store was opened again: what is in blocks alone is not current any more.
+    pub fn reopened(&mut self) {
+        self.groups
+            .iter_mut()
+            .for_each(|group| group.is_sure = false);
+        self.loose
+            .values_mut()
+            .for_each(|loose| loose.is_sure = false);
+    }
+
+    /// Compares with what the store says now.
+    pub fn check(&self, visits: Vec<(Arc<Series>, Latest)>, now: Millis, naive: &Naive) {
+        let mut visited: BTreeMap<Arc<Series>, Latest> = BTreeMap::new();
+        for (series, latest) in visits {
+            let again = visited.insert(series.clone(), latest);
+            assert!(
+                again.is_none(),
+                "{series} is current twice: {latest:?}, {again:?}"
+            );
+        }
+        let mut wanted: BTreeMap<&Arc<Series>, Vec<Now>> = BTreeMap::new();
+        for group in &self.groups {
+            if now - group.time <= group.live_for {
+                for (series, value) in &group.values {
+                    let is_sure = group.is_sure;
+                    let value = Now {
+                        is_sure,
+                        seen: group.time,
+                        ..*value
+                    };
+                    wanted.entry(series).or_default().push(value);
+                }
+            }
+        }
+        for (series, value) in &self.loose {
+            if now - value.seen <= LOOSE_LIVE_MS {
+                wanted.entry(series).or_default().push(*value);
+            }
+        }
+        for (series, latest) in &visited {
+            let known = wanted.get(series).map_or(&[][..], |known| known);
+            let is_sure = !known.is_empty() && known.iter().all(|now| now.is_sure);
+            let newest = known.iter().map(|now| now.seen).max();
+            // Of a series that is both in a group and loose the newest counts, of equal times the last.
+            let fits = known.iter().any(|now| match known.len() {
+                1 => now.admits(latest),
+                _ => Some(latest.seen) == newest && now.changed <= latest.changed,
+            });
+            let is_stored = naive.get(series, latest.seen) == Some(latest.value.to_bits());
+            assert!(
+                is_stored && (fits || !is_sure),
+                "{series} is {latest:?}, not {known:?}; stored then: {:?}",
+                naive.get(series, latest.seen).map(f64::from_bits)
+            );
+        }
+        for (series, known) in wanted {
+            let is_sure = known.iter().any(|now| now.is_sure);
+            assert!(
+                !is_sure || visited.contains_key(series),
+                "{series} is not current, but {known:?}"
+            );
+        }
+    }
+}
