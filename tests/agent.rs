@@ -1,17 +1,14 @@
-//! The life of the agent as a process: start, stop, refusals, faults, and what survives `kill -9`.
+//! The life of the agent as a process: start, stop, refusals.
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pegel_testkit::{
-    Address, AgentBuilder, AgentProcess, Finished, Process, Readings, Rng, TempDir, eventually,
-    get, need, need_hardware,
+    Address, AgentBuilder, AgentProcess, Finished, Process, Readings, TempDir, get, need_hardware,
 };
 use rustix::process::Signal;
 use serde_json::Value;
@@ -23,34 +20,13 @@ fn agent() -> AgentBuilder {
     AgentBuilder::new(PEGEL)
 }
 
-/// Values by series and time, bit for bit.
-type Samples = BTreeMap<(String, i64), u64>;
-
-/// Every stored sample of the series that match.
-fn samples(agent: &AgentProcess, matching: &str) -> Samples {
-    let answer = agent
-        .get(&format!("/api/v1/range?match={matching}&start=-1h"))
-        .json();
-    let mut samples = BTreeMap::new();
-    for series in answer.as_array().expect("a list of series") {
-        let text = format!("{}{}", series["name"], series["labels"]);
-        for point in series["points"].as_array().expect("a list of points") {
-            let time = point[0].as_i64().expect("milliseconds");
-            // What is not finite is null in JSON.
-            let value = point[1].as_f64().unwrap_or(f64::NAN).to_bits();
-            samples.insert((text.clone(), time), value);
-        }
-    }
-    samples
-}
-
 #[test]
 fn the_first_sample_is_there_when_the_agent_says_that_it_is_ready() {
     let agent = agent().start();
     let readings = Readings::parse_prometheus(agent.get("/metrics").text());
     assert!(readings.value("node_load1") >= 0.0);
     assert!(
-        !samples(&agent, "node_load1").is_empty(),
+        !agent.samples("node_load1").is_empty(),
         "it is stored as well"
     );
     assert!(
@@ -96,7 +72,7 @@ fn sigterm_and_sigint_end_it_cleanly() {
             .dir(home.join("store"))
             .socket(home.join("s/push.sock"))
             .start();
-        let seen = samples(&agent, "node_load1");
+        let seen = agent.samples("node_load1");
         agent.assert_conserved();
         let (endpoint, socket) = (agent.dir.join("endpoint.json"), agent.socket.clone());
         assert!(endpoint.exists() && socket.exists());
@@ -111,10 +87,9 @@ fn sigterm_and_sigint_end_it_cleanly() {
             finished.took
         );
 
-        // The next agent on that directory finds all of it, and one sample more: the last one.
+        // The next agent on that directory finds all of it.
         let again = AgentBuilder::new(PEGEL).dir(home.join("store")).start();
-        let kept = samples(&again, "node_load1");
-        assert!(seen.iter().all(|(key, value)| kept.get(key) == Some(value)));
+        seen.assert_all_in(&again.samples("node_load1"));
         again.assert_conserved();
     }
 }
@@ -136,7 +111,7 @@ fn once_samples_stores_prints_and_exits() {
         .args(&["--level", "0"])
         .start();
     assert!(
-        !samples(&agent, "node_load1").is_empty(),
+        !agent.samples("node_load1").is_empty(),
         "what --once sampled is stored"
     );
     agent.assert_conserved();
@@ -286,227 +261,6 @@ fn another_root_is_another_machine() {
     let readings = Readings::parse_prometheus(agent.get("/metrics").text());
     assert_eq!(readings.value("node_load1"), expected);
     agent.assert_conserved();
-}
-
-/// A small file system of its own, unmounted when the test is over.
-struct SmallDisk {
-    path: PathBuf,
-    _home: TempDir,
-}
-
-impl SmallDisk {
-    /// None, with the skip noted, where the test may not mount.
-    #[track_caller]
-    fn mount(size: &str) -> Option<SmallDisk> {
-        need("mount")?;
-        let home = TempDir::new();
-        let path = home.join("disk");
-        fs::create_dir(&path).expect("a directory");
-        let mounted = Command::new("mount")
-            .args([
-                "-t",
-                "tmpfs",
-                "-o",
-                &format!("size={size},mode=700"),
-                "pegel-test",
-            ])
-            .arg(&path)
-            .output()
-            .is_ok_and(|output| output.status.success());
-        need_hardware(mounted, "privilege to mount a file system")?;
-        Some(SmallDisk { path, _home: home })
-    }
-
-    /// To the last byte: a `write` returns short, then fails.
-    fn fill(&self) {
-        let mut file = fs::File::create(self.path.join("filler")).expect("a file");
-        while file.write_all(&[1; 4096]).is_ok() {}
-    }
-
-    fn make_room(&self) {
-        fs::remove_file(self.path.join("filler")).expect("room again");
-    }
-
-    fn remount(&self, option: &str) {
-        let mut command = Command::new("mount");
-        let output = command
-            .args(["-o", &format!("remount,{option}")])
-            .arg(&self.path)
-            .output();
-        let output = output.expect("mount");
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        // Lazily: an agent that a failed test left behind may still hold it for a moment.
-        let _ = Command::new("umount").arg("-l").arg(&self.path).status();
-    }
-}
-
-/// Why the store cannot write, or the status of an agent that is well.
-fn is_degraded(agent: &AgentProcess) -> Result<Value, Value> {
-    let status = agent.status();
-    match status["degraded"].as_bool() {
-        Some(true) => Ok(status["store"]["degraded"].clone()),
-        Some(false) => Err(status),
-        None => panic!("no `degraded` in {status}"),
-    }
-}
-
-fn eventually_well(agent: &AgentProcess) {
-    eventually("it has recovered", || match is_degraded(agent) {
-        Ok(reason) => Err(reason),
-        Err(_) => Ok(()),
-    });
-}
-
-#[test]
-fn a_full_disk_degrades_it_until_there_is_room() {
-    let Some(disk) = SmallDisk::mount("16m") else {
-        return;
-    };
-    let dir = disk.path.join("store");
-    let running = agent().dir(&dir).args(&["--rate", "50ms"]).start();
-    disk.fill();
-    eventually("it says that it is degraded", || is_degraded(&running));
-    let count = samples(&running, "node_load1").len();
-    eventually("it goes on sampling", || {
-        let now = samples(&running, "node_load1").len();
-        if now > count + 3 { Ok(()) } else { Err(now) }
-    });
-    let health = get(running.http(), "/healthz").expect("it answers");
-    assert_eq!(health.status, 503, "{}", health.text());
-    running.assert_conserved();
-    disk.make_room();
-    eventually_well(&running);
-    let seen = samples(&running, "node_load1");
-    running.assert_conserved();
-    running.kill();
-    // What it sampled while it could not write is there as well.
-    let again = agent().dir(&dir).start();
-    assert_all_there(&seen, &samples(&again, "node_load1"));
-    again.assert_conserved();
-}
-
-#[test]
-fn a_start_on_a_full_disk_is_degraded_until_there_is_room() {
-    let Some(disk) = SmallDisk::mount("16m") else {
-        return;
-    };
-    let dir = disk.path.join("store");
-    let first = agent().dir(&dir).start();
-    let before = samples(&first, "node_load1");
-    assert_eq!(first.stop().code(), Some(0));
-    disk.fill();
-    let running = agent().dir(&dir).start_without_endpoint();
-    eventually("it says that it is degraded", || is_degraded(&running));
-    assert_all_there(&before, &samples(&running, "node_load1"));
-    running.assert_conserved();
-    disk.make_room();
-    eventually_well(&running);
-    let seen = samples(&running, "node_load1");
-    running.assert_conserved();
-    running.kill();
-    let again = agent().dir(&dir).start();
-    assert_all_there(&seen, &samples(&again, "node_load1"));
-    again.assert_conserved();
-}
-
-#[test]
-fn a_start_on_a_read_only_disk_is_refused_and_changes_nothing() {
-    let Some(disk) = SmallDisk::mount("16m") else {
-        return;
-    };
-    let dir = disk.path.join("store");
-    let first = agent().dir(&dir).start();
-    let before = samples(&first, "node_load1");
-    assert_eq!(first.stop().code(), Some(0));
-    disk.remount("ro");
-    let refused = agent().dir(&dir).run();
-    assert_eq!(refused.code(), Some(1), "{refused}");
-    let place = dir.to_str().expect("UTF-8");
-    for word in [place, "Read-only file system"] {
-        assert!(refused.stderr.contains(word), "{word}: {refused}");
-    }
-    disk.remount("rw");
-    let again = agent().dir(&dir).start();
-    assert_all_there(&before, &samples(&again, "node_load1"));
-    again.assert_conserved();
-}
-
-/// Every remembered sample is found, with its value.
-#[track_caller]
-fn assert_all_there(remembered: &Samples, found: &Samples) {
-    let wrong: Vec<String> = remembered
-        .iter()
-        .filter(|(key, value)| found.get(*key) != Some(*value))
-        .map(|((series, time), value)| {
-            let now = found
-                .get(&(series.clone(), *time))
-                .map(|bits| f64::from_bits(*bits));
-            format!(
-                "{series} at {time}: {} before, {now:?} now",
-                f64::from_bits(*value)
-            )
-        })
-        .collect();
-    let shown = wrong
-        .iter()
-        .take(10)
-        .cloned()
-        .collect::<Vec<_>>()
-        .join("\n");
-    assert!(
-        wrong.is_empty(),
-        "{} of {} samples lost or changed:\n{shown}",
-        wrong.len(),
-        remembered.len()
-    );
-}
-
-#[test]
-fn what_could_be_read_survives_kill_9() {
-    const WATCHED: &str = "node_load*&match=node_context_switches_total&match=node_disk_*";
-    let mut rng = Rng::from_env();
-    let home = TempDir::new();
-    let dir = home.join("store");
-    let mut remembered = Samples::new();
-    for _ in 0..6 {
-        // Samples go to blocks after a second, so that kills hit sealing too.
-        let running = agent()
-            .dir(&dir)
-            .config("rate: 5ms\nkeep: {memory: 1s}\n")
-            .start();
-        assert_all_there(&remembered, &samples(&running, WATCHED));
-        let deadline = Instant::now() + Duration::from_millis(300 + rng.below(1_500));
-        while Instant::now() < deadline {
-            remembered.extend(samples(&running, WATCHED));
-        }
-        running.assert_conserved();
-        running.kill();
-    }
-    assert!(
-        remembered.len() > 1_000,
-        "only {} samples were read",
-        remembered.len()
-    );
-    let last = agent().dir(&dir).start();
-    assert_all_there(&remembered, &samples(&last, WATCHED));
-    let status = last.status();
-    assert!(
-        status["store"]["set_aside"]
-            .as_array()
-            .expect("a list")
-            .is_empty(),
-        "{status}"
-    );
-    last.assert_conserved();
 }
 
 #[test]

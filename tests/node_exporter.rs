@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use pegel_metric::{Clock, SystemClock};
 use pegel_testkit::{
     AgentBuilder, AgentProcess, MetricType, Neighbour, Readings, eventually, need,
 };
@@ -138,19 +138,15 @@ fn live_counters_lie_between_two_readings() {
     let node_exporter = start_node_exporter(&program, Path::new("/"));
 
     let before = read_theirs(&node_exporter);
-    let read_at = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .expect("after 1970")
-        .as_millis();
+    let read_at = SystemClock.utc();
     // A collector of each kind has sampled since.
     for name in ["node_load1", "node_vmstat_pgfault"] {
         eventually("a sample after the first reading", || {
-            let times = sample_times(&agent, name);
-            let is_newer = times.iter().any(|time| u128::from(*time) > read_at + 100);
-            if is_newer {
+            let newest = agent.samples(name).times().max();
+            if newest > Some(read_at + 100) {
                 Ok(())
             } else {
-                Err(format!("{name}: {:?}", times.last()))
+                Err(format!("{name}: {newest:?}"))
             }
         });
     }
@@ -178,18 +174,4 @@ fn live_counters_lie_between_two_readings() {
     assert!(checked > 30, "only {checked} counters were compared");
     assert!(outside.is_empty(), "{}", outside.join("\n"));
     agent.assert_conserved();
-}
-
-/// The times of the samples of one series in the last ten seconds, in milliseconds.
-fn sample_times(agent: &AgentProcess, name: &str) -> Vec<u64> {
-    let answer = agent
-        .get(&format!("/api/v1/range?match={name}&start=-10s"))
-        .json();
-    let series = answer.as_array().expect("a list of series");
-    let points = series
-        .iter()
-        .flat_map(|series| series["points"].as_array().expect("points"));
-    points
-        .map(|point| point[0].as_u64().expect("milliseconds"))
-        .collect()
 }

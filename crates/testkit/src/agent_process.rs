@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::http::{self, Address, Answer};
-use crate::{Finished, Process, TempDir, check_conserved, eventually};
+use crate::{Finished, Process, Samples, TempDir, check_conserved, eventually};
 
 /// How long an agent may take to start or to stop on a loaded machine.
 const BOUND: Duration = Duration::from_secs(30);
@@ -250,6 +250,12 @@ impl AgentProcess {
         eventually("received = kept + dropped", || {
             check_conserved(&self.status())
         });
+    }
+
+    /// Every stored sample of the last hour of the series that match.
+    #[track_caller]
+    pub fn samples(&self, matching: &str) -> Samples {
+        Samples::read(self, matching)
     }
 
     /// A client command that talks to this agent.

@@ -13,6 +13,7 @@ mod poll;
 mod process;
 mod readings;
 mod rng;
+mod samples;
 mod temp_dir;
 
 pub use agent_process::{AgentBuilder, AgentProcess, Endpoint};
@@ -28,4 +29,5 @@ pub use poll::{eventually, eventually_within};
 pub use process::{Finished, Process};
 pub use readings::Readings;
 pub use rng::Rng;
+pub use samples::Samples;
 pub use temp_dir::TempDir;

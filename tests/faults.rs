@@ -1,0 +1,209 @@
+//! Faults that the agent survives: a full or read-only disk, and `kill -9` under load.
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use pegel_testkit::{
+    AgentBuilder, AgentProcess, Rng, Samples, TempDir, eventually, get, need, need_hardware,
+};
+use serde_json::Value;
+
+const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
+
+fn agent() -> AgentBuilder {
+    AgentBuilder::new(PEGEL)
+}
+
+/// A small file system of its own, unmounted when the test is over.
+struct SmallDisk {
+    path: PathBuf,
+    _home: TempDir,
+}
+
+impl SmallDisk {
+    /// None, with the skip noted, where the test may not mount.
+    #[track_caller]
+    fn mount(size: &str) -> Option<SmallDisk> {
+        need("mount")?;
+        let home = TempDir::new();
+        let path = home.join("disk");
+        fs::create_dir(&path).expect("a directory");
+        let mounted = Command::new("mount")
+            .args([
+                "-t",
+                "tmpfs",
+                "-o",
+                &format!("size={size},mode=700"),
+                "pegel-test",
+            ])
+            .arg(&path)
+            .output()
+            .is_ok_and(|output| output.status.success());
+        need_hardware(mounted, "privilege to mount a file system")?;
+        Some(SmallDisk { path, _home: home })
+    }
+
+    /// To the last byte: a `write` returns short, then fails.
+    fn fill(&self) {
+        let mut file = fs::File::create(self.path.join("filler")).expect("a file");
+        while file.write_all(&[1; 4096]).is_ok() {}
+    }
+
+    fn make_room(&self) {
+        fs::remove_file(self.path.join("filler")).expect("room again");
+    }
+
+    fn remount(&self, option: &str) {
+        let mut command = Command::new("mount");
+        let output = command
+            .args(["-o", &format!("remount,{option}")])
+            .arg(&self.path)
+            .output();
+        let output = output.expect("mount");
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily: an agent that a failed test left behind may still hold it for a moment.
+        let _ = Command::new("umount").arg("-l").arg(&self.path).status();
+    }
+}
+
+/// Why the store cannot write, or the status of an agent that is well.
+fn is_degraded(agent: &AgentProcess) -> Result<Value, Value> {
+    let status = agent.status();
+    match status["degraded"].as_bool() {
+        Some(true) => Ok(status["store"]["degraded"].clone()),
+        Some(false) => Err(status),
+        None => panic!("no `degraded` in {status}"),
+    }
+}
+
+fn eventually_well(agent: &AgentProcess) {
+    eventually("it has recovered", || match is_degraded(agent) {
+        Ok(reason) => Err(reason),
+        Err(_) => Ok(()),
+    });
+}
+
+#[test]
+fn a_full_disk_degrades_it_until_there_is_room() {
+    let Some(disk) = SmallDisk::mount("16m") else {
+        return;
+    };
+    let dir = disk.path.join("store");
+    let running = agent().dir(&dir).args(&["--rate", "50ms"]).start();
+    disk.fill();
+    eventually("it says that it is degraded", || is_degraded(&running));
+    let count = running.samples("node_load1").len();
+    eventually("it goes on sampling", || {
+        let now = running.samples("node_load1").len();
+        if now > count + 3 { Ok(()) } else { Err(now) }
+    });
+    let health = get(running.http(), "/healthz").expect("it answers");
+    assert_eq!(health.status, 503, "{}", health.text());
+    running.assert_conserved();
+    disk.make_room();
+    eventually_well(&running);
+    let seen = running.samples("node_load1");
+    running.assert_conserved();
+    running.kill();
+    // What it sampled while it could not write is there as well.
+    let again = agent().dir(&dir).start();
+    seen.assert_all_in(&again.samples("node_load1"));
+    again.assert_conserved();
+}
+
+#[test]
+fn a_start_on_a_full_disk_is_degraded_until_there_is_room() {
+    let Some(disk) = SmallDisk::mount("16m") else {
+        return;
+    };
+    let dir = disk.path.join("store");
+    let first = agent().dir(&dir).start();
+    let before = first.samples("node_load1");
+    assert_eq!(first.stop().code(), Some(0));
+    disk.fill();
+    let running = agent().dir(&dir).start_without_endpoint();
+    eventually("it says that it is degraded", || is_degraded(&running));
+    before.assert_all_in(&running.samples("node_load1"));
+    running.assert_conserved();
+    disk.make_room();
+    eventually_well(&running);
+    let seen = running.samples("node_load1");
+    running.assert_conserved();
+    running.kill();
+    let again = agent().dir(&dir).start();
+    seen.assert_all_in(&again.samples("node_load1"));
+    again.assert_conserved();
+}
+
+#[test]
+fn a_start_on_a_read_only_disk_is_refused_and_changes_nothing() {
+    let Some(disk) = SmallDisk::mount("16m") else {
+        return;
+    };
+    let dir = disk.path.join("store");
+    let first = agent().dir(&dir).start();
+    let before = first.samples("node_load1");
+    assert_eq!(first.stop().code(), Some(0));
+    disk.remount("ro");
+    let refused = agent().dir(&dir).run();
+    assert_eq!(refused.code(), Some(1), "{refused}");
+    let place = dir.to_str().expect("UTF-8");
+    for word in [place, "Read-only file system"] {
+        assert!(refused.stderr.contains(word), "{word}: {refused}");
+    }
+    disk.remount("rw");
+    let again = agent().dir(&dir).start();
+    before.assert_all_in(&again.samples("node_load1"));
+    again.assert_conserved();
+}
+
+#[test]
+fn what_could_be_read_survives_kill_9() {
+    const WATCHED: &str = "node_load*&match=node_context_switches_total&match=node_disk_*";
+    let mut rng = Rng::from_env();
+    let home = TempDir::new();
+    let dir = home.join("store");
+    let mut remembered = Samples::default();
+    for _ in 0..6 {
+        // Samples go to blocks after a second, so that kills hit sealing too.
+        let running = agent()
+            .dir(&dir)
+            .config("rate: 5ms\nkeep: {memory: 1s}\n")
+            .start();
+        remembered.assert_all_in(&running.samples(WATCHED));
+        let deadline = Instant::now() + Duration::from_millis(300 + rng.below(1_500));
+        while Instant::now() < deadline {
+            remembered.extend(running.samples(WATCHED));
+        }
+        running.assert_conserved();
+        running.kill();
+    }
+    assert!(
+        remembered.len() > 1_000,
+        "only {} samples were read",
+        remembered.len()
+    );
+    let last = agent().dir(&dir).start();
+    remembered.assert_all_in(&last.samples(WATCHED));
+    let status = last.status();
+    assert!(
+        status["store"]["set_aside"]
+            .as_array()
+            .expect("a list")
+            .is_empty(),
+        "{status}"
+    );
+    last.assert_conserved();
+}
