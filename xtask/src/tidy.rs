@@ -3,6 +3,7 @@
 mod collectors;
 mod dead_files;
 mod generated;
+mod guarantees;
 mod links;
 mod names;
 mod size;
@@ -45,6 +46,7 @@ pub fn run(generated: Generated) -> Result<()> {
     complaints.extend(unsafe_code::check(&tree));
     complaints.extend(collectors::check(&tree));
     complaints.extend(links::check(&tree));
+    complaints.extend(guarantees::check(&tree));
     complaints.extend(generated::check(&tree, generated)?);
     let warnings = size::check(&tree);
     for warning in &warnings {
