@@ -14,6 +14,7 @@ mod process;
 mod readings;
 mod rng;
 mod samples;
+mod sim_files;
 mod temp_dir;
 
 pub use agent_process::{AgentBuilder, AgentProcess, Endpoint};
@@ -30,4 +31,5 @@ pub use process::{Finished, Process};
 pub use readings::Readings;
 pub use rng::Rng;
 pub use samples::Samples;
+pub use sim_files::{Done, SimFiles};
 pub use temp_dir::TempDir;

@@ -1,0 +1,206 @@
+//! Crashes on a simulated disk: of the process between any two file operations, and of the power with
+//! what was not synced lost in any combination.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pegel_metric::{
+    Clock, Family, Group, Input, Kind, Millis, Point, Selector, Series, SystemClock, Tick,
+};
+use pegel_store::{Options, Question, Store};
+use pegel_testkit::{FakeClock, Rng, SimFiles, TempDir};
+
+/// On the hour.
+const START: Millis = 1_700_006_400_000;
+const MINUTE: u64 = 60;
+/// A power cut may cost this much.
+const LOSS_MAX: Duration = Duration::from_secs(1);
+
+static DEPTH: Family = Family::new("depth", Kind::Gauge, "", 1, "How deep it is.");
+static TURNS: Family = Family::new("turns_total", Kind::Counter, "", 1, "Turns.");
+
+/// What a client was told is stored: how many file operations there were by then, and when it was told.
+struct Told {
+    operations: usize,
+    at: Instant,
+    series: String,
+    time: Millis,
+    value: f64,
+}
+
+fn options(dir: &TempDir, files: &SimFiles, clock: Arc<dyn Clock>) -> Options {
+    let mut options = Options::new(dir.path());
+    options.files = Arc::new(files.clone());
+    options.clock = clock;
+    options
+}
+
+fn depth(gauge: u64) -> Arc<Series> {
+    let labels = [("gauge", &*gauge.to_string())];
+    Arc::new(Series::new(Arc::new(DEPTH.clone()), &labels).expect("a valid series"))
+}
+
+/// Pushes one point and notes that it was acknowledged.
+fn push(
+    store: &Store,
+    disk: &SimFiles,
+    gauge: u64,
+    time: Millis,
+    value: f64,
+    told: &mut Vec<Told>,
+) {
+    let series = depth(gauge);
+    let text = series.text().to_owned();
+    let pushed = store
+        .push(
+            Input::Push,
+            vec![Point {
+                series,
+                time,
+                value,
+            }],
+        )
+        .expect("taken");
+    assert_eq!(pushed.kept, 1);
+    let operations = disk.history().len();
+    told.push(Told {
+        operations,
+        at: Instant::now(),
+        series: text,
+        time,
+        value,
+    });
+}
+
+/// Everything in the store; fails if a time comes twice or out of order.
+fn read_all(store: &Store) -> BTreeMap<(String, Millis), f64> {
+    let mut all = BTreeMap::new();
+    let question = Question::new(Selector::all(), 0, Millis::MAX / 2, None);
+    let answer = store.range(&question, &mut |series, points| {
+        assert!(
+            points.is_sorted_by(|a, b| a.0 < b.0),
+            "{series}: a time comes twice"
+        );
+        all.extend(
+            points
+                .iter()
+                .map(|&(time, value)| ((series.text().to_owned(), time), value)),
+        );
+    });
+    answer.expect("an answer");
+    all
+}
+
+/// The value that counts at each place among those told so far: the last one.
+fn expected<'a>(told: impl Iterator<Item = &'a Told>) -> BTreeMap<(String, Millis), f64> {
+    told.map(|told| ((told.series.clone(), told.time), told.value))
+        .collect()
+}
+
+#[test]
+fn a_process_may_die_between_any_two_operations() {
+    let (dir, disk) = (TempDir::new(), SimFiles::new());
+    let clock = Arc::new(FakeClock::new(START));
+    let store = Store::open(options(&dir, &disk, clock.clone())).expect("opens");
+    let mut told = Vec::new();
+    let mut group = Group::new("turns", 3, 5_000);
+    let slot = group.declare(&Arc::new(TURNS.clone()), &[]).expect("valid");
+    let mut tick = Tick::new(Input::Collect);
+    // Four hours in steps of ten minutes: fresh blocks, sealed hours, late points, duplicates.
+    for step in 0..24u64 {
+        let now = clock.utc();
+        tick.reset(now);
+        group.set(slot, step as f64);
+        group.append_to(&mut tick);
+        store.tick(&mut tick);
+        push(&store, &disk, step % 3, now, step as f64, &mut told);
+        if step % 5 == 4 {
+            push(&store, &disk, 7, START + step as i64, -1.0, &mut told);
+            push(&store, &disk, 7, START, step as f64, &mut told);
+        }
+        clock.advance(Duration::from_secs(10 * MINUTE));
+        store.settle();
+    }
+    store.close();
+    drop(store);
+
+    let count = disk.history().len();
+    assert!(count > 100, "{count} operations");
+    for died in 0..=count {
+        let image = disk.killed_after(died);
+        let store =
+            Store::open(options(&dir, &image, clock.clone())).expect("opens after any crash");
+        let wanted = expected(told.iter().filter(|told| told.operations <= died));
+        let later = expected(told.iter());
+        for round in ["at once", "after settling"] {
+            let mut found = read_all(&store);
+            found.retain(|(series, _), _| series.starts_with("depth"));
+            for (place, value) in &wanted {
+                let newer = later.get(place) != Some(value);
+                assert!(
+                    found.get(place) == Some(value) || (newer && found.contains_key(place)),
+                    "after {died} of {count} operations, {round}: {place:?} should be {value}, is {:?}",
+                    found.get(place)
+                );
+            }
+            // What was not acknowledged yet may be there, but only as it was sent.
+            let invented = found.keys().find(|place| !later.contains_key(*place));
+            assert_eq!(invented, None, "after {died} operations, {round}");
+            store.settle();
+        }
+        assert!(
+            store.status().set_aside.is_empty(),
+            "after {died}: nothing was damaged"
+        );
+    }
+}
+
+#[test]
+fn a_power_cut_costs_at_most_a_second() {
+    let (dir, disk) = (TempDir::new(), SimFiles::new());
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let mut options_now = options(&dir, &disk, clock.clone());
+    // Often enough that blocks are made and logs removed in the short time of this test.
+    options_now.keep_memory = Duration::from_millis(400);
+    let store = Store::open(options_now).expect("opens");
+    let mut told = Vec::new();
+    let started = Instant::now();
+    let mut step = 0u64;
+    while started.elapsed() < Duration::from_millis(3500) {
+        push(
+            &store,
+            &disk,
+            step % 5,
+            clock.utc() - (step % 7) as i64,
+            step as f64,
+            &mut told,
+        );
+        step += 1;
+        std::thread::sleep(Duration::from_millis(3));
+    }
+    store.close();
+    drop(store);
+
+    let history = disk.history();
+    let mut rng = Rng::new(7);
+    for round in 0..300 {
+        let cut = 1 + rng.below(history.len() as u64 - 1) as usize;
+        let at = history[cut - 1].at;
+        let image = disk.unplugged_after(cut, &mut rng);
+        let store = Store::open(options(&dir, &image, clock.clone())).expect("opens after any cut");
+        let found = read_all(&store);
+        let all = expected(told.iter());
+        let safe = expected(told.iter().filter(|told| told.at + LOSS_MAX < at));
+        for (place, value) in &safe {
+            let newer = all.get(place) != Some(value);
+            assert!(
+                found.get(place) == Some(value) || (newer && found.contains_key(place)),
+                "round {round}, after {cut} of {} operations: {place:?} = {value} is lost",
+                history.len()
+            );
+        }
+        let invented = found.iter().find(|(place, _)| !all.contains_key(*place));
+        assert_eq!(invented, None, "round {round}, after {cut} operations");
+    }
+}

@@ -1,0 +1,318 @@
+//! A disk in memory that remembers every operation, so that a test can ask what a crash at any moment
+//! would have left: of the process (everything up to there), or of the power (what was not synced may be
+//! lost, in any combination).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
+
+use pegel_store::{FileHandle, Files};
+
+use crate::Rng;
+
+type Inode = usize;
+
+/// What was done, and when.
+#[derive(Debug, Clone)]
+pub struct Done {
+    pub at: Instant,
+    operation: Operation,
+}
+
+#[derive(Debug, Clone)]
+enum Operation {
+    Create(PathBuf, Inode),
+    Write(Inode, u64, Vec<u8>),
+    Truncate(Inode, u64),
+    Sync(Inode),
+    Rename(PathBuf, PathBuf),
+    Remove(PathBuf),
+    SyncDir(PathBuf),
+}
+
+/// The disk. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct SimFiles {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    names: BTreeMap<PathBuf, Inode>,
+    contents: Vec<Vec<u8>>,
+    dirs: BTreeSet<PathBuf>,
+    history: Vec<Done>,
+}
+
+#[derive(Debug)]
+struct SimFile {
+    state: Arc<Mutex<State>>,
+    inode: Inode,
+}
+
+impl SimFiles {
+    pub fn new() -> SimFiles {
+        SimFiles::default()
+    }
+
+    /// All operations so far, in their order.
+    pub fn history(&self) -> Vec<Done> {
+        self.lock().history.clone()
+    }
+
+    /// The disk that a killed process leaves after so many operations.
+    pub fn killed_after(&self, count: usize) -> SimFiles {
+        let state = self.lock();
+        let mut image = State {
+            dirs: state.dirs.clone(),
+            ..State::default()
+        };
+        state.history[..count]
+            .iter()
+            .for_each(|done| image.apply(&done.operation));
+        image.into()
+    }
+
+    /// The disk that a power cut leaves after so many operations: of what was not synced, each write and each
+    /// change of a name is there or not, as the dice fall; a write may also be there only in part.
+    pub fn unplugged_after(&self, count: usize, rng: &mut Rng) -> SimFiles {
+        let state = self.lock();
+        let history = &state.history[..count];
+        let mut image = State {
+            dirs: state.dirs.clone(),
+            ..State::default()
+        };
+        for (at, done) in history.iter().enumerate() {
+            let later = &history[at + 1..];
+            let is_safe = match &done.operation {
+                // The file itself exists from here on; whether it has a name is decided below.
+                Operation::Create(path, _) => is_dir_synced(later, path),
+                Operation::Write(inode, ..) | Operation::Truncate(inode, _) => later.iter().any(
+                    |done| matches!(&done.operation, Operation::Sync(synced) if synced == inode),
+                ),
+                Operation::Rename(_, to) => is_dir_synced(later, to),
+                Operation::Remove(path) => is_dir_synced(later, path),
+                Operation::Sync(_) | Operation::SyncDir(_) => true,
+            };
+            if is_safe || rng.below(2) == 0 {
+                image.apply(&done.operation);
+                continue;
+            }
+            match &done.operation {
+                Operation::Write(inode, at, bytes) if rng.below(2) == 0 => {
+                    let cut = rng.below(bytes.len() as u64 + 1) as usize;
+                    image.apply(&Operation::Write(*inode, *at, bytes[..cut].to_vec()));
+                }
+                Operation::Create(_, inode) => image.ensure(*inode),
+                _ => {}
+            }
+        }
+        image.into()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state
+            .lock()
+            .expect("no test panics while it holds the disk")
+    }
+}
+
+impl From<State> for SimFiles {
+    fn from(state: State) -> SimFiles {
+        SimFiles {
+            state: Arc::new(Mutex::new(state)),
+        }
+    }
+}
+
+fn is_dir_synced(later: &[Done], path: &Path) -> bool {
+    later.iter().any(
+        |done| matches!(&done.operation, Operation::SyncDir(dir) if path.parent() == Some(dir)),
+    )
+}
+
+impl State {
+    fn record(&mut self, operation: Operation) {
+        self.apply(&operation);
+        self.history.push(Done {
+            at: Instant::now(),
+            operation,
+        });
+    }
+
+    fn ensure(&mut self, inode: Inode) {
+        if self.contents.len() <= inode {
+            self.contents.resize(inode + 1, Vec::new());
+        }
+    }
+
+    fn apply(&mut self, operation: &Operation) {
+        match operation {
+            Operation::Create(path, inode) => {
+                self.ensure(*inode);
+                self.names.insert(path.clone(), *inode);
+            }
+            Operation::Write(inode, at, bytes) => {
+                self.ensure(*inode);
+                let (content, at) = (&mut self.contents[*inode], *at as usize);
+                // A hole reads as zeros, as on a real disk.
+                content.resize(content.len().max(at + bytes.len()), 0);
+                content[at..at + bytes.len()].copy_from_slice(bytes);
+            }
+            Operation::Truncate(inode, len) => {
+                self.ensure(*inode);
+                self.contents[*inode].resize(*len as usize, 0);
+            }
+            Operation::Rename(from, to) => {
+                // After a power cut the old name may never have been there.
+                if let Some(inode) = self.names.remove(from) {
+                    self.names.insert(to.clone(), inode);
+                }
+            }
+            Operation::Remove(path) => {
+                self.names.remove(path);
+            }
+            Operation::Sync(_) | Operation::SyncDir(_) => {}
+        }
+    }
+}
+
+fn not_found(path: &Path) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::NotFound,
+        format!("{} is not there", path.display()),
+    )
+}
+
+impl Files for SimFiles {
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn FileHandle>> {
+        let mut state = self.lock();
+        let inode = state.contents.len();
+        state.record(Operation::Create(path.to_owned(), inode));
+        Ok(Arc::new(SimFile {
+            state: self.state.clone(),
+            inode,
+        }))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn FileHandle>> {
+        let state = self.lock();
+        let inode = *state.names.get(path).ok_or_else(|| not_found(path))?;
+        Ok(Arc::new(SimFile {
+            state: self.state.clone(),
+            inode,
+        }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.lock();
+        if !state.names.contains_key(from) {
+            return Err(not_found(from));
+        }
+        state.record(Operation::Rename(from.to_owned(), to.to_owned()));
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.lock();
+        if !state.names.contains_key(path) {
+            return Err(not_found(path));
+        }
+        state.record(Operation::Remove(path.to_owned()));
+        Ok(())
+    }
+
+    fn make_dir(&self, path: &Path) -> io::Result<()> {
+        self.lock().dirs.insert(path.to_owned());
+        Ok(())
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.lock().record(Operation::SyncDir(path.to_owned()));
+        Ok(())
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        let state = self.lock();
+        let names = state
+            .names
+            .keys()
+            .filter(|name| name.parent() == Some(path));
+        Ok(names
+            .filter_map(|name| Some(name.file_name()?.to_str()?.to_owned()))
+            .collect())
+    }
+}
+
+impl SimFile {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state
+            .lock()
+            .expect("no test panics while it holds the disk")
+    }
+}
+
+impl FileHandle for SimFile {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.lock().contents[self.inode].len() as u64)
+    }
+
+    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
+        self.lock()
+            .record(Operation::Write(self.inode, at, bytes.to_vec()));
+        Ok(bytes.len())
+    }
+
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        let state = self.lock();
+        let content = state.contents[self.inode].get(at as usize..).unwrap_or(&[]);
+        let count = content.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&content[..count]);
+        Ok(count)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.lock().record(Operation::Sync(self.inode));
+        Ok(())
+    }
+
+    fn truncate(&self, len: u64) -> io::Result<()> {
+        self.lock().record(Operation::Truncate(self.inode, len));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_synced_survives_and_the_rest_may_not() {
+        let disk = SimFiles::new();
+        let (dir, path) = (Path::new("/d"), Path::new("/d/a"));
+        let file = disk.create(path).expect("made");
+        file.write_at(b"one", 0).expect("written");
+        file.sync().expect("synced");
+        disk.sync_dir(dir).expect("synced");
+        file.write_at(b"two", 3).expect("written");
+        let count = disk.history().len();
+        let read = |disk: &SimFiles| {
+            let file = disk.open(path).expect("there");
+            let mut buffer = vec![0; file.size().expect("a size") as usize];
+            file.read_at(&mut buffer, 0).expect("read");
+            String::from_utf8(buffer).expect("text")
+        };
+        assert_eq!(read(&disk.killed_after(count)), "onetwo");
+        let mut rng = Rng::new(1);
+        let seen: BTreeSet<String> = (0..64)
+            .map(|_| read(&disk.unplugged_after(count, &mut rng)))
+            .collect();
+        assert_eq!(
+            seen.iter().map(String::as_str).collect::<Vec<_>>(),
+            ["one", "onet", "onetw", "onetwo"]
+        );
+        assert!(disk.killed_after(0).open(path).is_err());
+    }
+}
