@@ -11,13 +11,15 @@ use std::sync::Arc;
 pub trait Files: Debug + Send + Sync {
     /// A new, empty file; an existing one is emptied.
     fn create(&self, path: &Path) -> io::Result<Arc<dyn FileHandle>>;
+    /// An existing file, for reading.
+    /// For reading.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn FileHandle>>;
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     fn remove(&self, path: &Path) -> io::Result<()>;
     fn make_dir(&self, path: &Path) -> io::Result<()>;
     /// After this, names made or removed in the directory survive a power cut.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
-    /// Names of the plain files in a directory, sorted.
+    /// Names of the plain files in a directory, sorted; none where there is no such directory.
     fn list(&self, path: &Path) -> io::Result<Vec<String>>;
 }
 
@@ -30,7 +32,6 @@ pub trait FileHandle: Debug + Send + Sync {
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize>;
     /// After this, what was written survives a power cut.
     fn sync(&self) -> io::Result<()>;
-    fn truncate(&self, len: u64) -> io::Result<()>;
 }
 
 /// Writes all of `bytes`, going on after short writes and interruptions.
@@ -79,9 +80,7 @@ impl Files for DiskFiles {
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn FileHandle>> {
-        Ok(Arc::new(DiskFile(
-            fs::OpenOptions::new().read(true).write(true).open(path)?,
-        )))
+        Ok(Arc::new(DiskFile(fs::File::open(path)?)))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -102,7 +101,12 @@ impl Files for DiskFiles {
 
     fn list(&self, path: &Path) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
-        for entry in fs::read_dir(path)? {
+        let entries = match fs::read_dir(path) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(names),
+            Err(error) => return Err(error),
+        };
+        for entry in entries {
             let entry = entry?;
             if entry.file_type()?.is_file()
                 && let Ok(name) = entry.file_name().into_string()
@@ -139,9 +143,5 @@ impl FileHandle for DiskFile {
 
     fn sync(&self) -> io::Result<()> {
         self.0.sync_data()
-    }
-
-    fn truncate(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
     }
 }

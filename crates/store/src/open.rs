@@ -10,11 +10,11 @@ use std::sync::atomic::Ordering;
 
 use pegel_metric::{GroupRow, Ledger, Millis, Point};
 
-use crate::block::{Block, ReadError, block_id, open_block};
+use crate::block::{Block, ReadError, block_id, block_version, open_block};
 use crate::files::read_exact_at;
 use crate::head::Head;
 use crate::lock::{Lock, LockError};
-use crate::log::{Visitor, replay, segment_number, segment_path};
+use crate::log::{self, Visitor, replay, segment_number, segment_path};
 use crate::shared::Shared;
 use crate::{FORMAT_VERSION, OpenError};
 
@@ -40,15 +40,11 @@ pub(crate) fn claim(dir: &Path) -> Result<Lock, OpenError> {
         LockError::Io(error) => at(&lock_path)(error),
     })?;
     check_format(dir)?;
-    for name in ["log", "blocks"] {
-        let path = dir.join(name);
-        fs::create_dir_all(&path).map_err(at(&path))?;
-    }
     Ok(lock)
 }
 
 /// The format file says the version in plain text, so that a person can read it too.
-fn check_format(dir: &Path) -> Result<(), OpenError> {
+pub(crate) fn check_format(dir: &Path) -> Result<(), OpenError> {
     let path = dir.join(FORMAT_FILE);
     match fs::read_to_string(&path) {
         Ok(text) => match text
@@ -75,6 +71,41 @@ fn write_format(path: &Path) -> Result<(), OpenError> {
     // On a full disk the store goes on without the note.
     if let Err(error) = fs::write(path, format!("pegel store {FORMAT_VERSION}\n")) {
         tracing::warn!(path = %path.display(), %error, "cannot write the store's format file");
+    }
+    Ok(())
+}
+
+/// Looks for files of another version, before anything is changed.
+pub(crate) fn check_versions(shared: &Shared) -> Result<(), OpenError> {
+    let files = &shared.options.files;
+    let supported = FORMAT_VERSION;
+    for dir in [shared.log_dir(), shared.block_dir()] {
+        let names = files.list(&dir).map_err(|source| OpenError::Io {
+            path: dir.clone(),
+            source,
+        })?;
+        for name in names {
+            let path = dir.join(&name);
+            // What cannot be read is set aside later.
+            let Ok(file) = files.open(&path) else {
+                continue;
+            };
+            let found = if block_id(&name).is_some() {
+                block_version(&*file).ok()
+            } else if segment_number(&name).is_some() {
+                let header = read_exact_at(&*file, 0, log::HEADER_LEN);
+                header.ok().and_then(|header| log::other_version(&header))
+            } else {
+                None
+            };
+            if let Some(found) = found.filter(|found| *found != supported) {
+                return Err(OpenError::Version {
+                    path,
+                    found,
+                    supported,
+                });
+            }
+        }
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! What the store's threads and its readers share.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -22,6 +22,8 @@ pub(crate) struct Shared {
     pub wake_upkeep: Condvar,
     pub upkeep_passed: Condvar,
     pub wake_syncer: Condvar,
+    /// What samples and series took in memory when the writer last measured it.
+    pub memory_bytes: AtomicU64,
     pub torn_bytes: AtomicU64,
     pub set_aside: Mutex<Vec<PathBuf>>,
     /// Segments of which not everything could be read: they are set aside instead of removed.
@@ -131,15 +133,22 @@ impl Shared {
     }
 
     /// Moves a file that cannot be read, or not in full, out of the way. It is never deleted.
-    pub fn set_aside(&self, path: &std::path::Path, why: &str) {
+    pub fn set_aside(&self, path: &Path, why: &str) {
         let aside = self.options.dir.join("aside");
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let target = aside.join(format!("{}-{name}", self.now()));
-        let moved = self
-            .options
-            .files
-            .make_dir(&aside)
-            .and_then(|()| self.options.files.rename(path, &target));
+        let mut target = aside.join(format!("{}-{name}", self.now()));
+        let moved = self.options.files.make_dir(&aside).and_then(|()| {
+            // What was set aside before stays, even if the clock stands still or goes back.
+            let known = self.options.files.list(&aside)?;
+            let is_taken = |path: &Path| known.iter().any(|name| path.ends_with(name));
+            for number in 1.. {
+                if !is_taken(&target) {
+                    break;
+                }
+                target = aside.join(format!("{}.{number}-{name}", self.now()));
+            }
+            self.options.files.rename(path, &target)
+        });
         match moved {
             Ok(()) => {
                 tracing::error!(path = %path.display(), aside = %target.display(), why, "set aside a damaged file");
@@ -170,8 +179,8 @@ impl Shared {
         note(&mut self.write().block_trouble, trouble, now, "blocks");
     }
 
-    /// What samples and series take in memory.
-    pub fn memory_bytes(&self) -> u64 {
+    /// Measures what samples and series take in memory. Walks over all series: not for every tick.
+    pub fn measure_memory(&self) -> u64 {
         let state = self.read();
         let frozen: usize = state.frozen.iter().map(|frozen| frozen.head.bytes()).sum();
         (state.head.bytes() + frozen) as u64

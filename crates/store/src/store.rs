@@ -54,11 +54,13 @@ impl Store {
             wake_upkeep: Condvar::new(),
             upkeep_passed: Condvar::new(),
             wake_syncer: Condvar::new(),
+            memory_bytes: AtomicU64::new(0),
             torn_bytes: AtomicU64::new(0),
             set_aside: Mutex::default(),
             damaged_segments: Mutex::default(),
             points_in_flight: AtomicU64::new(0),
         });
+        open::check_versions(&shared)?;
         let blocks = open::find_blocks(&shared)?;
         let (head, head_log_bytes, next_segment) = open::replay_log(&shared, &blocks)?;
         {
@@ -198,7 +200,6 @@ impl Store {
 
     pub fn status(&self) -> Status {
         let shared = &self.inner.shared;
-        let memory_bytes = shared.memory_bytes();
         let state = shared.read();
         let spans = state
             .blocks
@@ -210,7 +211,7 @@ impl Store {
         Status {
             dir: shared.options.dir.clone(),
             series: state.head.series_count() as u64,
-            memory_bytes,
+            memory_bytes: shared.memory_bytes.load(Ordering::Relaxed),
             log_bytes: state.log_bytes(),
             block_bytes: state.blocks.iter().map(|block| block.bytes).sum(),
             blocks: state.blocks.len() as u64,

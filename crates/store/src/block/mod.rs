@@ -3,7 +3,7 @@
 //! ```text
 //! blocks/NNNNNNNNNN.blk
 //!
-//! header     "PEGELBLK" · version u32 · kind u32 (1 fresh, 2 sealed, 3 late)
+//! header     "PEGELBLK" · version u32 · kind u32 (1 fresh, 2 sealed, 3 late) · crc u32 of the 16 bytes before
 //! runs       each: time column, then its value columns (codec module), without gaps
 //! index      LZ4 (pack module) of: groups · series · runs
 //!   groups   count · names
@@ -33,11 +33,11 @@ use pegel_metric::Millis;
 use crate::files::Files;
 
 pub(crate) use index::{Index, IndexCache};
-pub(crate) use reader::{Ahead, BlockReader, ReadError, open_block};
+pub(crate) use reader::{Ahead, BlockReader, ReadError, block_version, open_block};
 pub(crate) use writer::{BlockWriter, Ending};
 
 const MAGIC: &[u8; 8] = b"PEGELBLK";
-const HEADER_LEN: usize = 16;
+const HEADER_LEN: usize = 20;
 const FOOTER_LEN: usize = 60;
 const FOOTER_MAGIC: &[u8; 4] = b"PGLE";
 

@@ -34,22 +34,36 @@ impl From<io::Error> for ReadError {
     }
 }
 
+/// The version of a block, as its header says it; damage says nothing.
+pub(crate) fn block_version(file: &dyn FileHandle) -> Result<u32, ReadError> {
+    Ok(read_header(file)?.0)
+}
+
+/// Version and code of the kind.
+fn read_header(file: &dyn FileHandle) -> Result<(u32, u32), ReadError> {
+    let header = read_exact_at(file, 0, HEADER_LEN)?;
+    if &header[..8] != MAGIC {
+        return Err(Corrupt("not a block").into());
+    }
+    if word(&header, 16) != crc32fast::hash(&header[..16]) {
+        return Err(Corrupt("the header's checksum is wrong").into());
+    }
+    Ok((word(&header, 8), word(&header, 12)))
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
 /// Reads header and footer, and checks that the index is whole.
 pub(crate) fn open_block(files: &Arc<dyn Files>, path: &Path, id: u64) -> Result<Block, ReadError> {
     let file = files.open(path)?;
     let len = file.size()?;
-    let header = read_exact_at(&*file, 0, HEADER_LEN)?;
-    let word = |bytes: &[u8], at: usize| {
-        u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
-    };
-    if &header[..8] != MAGIC {
-        return Err(Corrupt("not a block").into());
+    let (version, kind) = read_header(&*file)?;
+    if version != FORMAT_VERSION {
+        return Err(ReadError::Version(version));
     }
-    if word(&header, 8) != FORMAT_VERSION {
-        return Err(ReadError::Version(word(&header, 8)));
-    }
-    let kind =
-        BlockKind::from_code(word(&header, 12)).ok_or(Corrupt("an unknown kind of block"))?;
+    let kind = BlockKind::from_code(kind).ok_or(Corrupt("an unknown kind of block"))?;
     let footer_at = len
         .checked_sub(FOOTER_LEN as u64)
         .ok_or(Corrupt("the file is cut off"))?;

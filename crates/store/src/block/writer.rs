@@ -69,12 +69,15 @@ impl BlockWriter {
         id: u64,
         kind: BlockKind,
     ) -> io::Result<BlockWriter> {
+        files.make_dir(dir)?;
         let tmp = dir.join(format!("{id:010}.tmp"));
         let file = files.create(&tmp)?;
         let mut buffer = Vec::with_capacity(BUFFER_LEN);
         buffer.extend_from_slice(MAGIC);
         buffer.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
         buffer.extend_from_slice(&(kind as u32).to_le_bytes());
+        let crc = crc32fast::hash(&buffer);
+        buffer.extend_from_slice(&crc.to_le_bytes());
         debug_assert_eq!(buffer.len(), HEADER_LEN);
         Ok(BlockWriter {
             files: files.clone(),

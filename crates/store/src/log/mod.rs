@@ -27,7 +27,7 @@ mod replay;
 mod segment;
 
 pub(crate) use frame::FrameEncoder;
-pub(crate) use replay::{Visitor, replay};
+pub(crate) use replay::{Visitor, other_version, replay};
 pub(crate) use segment::Segment;
 
 use std::path::{Path, PathBuf};

@@ -89,6 +89,14 @@ enum Header {
     Version(u32),
 }
 
+/// The version in the header of a segment, if it is another one; damage says nothing.
+pub(crate) fn other_version(header: &[u8]) -> Option<u32> {
+    match read_header(header) {
+        Header::Version(version) => Some(version),
+        _ => None,
+    }
+}
+
 fn read_header(bytes: &[u8]) -> Header {
     let Some(header) = bytes.get(..HEADER_LEN) else {
         return Header::Torn;
