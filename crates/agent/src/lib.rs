@@ -7,6 +7,7 @@ mod config;
 mod endpoint;
 mod node;
 mod once;
+mod own;
 mod place;
 mod plan;
 mod remove;

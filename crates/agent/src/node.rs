@@ -17,6 +17,7 @@ use pegel_store::{OpenError, Store};
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::endpoint::Endpoint;
+use crate::own::StoreFigures;
 use crate::plan::Plan;
 use crate::signals::StopSignals;
 use crate::until::Until;
@@ -202,7 +203,7 @@ fn start_sampler(plan: &Plan, store: &Store) -> Result<Sampler, StartError> {
         &plan.collect,
         plan.host.clone(),
         plan.level,
-        Vec::new(),
+        vec![StoreFigures::new(store)],
         store.ledger().clone(),
         plan.store.clock.clone(),
         Box::new(move |tick| {

@@ -7,6 +7,7 @@ use pegel_collect::Sampler;
 use pegel_metric::{Millis, Selector, Series};
 
 use crate::node::{StartError, open_store, wait_until_readable};
+use crate::own::StoreFigures;
 use crate::plan::Plan;
 
 /// What was sampled, sorted by series.
@@ -27,7 +28,7 @@ pub fn sample_once(plan: Plan) -> Result<Sample, StartError> {
         &plan.collect,
         plan.host,
         plan.level,
-        Vec::new(),
+        vec![StoreFigures::new(&store)],
         store.ledger().clone(),
         plan.store.clock,
         Box::new(move |tick| {

@@ -10,7 +10,13 @@ use std::path::Path;
 pub fn store(dir: &Path) -> io::Result<()> {
     for (name, endings) in [("log", ["log", "tmp"]), ("blocks", ["blk", "tmp"])] {
         let part = dir.join(name);
-        for entry in fs::read_dir(&part)? {
+        let entries = match fs::read_dir(&part) {
+            Ok(entries) => entries,
+            // A store that never had a block has no directory for them.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        for entry in entries {
             let path = entry?.path();
             if endings
                 .iter()

@@ -1,7 +1,7 @@
 //! One directory, one writer.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -30,6 +30,13 @@ impl Lock {
             .mode(0o600)
             .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32)
             .open(path)
+            .or_else(|error| match error.kind() {
+                // Where no file can be made the directory itself is locked, so that history can still be read.
+                ErrorKind::ReadOnlyFilesystem
+                | ErrorKind::StorageFull
+                | ErrorKind::QuotaExceeded => File::open(path.parent().unwrap_or(path)),
+                _ => Err(error),
+            })
             .map_err(LockError::Io)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}

@@ -416,7 +416,10 @@ impl Writer {
             .is_none_or(|checked| now.saturating_sub(checked) >= RETRY)
         {
             self.memory_checked = Some(now);
-            self.memory_bytes = self.shared.memory_bytes();
+            self.memory_bytes = self.shared.measure_memory();
+            self.shared
+                .memory_bytes
+                .store(self.memory_bytes, Ordering::Relaxed);
         }
         self.memory_bytes >= self.shared.options.memory_bytes_max
     }

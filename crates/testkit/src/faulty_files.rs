@@ -19,11 +19,10 @@ pub enum Operation {
     Write,
     Read,
     Sync,
-    Truncate,
 }
 
 impl Operation {
-    pub const ALL: [Operation; 12] = [
+    pub const ALL: [Operation; 11] = [
         Operation::Create,
         Operation::Open,
         Operation::Rename,
@@ -35,17 +34,15 @@ impl Operation {
         Operation::Write,
         Operation::Read,
         Operation::Sync,
-        Operation::Truncate,
     ];
 
     /// What a read-only file system refuses.
-    pub const CHANGING: [Operation; 6] = [
+    pub const CHANGING: [Operation; 5] = [
         Operation::Create,
         Operation::Rename,
         Operation::Remove,
         Operation::MakeDir,
         Operation::Write,
-        Operation::Truncate,
     ];
 }
 
@@ -242,11 +239,6 @@ impl FileHandle for FaultyFile {
     fn sync(&self) -> io::Result<()> {
         self.files.check(Operation::Sync)?;
         self.file.sync()
-    }
-
-    fn truncate(&self, len: u64) -> io::Result<()> {
-        self.files.check(Operation::Truncate)?;
-        self.file.truncate(len)
     }
 }
 

@@ -25,7 +25,6 @@ pub struct Done {
 enum Operation {
     Create(PathBuf, Inode),
     Write(Inode, u64, Vec<u8>),
-    Truncate(Inode, u64),
     Sync(Inode),
     Rename(PathBuf, PathBuf),
     Remove(PathBuf),
@@ -89,7 +88,7 @@ impl SimFiles {
             let is_safe = match &done.operation {
                 // The file itself exists from here on; whether it has a name is decided below.
                 Operation::Create(path, _) => is_dir_synced(later, path),
-                Operation::Write(inode, ..) | Operation::Truncate(inode, _) => later.iter().any(
+                Operation::Write(inode, ..) => later.iter().any(
                     |done| matches!(&done.operation, Operation::Sync(synced) if synced == inode),
                 ),
                 Operation::Rename(_, to) => is_dir_synced(later, to),
@@ -160,10 +159,6 @@ impl State {
                 // A hole reads as zeros, as on a real disk.
                 content.resize(content.len().max(at + bytes.len()), 0);
                 content[at..at + bytes.len()].copy_from_slice(bytes);
-            }
-            Operation::Truncate(inode, len) => {
-                self.ensure(*inode);
-                self.contents[*inode].resize(*len as usize, 0);
             }
             Operation::Rename(from, to) => {
                 // After a power cut the old name may never have been there.
@@ -275,11 +270,6 @@ impl FileHandle for SimFile {
 
     fn sync(&self) -> io::Result<()> {
         self.lock().record(Operation::Sync(self.inode));
-        Ok(())
-    }
-
-    fn truncate(&self, len: u64) -> io::Result<()> {
-        self.lock().record(Operation::Truncate(self.inode, len));
         Ok(())
     }
 }

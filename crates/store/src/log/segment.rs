@@ -18,6 +18,9 @@ pub(crate) struct Segment {
 
 impl Segment {
     pub fn create(files: &dyn Files, dir: &Path, number: u64) -> io::Result<Segment> {
+        // Here rather than at opening, so that a store on a disk that is full or read-only gets its
+        // directory as soon as the disk allows.
+        files.make_dir(dir)?;
         let path = segment_path(dir, number);
         let file = files.create(&path)?;
         write_all_at(&*file, &header(number), 0)?;

@@ -1,0 +1,115 @@
+//! What the store publishes about itself, beside what `/status` says.
+
+use std::sync::Arc;
+
+use pegel_collect::Own;
+use pegel_metric::{Family, Kind};
+use pegel_store::{Status, Store};
+
+/// A figure, and where it stands in the store's status. Always kept: level 0.
+type Figure = (Family, fn(&Status) -> f64);
+
+static FIGURES: [Figure; 8] = [
+    (
+        Family::new("pegel_store_series", Kind::Gauge, "", 0, "Live series."),
+        |status| status.series as f64,
+    ),
+    (
+        Family::new(
+            "pegel_store_memory_bytes",
+            Kind::Gauge,
+            "bytes",
+            0,
+            "What samples and series take in memory.",
+        ),
+        |status| status.memory_bytes as f64,
+    ),
+    (
+        Family::new(
+            "pegel_store_log_bytes",
+            Kind::Gauge,
+            "bytes",
+            0,
+            "What the log takes on disk.",
+        ),
+        |status| status.log_bytes as f64,
+    ),
+    (
+        Family::new(
+            "pegel_store_block_bytes",
+            Kind::Gauge,
+            "bytes",
+            0,
+            "What the blocks take on disk.",
+        ),
+        |status| status.block_bytes as f64,
+    ),
+    (
+        Family::new(
+            "pegel_store_duplicates_total",
+            Kind::Counter,
+            "",
+            0,
+            "Samples that replaced one of the same time.",
+        ),
+        |status| status.duplicates as f64,
+    ),
+    (
+        Family::new(
+            "pegel_store_out_of_order_total",
+            Kind::Counter,
+            "",
+            0,
+            "Samples that came after younger ones.",
+        ),
+        |status| status.out_of_order as f64,
+    ),
+    (
+        Family::new(
+            "pegel_store_set_aside",
+            Kind::Gauge,
+            "",
+            0,
+            "Files that could not be read and were set aside since the start.",
+        ),
+        |status| status.set_aside.len() as f64,
+    ),
+    (
+        Family::new(
+            "pegel_store_degraded",
+            Kind::Gauge,
+            "",
+            0,
+            "1 while the store cannot write to its disk.",
+        ),
+        |status| f64::from(u8::from(status.degraded.is_some())),
+    ),
+];
+
+#[derive(Debug)]
+pub(crate) struct StoreFigures {
+    store: Store,
+    families: Vec<Arc<Family>>,
+}
+
+impl StoreFigures {
+    pub fn new(store: &Store) -> Arc<StoreFigures> {
+        let families = FIGURES
+            .iter()
+            .map(|(family, _)| Arc::new(family.clone()))
+            .collect();
+        Arc::new(StoreFigures {
+            store: store.clone(),
+            families,
+        })
+    }
+}
+
+impl Own for StoreFigures {
+    fn readings(&self, put: &mut dyn FnMut(&Arc<Family>, &[(&str, &str)], f64)) {
+        let status = self.store.status();
+        for (family, (_, figure)) in self.families.iter().zip(&FIGURES) {
+            put(family, &[], figure(&status));
+        }
+    }
+}
