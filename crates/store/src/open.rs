@@ -40,6 +40,10 @@ pub(crate) fn claim(dir: &Path) -> Result<Lock, OpenError> {
         LockError::Io(error) => at(&lock_path)(error),
     })?;
     check_format(dir)?;
+    for name in ["log", "blocks"] {
+        // Where this fails the disk is full or read-only; they are made when something is written.
+        let _ = fs::create_dir_all(dir.join(name));
+    }
     Ok(lock)
 }
 
