@@ -65,6 +65,9 @@ mod tests {
     #[test]
     fn a_hostile_pattern_ends() {
         let text = "a".repeat(10_000);
-        assert!(!glob_matches(&"*a".repeat(50).replace("*a", "*aaaa*b"), &text));
+        assert!(!glob_matches(
+            &"*a".repeat(50).replace("*a", "*aaaa*b"),
+            &text
+        ));
     }
 }

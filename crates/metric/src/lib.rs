@@ -26,7 +26,7 @@ pub use ledger::{Account, Input, Ledger, Reason};
 pub use names::split_names;
 pub use number::format_value;
 pub use selector::{Selector, SelectorError};
-pub use series::{Labels, Series, SeriesError, NAME_BYTES_MAX, LABELS_MAX, TEXT_BYTES_MAX};
+pub use series::{LABELS_MAX, Labels, NAME_BYTES_MAX, Series, SeriesError, TEXT_BYTES_MAX};
 pub use tick::{Group, GroupRow, Members, Point, Slot, Tick};
 
 /// Milliseconds since 1970-01-01 00:00 UTC.

@@ -30,7 +30,11 @@ pub fn split_names(list: &str) -> Vec<&str> {
         }
     }
     entries.push(&list[start..]);
-    entries.into_iter().map(str::trim).filter(|entry| !entry.is_empty()).collect()
+    entries
+        .into_iter()
+        .map(str::trim)
+        .filter(|entry| !entry.is_empty())
+        .collect()
 }
 
 #[cfg(test)]

@@ -21,7 +21,21 @@ mod tests {
 
     #[test]
     fn reads_back_bit_for_bit() {
-        for value in [0.0, -0.0, 1.0, 0.1, 123456789.25, 1e300, 5e-324, f64::MAX, 1e17, 9.9e16, 1e-5, 9e-6, -2.5] {
+        for value in [
+            0.0,
+            -0.0,
+            1.0,
+            0.1,
+            123456789.25,
+            1e300,
+            5e-324,
+            f64::MAX,
+            1e17,
+            9.9e16,
+            1e-5,
+            9e-6,
+            -2.5,
+        ] {
             let mut text = String::new();
             format_value(&mut text, value);
             let back: f64 = text.parse().expect("a number");
@@ -32,7 +46,11 @@ mod tests {
 
     #[test]
     fn names_what_is_not_finite() {
-        for (value, expected) in [(f64::NAN, "NaN"), (f64::INFINITY, "+Inf"), (f64::NEG_INFINITY, "-Inf")] {
+        for (value, expected) in [
+            (f64::NAN, "NaN"),
+            (f64::INFINITY, "+Inf"),
+            (f64::NEG_INFINITY, "-Inf"),
+        ] {
             let mut text = String::new();
             format_value(&mut text, value);
             assert_eq!(text, expected);

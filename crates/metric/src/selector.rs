@@ -71,35 +71,50 @@ impl Selector {
                         "=~" => Test::Fit(whole(&value)?),
                         _ => Test::Unfit(whole(&value)?),
                     };
-                    Ok(Matcher { key: key.to_owned(), test })
+                    Ok(Matcher {
+                        key: key.to_owned(),
+                        test,
+                    })
                 })
                 .collect::<Result<_, _>>()?;
             let pattern = if name.is_empty() { "*" } else { name };
-            return Ok(Selector { shape: Shape::Matchers(pattern.to_owned(), matchers) });
+            return Ok(Selector {
+                shape: Shape::Matchers(pattern.to_owned(), matchers),
+            });
         }
-        Ok(Selector { shape: Shape::Glob(text.to_owned()) })
+        Ok(Selector {
+            shape: Shape::Glob(text.to_owned()),
+        })
     }
 
     /// Everything.
     pub fn all() -> Selector {
-        Selector { shape: Shape::Glob("*".to_owned()) }
+        Selector {
+            shape: Shape::Glob("*".to_owned()),
+        }
     }
 
     /// All series of exactly this name.
     pub fn name(name: &str) -> Selector {
-        Selector { shape: Shape::Name(name.into()) }
+        Selector {
+            shape: Shape::Name(name.into()),
+        }
     }
 
     /// Exactly one series, by its text; its labels may come in any order.
     pub fn series(text: &str) -> Result<Selector, SeriesError> {
-        Ok(Selector { shape: Shape::Text(canonical_text(text)?) })
+        Ok(Selector {
+            shape: Shape::Text(canonical_text(text)?),
+        })
     }
 
     /// What at least one of them matches; nothing when there are none.
     pub fn any(mut selectors: Vec<Selector>) -> Selector {
         match selectors.len() {
             1 => selectors.remove(0),
-            _ => Selector { shape: Shape::Any(selectors) },
+            _ => Selector {
+                shape: Shape::Any(selectors),
+            },
         }
     }
 
@@ -177,7 +192,9 @@ fn split_matchers(text: &str) -> Option<(&str, Vec<RawMatcher<'_>>)> {
         let key_end = rest.find(['=', '!'])?;
         let key = rest[..key_end].trim();
         rest = &rest[key_end..];
-        let op = ["=~", "!~", "!=", "="].into_iter().find(|op| rest.starts_with(op))?;
+        let op = ["=~", "!~", "!=", "="]
+            .into_iter()
+            .find(|op| rest.starts_with(op))?;
         let (value, after) = quoted(rest[op.len()..].trim_start()).ok()?;
         if key.is_empty() || key.contains(['*', '?', '"', ',']) {
             return None;
@@ -219,7 +236,10 @@ mod tests {
             ("*idle*", true),
             ("node_load1", false),
             (r#"node_cpu_seconds_total{mode="idle"}"#, true),
-            (r#"node_cpu_seconds_total{ mode = "idle" , cpu =~ "0|1" }"#, true),
+            (
+                r#"node_cpu_seconds_total{ mode = "idle" , cpu =~ "0|1" }"#,
+                true,
+            ),
             (r#"node_cpu_seconds_total{mode=~"id"}"#, false),
             (r#"node_*{mode!="idle"}"#, false),
             (r#"{mode!~"u.*"}"#, true),
@@ -234,7 +254,12 @@ mod tests {
 
     #[test]
     fn knows_when_only_one_name_can_match() {
-        let exact = |text: &str| Selector::parse(text).expect("valid").exact_name().map(str::to_owned);
+        let exact = |text: &str| {
+            Selector::parse(text)
+                .expect("valid")
+                .exact_name()
+                .map(str::to_owned)
+        };
         assert_eq!(exact("node_load1"), Some("node_load1".into()));
         assert_eq!(exact(r#"m{a="*"}"#), Some("m".into()));
         assert_eq!(exact("node_*"), None);
@@ -255,12 +280,18 @@ mod tests {
         assert!(selector.matches(&series("m")) && selector.matches(&series("n")));
         assert!(!selector.matches(&series("o")));
         assert!(!Selector::any(Vec::new()).matches(&series("m")));
-        assert_eq!(Selector::any(vec![Selector::name("m")]).exact_name(), Some("m"));
+        assert_eq!(
+            Selector::any(vec![Selector::name("m")]).exact_name(),
+            Some("m")
+        );
     }
 
     #[test]
     fn says_what_is_wrong_with_an_expression() {
-        assert!(matches!(Selector::parse(r#"m{a=~"("}"#), Err(SelectorError::Expression(..))));
+        assert!(matches!(
+            Selector::parse(r#"m{a=~"("}"#),
+            Err(SelectorError::Expression(..))
+        ));
         assert!(matches!(Selector::parse(""), Err(SelectorError::Empty)));
     }
 }

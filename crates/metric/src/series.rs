@@ -71,7 +71,10 @@ impl Series {
         if text.len() > TEXT_BYTES_MAX {
             return Err(SeriesError::TextLong(text.len()));
         }
-        Ok(Series { family, text: text.into_boxed_str() })
+        Ok(Series {
+            family,
+            text: text.into_boxed_str(),
+        })
     }
 
     /// Reads back what [`Series::text`] gave. Labels may come in any order here too.
@@ -85,8 +88,10 @@ impl Series {
         let labels: Vec<(&str, String)> = labels
             .map(|label| label.map(|(key, value)| (key, value.into_owned())))
             .collect::<Result<_, _>>()?;
-        let labels: Vec<(&str, &str)> =
-            labels.iter().map(|(key, value)| (*key, value.as_str())).collect();
+        let labels: Vec<(&str, &str)> = labels
+            .iter()
+            .map(|(key, value)| (*key, value.as_str()))
+            .collect();
         Series::new(family(name), &labels)
     }
 
@@ -110,11 +115,15 @@ impl Series {
 
     /// The labels, sorted by key.
     pub fn labels(&self) -> Labels<'_> {
-        Labels { rest: inside_braces(self.labels_text()) }
+        Labels {
+            rest: inside_braces(self.labels_text()),
+        }
     }
 
     pub fn label(&self, key: &str) -> Option<Cow<'_, str>> {
-        self.labels().find(|(k, _)| *k == key).map(|(_, value)| value)
+        self.labels()
+            .find(|(k, _)| *k == key)
+            .map(|(_, value)| value)
     }
 }
 
@@ -178,7 +187,10 @@ fn check_name(name: &str) -> Result<(), SeriesError> {
     if name.len() > NAME_BYTES_MAX {
         return Err(SeriesError::NameLong(name.len()));
     }
-    match name.chars().find(|c| matches!(c, '{' | '}' | '"') || c.is_control()) {
+    match name
+        .chars()
+        .find(|c| matches!(c, '{' | '}' | '"') || c.is_control())
+    {
         Some(c) => Err(SeriesError::NameCharacter(c)),
         None => Ok(()),
     }
@@ -188,7 +200,10 @@ fn check_key(key: &str) -> Result<(), SeriesError> {
     if key.is_empty() {
         return Err(SeriesError::LabelEmpty);
     }
-    match key.chars().find(|c| matches!(c, '{' | '}' | '"' | '=' | ',' | '!' | '~') || c.is_control()) {
+    match key
+        .chars()
+        .find(|c| matches!(c, '{' | '}' | '"' | '=' | ',' | '!' | '~') || c.is_control())
+    {
         Some(c) => Err(SeriesError::LabelCharacter(key.to_owned(), c)),
         None => Ok(()),
     }
@@ -206,7 +221,10 @@ fn escape(out: &mut String, value: &str) {
 }
 
 fn inside_braces(labels_text: &str) -> &str {
-    labels_text.strip_prefix('{').and_then(|t| t.strip_suffix('}')).unwrap_or("")
+    labels_text
+        .strip_prefix('{')
+        .and_then(|t| t.strip_suffix('}'))
+        .unwrap_or("")
 }
 
 type ParsedLabel<'a> = Result<(&'a str, Cow<'a, str>), SeriesError>;
@@ -297,9 +315,14 @@ mod tests {
     fn text_sorts_and_escapes() {
         let series = Series::new(family("m"), &[("b", "x\"y\\z\n"), ("a", "1")]).expect("valid");
         assert_eq!(series.text(), r#"m{a="1",b="x\"y\\z\n"}"#);
-        let labels: Vec<(String, String)> =
-            series.labels().map(|(k, v)| (k.to_owned(), v.into_owned())).collect();
-        assert_eq!(labels, [("a".into(), "1".into()), ("b".into(), "x\"y\\z\n".into())]);
+        let labels: Vec<(String, String)> = series
+            .labels()
+            .map(|(k, v)| (k.to_owned(), v.into_owned()))
+            .collect();
+        assert_eq!(
+            labels,
+            [("a".into(), "1".into()), ("b".into(), "x\"y\\z\n".into())]
+        );
         assert_eq!(series.labels_text(), r#"{a="1",b="x\"y\\z\n"}"#);
     }
 
@@ -309,7 +332,12 @@ mod tests {
             let series = Series::parse(text, family).expect("valid");
             assert_eq!(series.text(), text);
         }
-        assert_eq!(Series::parse(r#"m{b="2",a="1"}"#, family).expect("valid").text(), r#"m{a="1",b="2"}"#);
+        assert_eq!(
+            Series::parse(r#"m{b="2",a="1"}"#, family)
+                .expect("valid")
+                .text(),
+            r#"m{a="1",b="2"}"#
+        );
     }
 
     #[test]
@@ -318,11 +346,27 @@ mod tests {
         assert_eq!(Series::new(family(""), &[]), Err(NameEmpty));
         assert_eq!(Series::new(family("a{b"), &[]), Err(NameCharacter('{')));
         assert_eq!(Series::new(family("a\0"), &[]), Err(NameCharacter('\0')));
-        assert_eq!(Series::new(family("a"), &[("k", "1"), ("k", "2")]), Err(LabelTwice("k".into())));
+        assert_eq!(
+            Series::new(family("a"), &[("k", "1"), ("k", "2")]),
+            Err(LabelTwice("k".into()))
+        );
         assert_eq!(Series::new(family("a"), &[("", "1")]), Err(LabelEmpty));
-        assert!(matches!(Series::new(family(&"x".repeat(2000)), &[]), Err(NameLong(2000))));
-        for text in ["m{a=\"1\"", "m{a=1}", "m{a}", "m{a=\"1\"b=\"2\"}", "m{a=\"\\x\"}", "m{a=\"}"] {
-            assert!(matches!(Series::parse(text, family), Err(Syntax(_))), "{text}");
+        assert!(matches!(
+            Series::new(family(&"x".repeat(2000)), &[]),
+            Err(NameLong(2000))
+        ));
+        for text in [
+            "m{a=\"1\"",
+            "m{a=1}",
+            "m{a}",
+            "m{a=\"1\"b=\"2\"}",
+            "m{a=\"\\x\"}",
+            "m{a=\"}",
+        ] {
+            assert!(
+                matches!(Series::parse(text, family), Err(Syntax(_))),
+                "{text}"
+            );
         }
     }
 }

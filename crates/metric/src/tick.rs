@@ -51,7 +51,11 @@ impl Group {
     pub fn new(name: &str, level: Level, live_for: Millis) -> Group {
         Group {
             level,
-            members: Arc::new(Members { group: name.into(), series: Vec::new(), live_for }),
+            members: Arc::new(Members {
+                group: name.into(),
+                series: Vec::new(),
+                live_for,
+            }),
             next: None,
             free: Vec::new(),
             values: Vec::new(),
@@ -142,11 +146,16 @@ pub struct GroupRow {
 
 impl GroupRow {
     pub fn is_present(&self, index: usize) -> bool {
-        self.present.get(index / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
+        self.present
+            .get(index / 64)
+            .is_some_and(|word| word >> (index % 64) & 1 == 1)
     }
 
     pub fn present_count(&self) -> u64 {
-        self.present.iter().map(|word| u64::from(word.count_ones())).sum()
+        self.present
+            .iter()
+            .map(|word| u64::from(word.count_ones()))
+            .sum()
     }
 }
 
@@ -161,7 +170,12 @@ pub struct Tick {
 
 impl Tick {
     pub fn new(input: Input) -> Tick {
-        Tick { input, time: 0, rows: Vec::new(), used: 0 }
+        Tick {
+            input,
+            time: 0,
+            rows: Vec::new(),
+            used: 0,
+        }
     }
 
     /// Empties the tick and keeps its buffers.
@@ -180,7 +194,11 @@ impl Tick {
 
     fn next_row(&mut self, members: Arc<Members>) -> &mut GroupRow {
         if self.used == self.rows.len() {
-            self.rows.push(GroupRow { members, values: Vec::new(), present: Vec::new() });
+            self.rows.push(GroupRow {
+                members,
+                values: Vec::new(),
+                present: Vec::new(),
+            });
         } else {
             self.rows[self.used].members = members;
         }
@@ -211,7 +229,10 @@ mod tests {
         tick.reset(5);
         group.append_to(&mut tick);
         assert!(Arc::ptr_eq(&tick.rows()[0].members, &first));
-        assert_eq!((tick.rows()[0].is_present(0), tick.rows()[0].is_present(1)), (true, false));
+        assert_eq!(
+            (tick.rows()[0].is_present(0), tick.rows()[0].is_present(1)),
+            (true, false)
+        );
 
         group.clear();
         group.retire(b);
@@ -219,7 +240,11 @@ mod tests {
         assert_eq!(c, b, "a retired slot is used again");
         let texts: Vec<&str> = group.members().series.iter().map(|s| s.text()).collect();
         assert_eq!(texts, ["load{d=\"a\"}", "load{d=\"c\"}"]);
-        assert_eq!(first.series[1].text(), "load{d=\"b\"}", "the old version is untouched");
+        assert_eq!(
+            first.series[1].text(),
+            "load{d=\"b\"}",
+            "the old version is untouched"
+        );
     }
 
     #[test]
