@@ -12,7 +12,6 @@ pub trait Files: Debug + Send + Sync {
     /// A new, empty file; an existing one is emptied.
     fn create(&self, path: &Path) -> io::Result<Arc<dyn FileHandle>>;
     /// An existing file, for reading.
-    /// For reading.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn FileHandle>>;
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     fn remove(&self, path: &Path) -> io::Result<()>;

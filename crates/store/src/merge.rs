@@ -98,10 +98,19 @@ impl Source {
         }
     }
 
+    /// A run, as far as it can be read.
     fn load(&self, number: u32) -> Result<Option<Arc<Run>>, ReadError> {
         match self {
             Source::Memory(runs) => Ok(Some(runs[number as usize].clone())),
-            Source::Block(reader) => Ok(reader.run(number)?.map(Arc::new)),
+            Source::Block(reader) => match reader.run(number) {
+                Ok(run) => Ok(run.map(Arc::new)),
+                Err(ReadError::Io(error)) => Err(ReadError::Io(error)),
+                // Reading it again will not help, and must not keep the rest from being merged.
+                Err(_) => {
+                    self.mark_damaged();
+                    Ok(None)
+                }
+            },
         }
     }
 

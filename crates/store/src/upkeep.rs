@@ -17,15 +17,18 @@ const HOUR_MS: Millis = 3_600_000;
 const SEAL_AFTER_MS: Millis = HOUR_MS;
 /// How often to look without being asked.
 const PAUSE: Duration = Duration::from_secs(10);
+/// The same after a failure.
+const RETRY: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(shared: &Shared) {
+    let mut pause = PAUSE;
     loop {
         let asked = {
             let mut work = shared.work();
             if work.upkeep_asked == work.upkeep_done && !work.stop {
                 work = shared
                     .wake_upkeep
-                    .wait_timeout(work, PAUSE)
+                    .wait_timeout(work, pause)
                     .expect("no thread panics while it holds it")
                     .0;
             }
@@ -34,10 +37,9 @@ pub(crate) fn run(shared: &Shared) {
             }
             work.upkeep_asked
         };
-        match pass(shared) {
-            Ok(()) => shared.block_trouble(None),
-            Err(error) => shared.block_trouble(Some(error)),
-        }
+        let trouble = pass(shared).err();
+        pause = if trouble.is_some() { RETRY } else { PAUSE };
+        shared.block_trouble(trouble);
         let mut work = shared.work();
         work.upkeep_done = work.upkeep_done.max(asked);
         drop(work);

@@ -66,8 +66,8 @@ impl Clock for FastClock {
     }
 }
 
+/// Not a test of its own: the child's life, which only the parent's kill ends.
 #[test]
-#[ignore = "not a test of its own: the child's life, which only the parent's kill ends"]
 fn child() {
     let (Ok(dir), Ok(from)) = (std::env::var(CHILD_DIR), std::env::var(CHILD_FROM)) else {
         return;
@@ -184,13 +184,7 @@ fn read_forever(store: &Store, clock: &FastClock) {
 
 fn start(dir: &Path, from: Millis) -> (Child, BufReader<ChildStdout>) {
     let mut child = Command::new(std::env::current_exe().expect("the test binary"))
-        .args([
-            "--exact",
-            "child",
-            "--ignored",
-            "--nocapture",
-            "--test-threads=1",
-        ])
+        .args(["--exact", "child", "--nocapture", "--test-threads=1"])
         .env(CHILD_DIR, dir)
         .env(CHILD_FROM, from.to_string())
         .stdout(Stdio::piped())

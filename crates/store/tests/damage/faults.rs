@@ -1,0 +1,247 @@
+//! Disks that fail: full, broken, read-only; for good, for a while, or once.
+
+use std::time::Duration;
+
+use pegel_metric::Input;
+use pegel_store::{PushError, Store};
+use pegel_testkit::{Fault, FaultyFiles, Operation, eventually, eventually_within};
+use rustix::io::Errno;
+
+use crate::scene::{Samples, Scene, missing, read, try_read};
+
+/// What was kept: ticks, and pushes that were acknowledged.
+#[derive(Default)]
+struct Kept {
+    samples: Samples,
+    refused: u64,
+}
+
+/// Half a second of the scene's time: a tick and a push.
+fn half_second(scene: &mut Scene, store: &Store, kept: &mut Kept) {
+    scene.advance(500);
+    kept.samples.extend(scene.tick(store, &[0, 1]));
+    scene.advance(1);
+    match scene.push(store, &["a", "b"]) {
+        Ok(samples) => kept.samples.extend(samples),
+        Err(PushError::Degraded(reason)) => {
+            assert!(!reason.is_empty());
+            kept.refused += 1;
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn check_books(store: &Store) {
+    for account in store.ledger().accounts() {
+        let dropped: u64 = account.dropped.iter().map(|(_, count)| count).sum();
+        assert_eq!(account.received, account.kept + dropped, "{account:?}");
+    }
+}
+
+/// Everything kept is there, nothing else, also after reopening.
+fn check_all(scene: &Scene, store: Store, kept: &Kept, context: &str) {
+    let found = read(&store);
+    assert_eq!(
+        missing(&kept.samples, &found, context),
+        Samples::new(),
+        "{context}: lost"
+    );
+    check_books(&store);
+    store.settle();
+    assert_eq!(read(&store), kept.samples, "{context}: settled");
+    store.close();
+    drop(store);
+    let store = scene.open();
+    assert_eq!(read(&store), kept.samples, "{context}: reopened");
+    assert_eq!(
+        store.status().set_aside,
+        [] as [std::path::PathBuf; 0],
+        "{context}"
+    );
+}
+
+/// A disk that fails from some moment on until it is healed.
+fn check_outage(context: &str, break_it: impl Fn(&FaultyFiles), stops_the_log: bool) {
+    let files = FaultyFiles::new();
+    let mut scene = Scene::new().with_files(files.clone());
+    scene.options.keep_memory = Duration::from_secs(10);
+    let store = scene.open();
+    let mut kept = Kept::default();
+    for _ in 0..30 {
+        half_second(&mut scene, &store, &mut kept);
+    }
+    store.settle();
+    half_second(&mut scene, &store, &mut kept);
+    assert_eq!(store.status().degraded, None, "{context}");
+
+    break_it(&files);
+    for _ in 0..50 {
+        half_second(&mut scene, &store, &mut kept);
+    }
+    // Blocks are written and logs are synced in the background, so this may take a moment.
+    let degraded = eventually(context, || {
+        half_second(&mut scene, &store, &mut kept);
+        store.settle();
+        store.status().degraded.ok_or("not degraded")
+    });
+    assert!(!degraded.reason.is_empty() && degraded.since <= scene.now());
+    assert_eq!(
+        kept.refused > 0,
+        stops_the_log,
+        "{context}: {} refused",
+        kept.refused
+    );
+    assert_eq!(
+        missing(&kept.samples, &read(&store), context),
+        Samples::new(),
+        "{context}: broken"
+    );
+
+    files.heal();
+    // By itself: nobody settles. Its threads look each second.
+    eventually_within(Duration::from_secs(5), context, || {
+        scene.advance(2000);
+        half_second(&mut scene, &store, &mut kept);
+        store.status().degraded.map_or(Ok(()), Err)
+    });
+    let refused = kept.refused;
+    half_second(&mut scene, &store, &mut kept);
+    assert_eq!(kept.refused, refused, "{context}: healed");
+    check_all(&scene, store, &kept, context);
+}
+
+#[test]
+fn a_full_disk_is_survived() {
+    check_outage("full", FaultyFiles::fill_up, true);
+    let torn = |files: &FaultyFiles| {
+        files.fill_up();
+        files.heal();
+        files.inject(Fault {
+            torn_bytes: 17,
+            ..Fault::always(Operation::Write, Errno::NOSPC)
+        });
+    };
+    check_outage("full in the middle of a frame", torn, true);
+}
+
+#[test]
+fn a_read_only_disk_is_survived() {
+    check_outage("read-only", FaultyFiles::make_read_only, true);
+}
+
+#[test]
+fn a_broken_disk_is_survived() {
+    for (operation, stops_the_log) in [
+        (Operation::Create, true),
+        (Operation::Write, true),
+        (Operation::Rename, false),
+        (Operation::SyncDir, false),
+    ] {
+        let break_it = |files: &FaultyFiles| files.inject(Fault::always(operation, Errno::IO));
+        check_outage(&format!("{operation:?} fails"), break_it, stops_the_log);
+    }
+}
+
+#[test]
+fn a_disk_that_cannot_sync_is_survived() {
+    let files = FaultyFiles::new();
+    let mut scene = Scene::new().with_files(files.clone());
+    let store = scene.open();
+    let mut kept = Kept::default();
+    half_second(&mut scene, &store, &mut kept);
+    files.inject(Fault::always(Operation::Sync, Errno::IO));
+    eventually("the failed sync shows", || {
+        half_second(&mut scene, &store, &mut kept);
+        let degraded = store.status().degraded.ok_or("not degraded")?;
+        assert!(degraded.reason.contains("sync"), "{degraded:?}");
+        Ok::<(), &str>(())
+    });
+    assert_eq!(
+        missing(&kept.samples, &read(&store), "broken"),
+        Samples::new()
+    );
+    files.heal();
+    eventually_within(Duration::from_secs(5), "it recovers", || {
+        scene.advance(2000);
+        half_second(&mut scene, &store, &mut kept);
+        store.status().degraded.map_or(Ok(()), Err)
+    });
+    check_all(&scene, store, &kept, "sync");
+}
+
+/// Every kind of operation fails once, at every moment of a short life with blocks and a sealed hour.
+#[test]
+fn an_operation_that_fails_once_costs_nothing() {
+    for operation in Operation::ALL {
+        for skip in 0.. {
+            let files = FaultyFiles::new();
+            let mut scene = Scene::new().with_files(files.clone());
+            let store = scene.open();
+            let mut kept = Kept::default();
+            let fault = Fault {
+                torn_bytes: if skip % 2 == 0 { 0 } else { 30 },
+                ..Fault::once(operation, Errno::IO, skip)
+            };
+            files.inject(fault);
+            for _ in 0..3 {
+                for _ in 0..4 {
+                    half_second(&mut scene, &store, &mut kept);
+                }
+                store.settle();
+            }
+            let _ = try_read(&store);
+            scene.advance(3 * 3_600_000);
+            store.settle();
+            half_second(&mut scene, &store, &mut kept);
+            let failed = files.failures() > 0;
+            files.heal();
+            let context = format!("{operation:?} fails after {skip}");
+            eventually_within(Duration::from_secs(5), &context, || {
+                scene.advance(2000);
+                half_second(&mut scene, &store, &mut kept);
+                store.settle();
+                store.status().degraded.map_or(Ok(()), Err)
+            });
+            check_all(&scene, store, &kept, &context);
+            if !failed {
+                break;
+            }
+        }
+    }
+}
+
+/// Memory is bounded also while nothing can be written: ticks are shown and dropped, and the books say so.
+#[test]
+fn memory_is_bounded_on_a_full_disk() {
+    let files = FaultyFiles::new();
+    let mut scene = Scene::new().with_files(files.clone());
+    scene.options.memory_bytes_max = 64 << 10;
+    scene.options.keep_memory = Duration::from_secs(3600);
+    let store = scene.open();
+    files.fill_up();
+    for _ in 0..12_000 {
+        scene.advance(500);
+        scene.tick(&store, &[0, 1]);
+    }
+    let dropped = store
+        .ledger()
+        .dropped_total(Input::Collect, pegel_metric::Reason::Memory);
+    assert!(dropped > 0, "{:?}", store.status());
+    assert!(
+        store.status().memory_bytes < 2 * (64 << 10),
+        "{:?}",
+        store.status()
+    );
+    check_books(&store);
+    let mut current = 0;
+    store.latest(&pegel_metric::Selector::all(), 0, &mut |_, latest| {
+        current += 1;
+        assert_eq!(latest.seen, scene.now(), "current values go on");
+    });
+    assert!(current > 0);
+    files.heal();
+    eventually("it recovers", || {
+        scene.advance(2000);
+        scene.push(&store, &["a"]).map(drop)
+    });
+}

@@ -1,0 +1,8 @@
+//! Damaged files and failing disks: the store opens, loses no more than what was damaged, never says anything
+//! wrong, and recovers.
+
+mod blocks;
+mod faults;
+mod leftovers;
+mod log;
+mod scene;
