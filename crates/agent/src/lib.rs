@@ -5,6 +5,7 @@
 
 mod config;
 mod endpoint;
+mod hangup;
 mod node;
 mod once;
 mod own;

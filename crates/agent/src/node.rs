@@ -17,6 +17,7 @@ use pegel_store::{OpenError, Store};
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::endpoint::Endpoint;
+use crate::hangup::Hangups;
 use crate::own::StoreFigures;
 use crate::plan::Plan;
 use crate::signals::StopSignals;
@@ -59,6 +60,7 @@ pub struct Node {
     running: Option<Running>,
     endpoint: Option<Endpoint>,
     signals: Option<StopSignals>,
+    hangups: Option<Hangups>,
     announcement: Vec<String>,
     remove_store: Option<PathBuf>,
     /// Last, so that everything that runs on it is gone before.
@@ -74,9 +76,10 @@ impl Node {
             .enable_all()
             .build()
             .map_err(StartError::Runtime)?;
-        let signals = {
+        let (signals, hangups) = {
             let _context = runtime.enter();
-            StopSignals::new().map_err(StartError::Runtime)?
+            let signals = StopSignals::new().map_err(StartError::Runtime)?;
+            (signals, Hangups::new().map_err(StartError::Runtime)?)
         };
         let started = plan.store.clock.utc();
         let store = open_store(&plan)?;
@@ -118,6 +121,7 @@ impl Node {
             running,
             endpoint,
             signals,
+            hangups: Some(hangups),
             announcement,
             remove_store,
             runtime,
@@ -133,7 +137,7 @@ impl Node {
         self.runtime.handle()
     }
 
-    /// Returns when a signal asks for the end, or when the other process has ended. The signals are
+    /// Returns when a signal asks for the end, or when the other process or the terminal is gone. The signals are
     /// handed back: the next one is for someone who does not want to wait. An agent whose sampler died
     /// would go on answering and never notice: that is an error, so that whoever watches starts it again.
     pub fn wait(&mut self, until: Option<Until>) -> io::Result<StopSignals> {
@@ -142,6 +146,8 @@ impl Node {
             .take()
             .ok_or_else(|| io::Error::other("waited before"))?;
         let source = self.source.clone();
+        let reload = self.running.as_ref().map(Running::reload);
+        let hangups = self.hangups.take().zip(reload);
         self.runtime.block_on(async {
             let mut died = Box::pin(source.sampler_died(LOOK_AFTER_SAMPLER));
             let mut signal = Box::pin(signals.next());
@@ -149,7 +155,16 @@ impl Node {
                 Some(until) => Some(Box::pin(until.ended())),
                 None => None,
             };
+            let mut hung_up =
+                hangups.map(|(hangups, reload)| Box::pin(hangups.until_end(move || reload.now())));
             poll_fn(|context| {
+                let is_hung_up = match &mut hung_up {
+                    Some(hung_up) => hung_up.as_mut().poll(context).is_ready(),
+                    None => false,
+                };
+                if is_hung_up {
+                    return Poll::Ready(Ok(()));
+                }
                 if signal.as_mut().poll(context).is_ready() {
                     return Poll::Ready(Ok(()));
                 }
@@ -277,7 +292,9 @@ impl StatusSource for Source {
 fn announce(plan: &Plan, http: &[SocketAddr], socket: Option<&Path>, active: usize) -> Vec<String> {
     let mut places = Vec::new();
     if let Some((first, others)) = http.split_first() {
-        places.push(format!("page and API on http://{first}"));
+        let is_private = plan.serve.tls.is_some() && !first.ip().to_canonical().is_loopback();
+        let scheme = if is_private { "https" } else { "http" };
+        places.push(format!("page and API on {scheme}://{first}"));
         if !others.is_empty() {
             let others: Vec<String> = others.iter().map(SocketAddr::to_string).collect();
             places.push(format!("OpenTSDB on {}", others.join(", ")));

@@ -110,24 +110,40 @@ pub fn default_dir(
 }
 
 /// Makes the store's directory, for its owner only. Below /tmp anyone can make directories: what
-/// is there already must be ours.
+/// is there already must be ours, and nobody else may be able to put anything into it. That holds for
+/// root too, whose agent would otherwise write where another user wants it to.
 pub fn prepare(dir: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-    let found = fs::metadata(dir)?;
-    if !found.is_dir() {
-        return Err(io::Error::other("it is not a directory"));
-    }
     let uid = rustix::process::geteuid().as_raw();
     let is_temporary = |path: &&Path| path.file_name() == Some(format!("pegel-{uid}").as_ref());
-    for path in std::iter::once(dir).chain(dir.parent().filter(is_temporary)) {
-        let found = fs::symlink_metadata(path)?;
-        let owner = found.uid();
-        if !found.is_symlink() && owner != uid && uid != 0 {
-            let message = format!("{} belongs to user {owner}", path.display());
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
-        }
+    if let Some(parent) = dir.parent().filter(is_temporary) {
+        make(parent)?;
+        // Anyone who knows the number of a user could have put a link here.
+        check_private(parent, &fs::symlink_metadata(parent)?, uid)?;
     }
-    Ok(())
+    make(dir)?;
+    check_private(dir, &fs::metadata(dir)?, uid)
+}
+
+fn make(dir: &Path) -> io::Result<()> {
+    match DirBuilder::new().recursive(true).mode(0o700).create(dir) {
+        // A link that leads nowhere, or no directory: the check says so.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
+}
+
+fn check_private(dir: &Path, found: &fs::Metadata, uid: u32) -> io::Result<()> {
+    let problem = if !found.is_dir() {
+        "is not a directory".to_owned()
+    } else if found.uid() != uid {
+        format!("belongs to user {}", found.uid())
+    } else if found.mode() & 0o002 != 0 {
+        "can be written by every user".to_owned()
+    } else {
+        return Ok(());
+    };
+    let message = format!("{} {problem}", dir.display());
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
 }
 
 /// The name of this machine.
@@ -232,5 +248,34 @@ mod tests {
         fs::write(dir.join("file"), "").expect("written");
         assert!(prepare(&dir.join("file")).is_err());
         fs::remove_dir_all(&parent).expect("removed");
+    }
+
+    #[test]
+    fn a_directory_that_others_prepared_is_refused() {
+        let uid = rustix::process::geteuid().as_raw();
+        let base = std::env::temp_dir().join(format!("pegel-squat-{}", std::process::id()));
+        let temporary = base.join(format!("pegel-{uid}"));
+        let refused = |dir: &Path| prepare(dir).expect_err("refused").to_string();
+        let set_mode = |path: &Path, mode| {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+            fs::set_permissions(path, mode).expect("set");
+        };
+        prepare(&temporary.join("n1")).expect("made");
+        set_mode(&temporary, 0o777);
+        assert!(refused(&temporary.join("n1")).contains("can be written by every user"));
+        set_mode(&temporary, 0o700);
+        set_mode(&temporary.join("n1"), 0o1777);
+        assert!(refused(&temporary.join("n1")).contains("can be written by every user"));
+        fs::rename(&temporary, base.join("elsewhere")).expect("moved");
+        std::os::unix::fs::symlink(base.join("elsewhere"), &temporary).expect("linked");
+        assert!(refused(&temporary.join("n2")).contains("is not a directory"));
+        assert!(!base.join("elsewhere/n2").exists());
+        if uid == 0 {
+            let theirs = base.join("theirs");
+            prepare(&theirs).expect("made");
+            std::os::unix::fs::chown(&theirs, Some(12345), None).expect("given away");
+            assert!(refused(&theirs).contains("belongs to user 12345"));
+        }
+        fs::remove_dir_all(&base).expect("removed");
     }
 }

@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 
 use pegel_collect::{Host, Settings as CollectSettings};
-use pegel_config::{Address, Bytes};
-use pegel_serve::Settings as ServeSettings;
+use pegel_config::{Address, Bytes, Secret};
+use pegel_serve::{Settings as ServeSettings, TlsFiles, TokenSource};
 use pegel_store::Options as StoreOptions;
 
 use crate::place::{self, FileSystem};
@@ -55,6 +55,8 @@ impl Plan {
             Some(rate) if loaded.place_of("rate").is_none() => rate.duration(),
             _ => config.own.rate.duration(),
         };
+        let serve = serve(loaded, environment);
+        remarks.extend(exposure(&serve));
         Plan {
             node: config.own.node.clone().unwrap_or(host_name),
             level: config.own.level.get(),
@@ -63,7 +65,7 @@ impl Plan {
                 .map_or_else(Host::local, |root| Host::at(&PathBuf::from(root))),
             store,
             collect: config.own.collectors.settings(rate),
-            serve: serve(loaded, environment),
+            serve,
             remove_store: config.dragon.delete_tmdb == Some(true),
             remarks,
         }
@@ -123,10 +125,56 @@ fn serve(loaded: &Loaded, environment: Environment<'_>) -> ServeSettings {
         listen,
         port_search: places.port_search,
         insecure: places.insecure,
+        tls: match (&places.tls.cert, &places.tls.key) {
+            (Some(cert), Some(key)) => Some(TlsFiles {
+                cert: cert.clone(),
+                key: key.clone(),
+                ca: places.tls.ca.clone(),
+            }),
+            _ => None,
+        },
+        token: token(places.token_file.as_ref(), environment),
+        allow_users: places.allow_users.clone(),
+        hosts: places.hosts.clone(),
         socket: places.socket.clone().or(defaults.socket),
         connections_max: loaded.config.own.limits.connections.get() as usize,
         ..ServeSettings::default()
     }
+}
+
+fn token(file: Option<&PathBuf>, environment: Environment<'_>) -> Option<TokenSource> {
+    let variable = environment("PEGEL_TOKEN").filter(|value| !value.is_empty());
+    match variable {
+        // What is not UTF-8 is no token, and is refused as one.
+        Some(value) => Some(TokenSource::Variable(Secret::new(value.to_string_lossy()))),
+        None => file.cloned().map(TokenSource::File),
+    }
+}
+
+/// What somebody who opens the agent to other machines should know.
+fn exposure(serve: &ServeSettings) -> Vec<String> {
+    let exposed = serve.listen.iter().filter(|address| !address.is_loopback());
+    let exposed: Vec<String> = exposed.map(Address::to_string).collect();
+    if exposed.is_empty() || !serve.insecure {
+        return Vec::new();
+    }
+    let (places, mut remarks) = (exposed.join(", "), Vec::new());
+    let has_authority = serve.tls.as_ref().is_some_and(|files| files.ca.is_some());
+    if serve.token.is_none() && !has_authority {
+        remarks.push(format!(
+            "NOT PROTECTED (--insecure): everyone who can reach {places} may read and write here"
+        ));
+    }
+    if serve.tls.is_none() {
+        let what = match serve.token {
+            Some(_) => "samples and the token",
+            None => "samples",
+        };
+        remarks.push(format!(
+            "NOT ENCRYPTED (--insecure): {what} can be read on the way to {places}"
+        ));
+    }
+    remarks
 }
 
 fn add(listen: &mut Vec<Address>, port: u16) {
@@ -217,6 +265,44 @@ mod tests {
         );
         assert_eq!(plan.level, 2);
         assert_eq!(plan.host.proc, PathBuf::from("/fix/proc"));
+    }
+
+    #[test]
+    fn the_token_comes_from_the_environment_or_from_a_file_and_is_never_shown() {
+        let keys = [("dir", "/nonexistent/x"), ("token_file", "/t")];
+        let from_file = plan(&keys, &[("PEGEL_TOKEN", "")]);
+        assert!(
+            matches!(&from_file.serve.token, Some(TokenSource::File(path)) if path.ends_with("t"))
+        );
+        let from_variable = plan(&keys, &[("PEGEL_TOKEN", "planted")]);
+        match &from_variable.serve.token {
+            Some(TokenSource::Variable(secret)) => assert_eq!(secret.reveal(), "planted"),
+            other => panic!("{other:?}"),
+        }
+        assert!(!format!("{from_variable:?}").contains("planted"));
+    }
+
+    #[test]
+    fn opening_the_agent_to_others_is_said_aloud() {
+        let keys = [
+            ("dir", "/nonexistent/x"),
+            ("listen", "0.0.0.0:1"),
+            ("insecure", "1"),
+        ];
+        let open = plan(&keys, &[]).remarks.join("\n");
+        assert!(
+            open.contains("NOT PROTECTED") && open.contains("NOT ENCRYPTED"),
+            "{open}"
+        );
+        let with_token = plan(&keys, &[("PEGEL_TOKEN", "planted")])
+            .remarks
+            .join("\n");
+        assert!(!with_token.contains("NOT PROTECTED"), "{with_token}");
+        assert!(
+            with_token.contains("samples and the token can be read"),
+            "{with_token}"
+        );
+        assert!(!with_token.contains("planted"), "{with_token}");
     }
 
     #[test]

@@ -70,6 +70,7 @@ pub fn load(
     let config: Config = pegel_config::read(&tree)?;
     let loaded = Loaded { config, tree, file };
     loaded.check_pairs()?;
+    loaded.check_tls()?;
     loaded.check_exposure()?;
     Ok(loaded)
 }
@@ -137,8 +138,8 @@ impl Loaded {
             .listen
             .iter()
             .position(|address| !address.is_loopback());
-        let (Some(index), false, Some(tree)) = (exposed, places.insecure, self.tree.get("listen"))
-        else {
+        let is_wanted = places.insecure || places.tls.cert.is_some();
+        let (Some(index), false, Some(tree)) = (exposed, is_wanted, self.tree.get("listen")) else {
             return Ok(());
         };
         let item = match &tree.value {
@@ -147,9 +148,25 @@ impl Loaded {
         };
         let address = &places.listen[index];
         let message = format!("\"{address}\" can be reached from other machines");
-        let hint = "use a loopback address such as 127.0.0.1, or say `insecure: true` (--insecure) if \
-                    everyone who can connect may read";
+        let hint = "use a loopback address such as 127.0.0.1, or set `tls` and a token, or say `insecure: \
+                    true` (--insecure) if everyone who can connect may read and write";
         Err(Problem::new(item, message, hint).into())
+    }
+
+    /// A certificate is of no use without its key, nor is an authority without both.
+    fn check_tls(&self) -> Result<(), ConfigError> {
+        let tls = &self.config.places.tls;
+        let (is_set, missing) = match (&tls.cert, &tls.key, &tls.ca) {
+            (Some(_), None, _) => ("tls.cert", "tls.key"),
+            (None, Some(_), _) => ("tls.key", "tls.cert"),
+            (None, None, Some(_)) => ("tls.ca", "tls.cert"),
+            _ => return Ok(()),
+        };
+        let Some(tree) = self.tree.find(is_set) else {
+            return Ok(());
+        };
+        let message = format!("`{is_set}` is set, but `{missing}` is not");
+        Err(Problem::new(tree, message, "set tls.cert and tls.key, or none of them").into())
     }
 
     /// Two keys that mean the same may not both stand in files: nobody could tell which one wins.

@@ -51,7 +51,7 @@ pub struct Settings {
     /// When a port is busy, take the next free one
     #[arg(long)]
     port_search: bool,
-    /// Allow addresses that other machines can reach, without encryption or a password
+    /// Allow addresses that other machines can reach, without TLS and without a token
     #[arg(long)]
     insecure: bool,
     /// Which messages to log: off, error, warn, info, debug, trace

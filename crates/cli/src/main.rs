@@ -55,6 +55,8 @@ fn command() -> clap::Command {
 }
 
 fn main() -> ExitCode {
+    // One provider of cryptography for the whole process. It fails only when there is one already.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let called = arguments.first().map(Path::new).and_then(Path::file_name);
     if called == Some(tau::NAME.as_ref()) {

@@ -10,6 +10,7 @@
 
 mod load;
 mod problem;
+mod secret;
 mod setting;
 mod template;
 mod tree;
@@ -19,10 +20,11 @@ mod yaml;
 
 pub use load::{FILE_BYTES_MAX, FILES_MAX, INCLUDE_DEPTH_MAX, load};
 pub use problem::{ConfigError, Problem};
+pub use secret::Secret;
 pub use setting::{Key, Section, Setting, scalar};
 pub use template::default_file;
 pub use tree::{Entry, Place, Tree, Value};
-pub use values::{Address, Bytes, Level, LogLevel, Rate, Span};
+pub use values::{Address, Bytes, HostName, Level, LogLevel, Rate, Span, User};
 pub use written::Written;
 
 /// Reads a whole configuration.

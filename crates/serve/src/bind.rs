@@ -5,7 +5,9 @@ use std::net::{SocketAddr, TcpListener};
 
 use pegel_config::Address;
 
+use crate::guard::GuardError;
 use crate::holder::{Holder, holder_of};
+use crate::settings::Settings;
 use crate::socket::SocketError;
 
 /// How many ports beyond the wanted one `--port-search` tries.
@@ -24,11 +26,17 @@ pub enum BindError {
     )]
     AllBusy { first: SocketAddr },
     #[error(
-        "{address} can be reached from other machines, and neither encryption nor a password protects \
-         it yet; use a loopback address such as 127.0.0.1, or say --insecure if everyone on that \
+        "{address} can be reached from other machines, and nothing protects it; use a loopback address \
+         such as 127.0.0.1, or set tls.cert, tls.key and a token, or say --insecure if everyone on that \
          network may read and write here"
     )]
     Exposed { address: SocketAddr },
+    #[error(
+        "{address} can be reached from other machines, and TLS alone does not tell them apart; set \
+         token_file, PEGEL_TOKEN or tls.ca, or say --insecure if everyone on that network may read and \
+         write here"
+    )]
+    Unasked { address: SocketAddr },
     #[error("cannot listen on {address}")]
     Io {
         address: SocketAddr,
@@ -37,6 +45,8 @@ pub enum BindError {
     },
     #[error(transparent)]
     Socket(#[from] SocketError),
+    #[error(transparent)]
+    Guard(#[from] GuardError),
 }
 
 fn by(holder: &Option<Holder>) -> String {
@@ -45,19 +55,34 @@ fn by(holder: &Option<Holder>) -> String {
         .map_or_else(String::new, |holder| format!(" by {holder}"))
 }
 
+/// Other machines are let in only where that was wanted, or where they can be told apart.
+pub(crate) fn check_exposure(settings: &Settings) -> Result<(), BindError> {
+    let is_asked = settings.token.is_some()
+        || settings
+            .tls
+            .as_ref()
+            .is_some_and(|files| files.ca.is_some());
+    let mut exposed = settings
+        .listen
+        .iter()
+        .filter(|address| !address.is_loopback());
+    let Some(address) = exposed.next().map(Address::socket) else {
+        return Ok(());
+    };
+    match (settings.insecure, &settings.tls) {
+        (true, _) => Ok(()),
+        (false, None) => Err(BindError::Exposed { address }),
+        (false, Some(_)) if !is_asked => Err(BindError::Unasked { address }),
+        (false, Some(_)) => Ok(()),
+    }
+}
+
 /// Listens on one address. The listener does not block.
 ///
 /// `SO_REUSEADDR` is on, so that a restart does not wait for old connections; `SO_REUSEPORT` is
 /// not, so that two agents never share a port.
-pub(crate) fn bind_tcp(
-    address: &Address,
-    port_search: bool,
-    insecure: bool,
-) -> Result<TcpListener, BindError> {
+pub(crate) fn bind_tcp(address: &Address, port_search: bool) -> Result<TcpListener, BindError> {
     let wanted = address.socket();
-    if !address.is_loopback() && !insecure {
-        return Err(BindError::Exposed { address: wanted });
-    }
     match try_bind(wanted)? {
         Some(listener) => Ok(listener),
         None if port_search => {
@@ -92,6 +117,8 @@ fn try_bind(address: SocketAddr) -> Result<Option<TcpListener>, BindError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::guard::TokenSource;
+    use crate::tls::TlsFiles;
 
     fn address(text: &str) -> Address {
         text.parse().expect("a valid address")
@@ -99,9 +126,9 @@ mod tests {
 
     #[test]
     fn a_busy_port_names_its_holder() {
-        let first = bind_tcp(&address("127.0.0.1:0"), false, false).expect("a free port");
+        let first = bind_tcp(&address("127.0.0.1:0"), false).expect("a free port");
         let taken = first.local_addr().expect("bound");
-        let error = bind_tcp(&taken.into(), false, false).expect_err("busy");
+        let error = bind_tcp(&taken.into(), false).expect_err("busy");
         let message = error.to_string();
         let pid = std::process::id();
         assert!(
@@ -113,9 +140,9 @@ mod tests {
 
     #[test]
     fn port_search_takes_the_next_free_one() {
-        let first = bind_tcp(&address("127.0.0.1:0"), false, false).expect("a free port");
+        let first = bind_tcp(&address("127.0.0.1:0"), false).expect("a free port");
         let taken = first.local_addr().expect("bound");
-        match bind_tcp(&taken.into(), true, false) {
+        match bind_tcp(&taken.into(), true) {
             Ok(second) => {
                 let port = second.local_addr().expect("bound").port();
                 assert!(port > taken.port() && port - taken.port() <= PORTS_TRIED);
@@ -127,18 +154,57 @@ mod tests {
 
     #[test]
     fn other_machines_are_let_in_only_on_purpose() {
-        for text in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
-            let error = bind_tcp(&address(text), false, false)
-                .expect_err("exposed")
-                .to_string();
-            assert!(error.contains("--insecure"), "{error}");
+        let settings = |listen: &str, change: fn(&mut Settings)| {
+            let mut settings = Settings {
+                listen: vec![Address::loopback(0), address(listen)],
+                ..Settings::default()
+            };
+            change(&mut settings);
+            check_exposure(&settings).map_err(|error| error.to_string())
+        };
+        let files = |ca| {
+            Some(TlsFiles {
+                cert: "c".into(),
+                key: "k".into(),
+                ca,
+            })
+        };
+        fn token() -> Option<TokenSource> {
+            Some(TokenSource::File("t".into()))
         }
-        assert!(bind_tcp(&address("0.0.0.0:0"), false, true).is_ok());
+        for listen in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
+            let error = settings(listen, |_| {}).expect_err("exposed");
+            assert!(
+                error.contains("--insecure") && error.contains("tls.cert"),
+                "{error}"
+            );
+            let error = settings(listen, |s| s.token = token()).expect_err("the token in clear");
+            assert!(error.contains("--insecure"), "{error}");
+            assert!(settings(listen, |s| s.insecure = true).is_ok());
+        }
+        let mut with_tls = Settings {
+            listen: vec![address("0.0.0.0:0")],
+            tls: files(None),
+            ..Settings::default()
+        };
+        let error = check_exposure(&with_tls)
+            .expect_err("nobody is asked")
+            .to_string();
+        assert!(
+            error.contains("token_file, PEGEL_TOKEN or tls.ca"),
+            "{error}"
+        );
+        with_tls.token = token();
+        assert!(check_exposure(&with_tls).is_ok());
+        with_tls.token = None;
+        with_tls.tls = files(Some("ca".into()));
+        assert!(check_exposure(&with_tls).is_ok());
+        assert!(settings("127.0.0.9:0", |_| {}).is_ok());
     }
 
     #[test]
     fn an_address_of_another_machine_is_an_error() {
-        let error = bind_tcp(&address("192.0.2.1:0"), false, true).expect_err("not ours");
+        let error = bind_tcp(&address("192.0.2.1:0"), false).expect_err("not ours");
         assert!(matches!(error, BindError::Io { .. }), "{error}");
     }
 }

@@ -21,7 +21,9 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tower_service::Service;
 
 use crate::failure::Failure;
+use crate::guard::{Guard, Visit};
 use crate::refusals::{Refusal, Refusals};
+use crate::routes;
 use crate::settings::Settings;
 use crate::watched::{Progress, Watched};
 
@@ -40,12 +42,13 @@ pub(crate) enum Stage {
 pub(crate) struct Shared {
     pub settings: Arc<Settings>,
     pub refusals: Arc<Refusals>,
+    pub guard: Arc<Guard>,
     pub router: Router,
     pub stage: watch::Receiver<Stage>,
 }
 
 /// Serves a connection to its end.
-pub(crate) async fn serve<S>(stream: S, shared: Shared)
+pub(crate) async fn serve<S>(stream: S, visit: Visit, shared: Shared)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -57,7 +60,7 @@ where
             progress.request_begins();
             let (shared, progress) = (shared.clone(), progress.clone());
             async move {
-                let answer = answer(request, shared).await;
+                let answer = answer(request, visit, shared).await;
                 Ok::<_, Infallible>(answer.map(|body| Ending {
                     body,
                     _end: OnDrop(progress),
@@ -136,10 +139,11 @@ where
 }
 
 /// Answers one request, or says why not.
-async fn answer(request: Request<Incoming>, shared: Shared) -> Response<Body> {
+async fn answer(request: Request<Incoming>, visit: Visit, shared: Shared) -> Response<Body> {
     let Shared {
         settings,
         refusals,
+        guard,
         mut router,
         ..
     } = shared;
@@ -157,7 +161,13 @@ async fn answer(request: Request<Incoming>, shared: Shared) -> Response<Body> {
         refusals.count(Refusal::BodySize);
         return Failure::body_large(settings.body_bytes_max).into_response();
     }
-    match timeout(settings.request_time, router.call(request.map(Body::new))).await {
+    let (mut head, body) = request.into_parts();
+    match guard.admit(&visit, &head, routes::first_access(head.uri.path())) {
+        Ok(caller) => head.extensions.insert(caller),
+        Err(denied) => return denied.into_response(),
+    };
+    let request = Request::from_parts(head, Body::new(body));
+    match timeout(settings.request_time, router.call(request)).await {
         Ok(Ok(response)) => response,
         Err(_) => {
             refusals.count(Refusal::RequestTime);

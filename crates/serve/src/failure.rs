@@ -67,6 +67,11 @@ impl Failure {
             .hint("close idle connections or try again later")
     }
 
+    pub fn plain_http() -> Failure {
+        Failure::new(StatusCode::BAD_REQUEST, "this address speaks TLS")
+            .hint("use https:// in place of http://")
+    }
+
     pub fn broken() -> Failure {
         Failure::new(
             StatusCode::INTERNAL_SERVER_ERROR,

@@ -2,7 +2,7 @@
 //!
 //! Everything a client can do is bounded by [`Settings`]: connections, the time for a request's
 //! head, its size, the time for an answer, the memory that answers take while they are read.
-//! What is refused is counted by reason. A slow reader costs one connection and nothing else.
+//! Who may ask for what is decided in one place, the guard. What is refused is counted by reason. A slow reader costs one connection and nothing else.
 
 mod answers;
 mod app;
@@ -10,6 +10,9 @@ mod bind;
 mod config;
 mod connection;
 mod failure;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
+mod guard;
 mod holder;
 mod listen;
 mod moment;
@@ -21,10 +24,13 @@ mod routes;
 mod server;
 mod settings;
 pub mod socket;
+mod tls;
 mod watched;
 
 pub use app::{App, StatusSource};
 pub use bind::BindError;
-pub use config::Places;
-pub use server::{Running, Server};
+pub use config::{Places, Tls};
+pub use guard::{GuardError, TokenError, TokenSource};
+pub use server::{Reload, Running, Server};
 pub use settings::Settings;
+pub use tls::{TlsError, TlsFiles};

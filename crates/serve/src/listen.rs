@@ -8,13 +8,15 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
 use crate::connection::{self, Shared, Stage};
 use crate::failure::Failure;
+use crate::guard::Peer;
 use crate::refusals::Refusal;
+use crate::tls;
 
 /// How long to wait when the system has no descriptor or memory for another connection: trying at
 /// once would only burn the processor.
@@ -29,17 +31,59 @@ pub(crate) trait Listener: Send + 'static {
     const FULL: Refusal;
 
     fn accept(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
+
+    /// The whole life of a connection: finds out who is there, and serves.
+    fn serve(
+        &self,
+        stream: Self::Stream,
+        shared: Shared,
+    ) -> impl Future<Output = ()> + Send + 'static;
 }
 
-impl Listener for TcpListener {
-    type Stream = tokio::net::TcpStream;
+/// A TCP address.
+#[derive(Debug)]
+pub(crate) struct Address {
+    pub listener: TcpListener,
+    /// Whether TLS is spoken there.
+    pub is_private: bool,
+}
+
+impl Listener for Address {
+    type Stream = TcpStream;
     const FULL: Refusal = Refusal::Connections;
 
     async fn accept(&self) -> io::Result<Self::Stream> {
-        let (stream, _) = TcpListener::accept(self).await?;
+        let (stream, _) = self.listener.accept().await?;
         // Events are small and wanted now.
         let _ = stream.set_nodelay(true);
         Ok(stream)
+    }
+
+    fn serve(
+        &self,
+        stream: Self::Stream,
+        shared: Shared,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let is_private = self.is_private;
+        async move {
+            // Fails when the client is gone already.
+            let Ok(mut visit) = shared.guard.visit_on_tcp(&stream) else {
+                return;
+            };
+            if !is_private {
+                return connection::serve(stream, visit, shared).await;
+            }
+            // Without a certificate there would be no such listener.
+            let Some(config) = shared.guard.tls() else {
+                return;
+            };
+            if let Some(stream) = tls::welcome(stream, config, &shared).await {
+                if let Peer::Remote { certified, .. } = &mut visit.peer {
+                    *certified = tls::is_certified(&stream);
+                }
+                connection::serve(stream, visit, shared).await;
+            }
+        }
     }
 }
 
@@ -49,6 +93,17 @@ impl Listener for UnixListener {
 
     async fn accept(&self) -> io::Result<Self::Stream> {
         UnixListener::accept(self).await.map(|(stream, _)| stream)
+    }
+
+    fn serve(
+        &self,
+        stream: Self::Stream,
+        shared: Shared,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        async move {
+            let visit = shared.guard.visit_on_socket(&stream);
+            connection::serve(stream, visit, shared).await;
+        }
     }
 }
 
@@ -69,9 +124,9 @@ pub(crate) async fn accept_all<L: Listener>(listener: L, places: Arc<Semaphore>,
             }
         };
         if let Ok(place) = places.clone().try_acquire_owned() {
-            let shared = shared.clone();
+            let serving = listener.serve(stream, shared.clone());
             tokio::spawn(async move {
-                connection::serve(stream, shared).await;
+                serving.await;
                 drop(place);
             });
             continue;
@@ -79,7 +134,7 @@ pub(crate) async fn accept_all<L: Listener>(listener: L, places: Arc<Semaphore>,
         shared.refusals.count(L::FULL);
         if let Ok(turn) = farewells.clone().try_acquire_owned() {
             tokio::spawn(async move {
-                turn_away(stream).await;
+                turn_away(stream, Failure::full()).await;
                 drop(turn);
             });
         }
@@ -87,7 +142,7 @@ pub(crate) async fn accept_all<L: Listener>(listener: L, places: Arc<Semaphore>,
 }
 
 /// `None` once the server stops.
-async fn or_stopped<T>(
+pub(crate) async fn or_stopped<T>(
     future: impl Future<Output = T>,
     stage: &mut watch::Receiver<Stage>,
 ) -> Option<T> {
@@ -102,11 +157,11 @@ async fn or_stopped<T>(
     .await
 }
 
-/// Says 503 and closes. What the client sent is read first, as far as it is there: closing over
+/// Says why and closes. What the client sent is read first, as far as it is there: closing over
 /// unread bytes resets the connection, and the client would not see why.
-async fn turn_away<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
+pub(crate) async fn turn_away<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, why: Failure) {
     let _ = timeout(FAREWELL, async {
-        let message = Failure::full().to_http();
+        let message = why.to_http();
         let mut rest = message.as_bytes();
         while !rest.is_empty() {
             match poll_fn(|cx| Pin::new(&mut stream).poll_write(cx, rest)).await {

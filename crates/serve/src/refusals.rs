@@ -24,9 +24,24 @@ pub(crate) enum Refusal {
     Malformed,
     /// The system could not hand over a connection, for example for want of descriptors.
     Accept,
+    /// A user without access, and without a token.
+    Stranger,
+    /// A token that is not ours.
+    Token,
+    /// Someone who may use the agent, but not end it.
+    NotOwner,
+    /// Another site's page that wanted to change something.
+    Origin,
+    /// A request for a name that is not ours.
+    Host,
+    /// HTTP where TLS is spoken.
+    PlainHttp,
+    /// A TLS handshake that failed.
+    Handshake,
+    HandshakeTime,
 }
 
-const NAMES: [(Refusal, &str); 12] = [
+const NAMES: [(Refusal, &str); 20] = [
     (Refusal::Connections, "connections"),
     (Refusal::SocketConnections, "socket_connections"),
     (Refusal::HeadTime, "head_time"),
@@ -39,6 +54,14 @@ const NAMES: [(Refusal, &str); 12] = [
     (Refusal::AnswerMemory, "answer_memory"),
     (Refusal::Malformed, "malformed"),
     (Refusal::Accept, "accept"),
+    (Refusal::Stranger, "stranger"),
+    (Refusal::Token, "token"),
+    (Refusal::NotOwner, "not_owner"),
+    (Refusal::Origin, "origin"),
+    (Refusal::Host, "host"),
+    (Refusal::PlainHttp, "plain_http"),
+    (Refusal::Handshake, "handshake"),
+    (Refusal::HandshakeTime, "handshake_time"),
 ];
 
 #[derive(Debug, Default)]

@@ -14,9 +14,10 @@ use tokio::time::timeout;
 
 use crate::answers::Answers;
 use crate::app::App;
-use crate::bind::{BindError, bind_tcp};
+use crate::bind::{BindError, bind_tcp, check_exposure};
 use crate::connection::{Shared, Stage};
-use crate::listen::accept_all;
+use crate::guard::{Guard, is_loopback};
+use crate::listen::{self, accept_all};
 use crate::refusals::Refusals;
 use crate::routes::{Site, router};
 use crate::settings::Settings;
@@ -65,6 +66,7 @@ pub struct Server {
     settings: Arc<Settings>,
     app: App,
     refusals: Arc<Refusals>,
+    guard: Arc<Guard>,
     addresses: Vec<SocketAddr>,
     listeners: Vec<TcpListener>,
     socket: Option<(UnixListener, OwnedSocket)>,
@@ -73,10 +75,13 @@ pub struct Server {
 impl Server {
     /// Takes all addresses, or none. Clients that connect from now on wait until it is started.
     pub fn bind(settings: Settings, app: App) -> Result<Server, BindError> {
+        check_exposure(&settings)?;
+        let refusals = Arc::new(Refusals::default());
+        let guard = Guard::new(&settings, &app.node, refusals.clone())?;
         let mut listeners = Vec::new();
         let mut addresses = Vec::new();
         for address in &settings.listen {
-            let listener = bind_tcp(address, settings.port_search, settings.insecure)?;
+            let listener = bind_tcp(address, settings.port_search)?;
             let bound = listener.local_addr();
             addresses.push(bound.map_err(|source| BindError::Io {
                 address: address.socket(),
@@ -85,11 +90,14 @@ impl Server {
             listeners.push(listener);
         }
         let socket = settings.socket.as_deref().map(bind_socket).transpose()?;
-        let refusals = Arc::new(Refusals::default());
+        if let Some(listener) = addresses.iter().find(|address| is_loopback(address.ip())) {
+            guard.check_kernel(*listener);
+        }
         Ok(Server {
             settings: Arc::new(settings),
             app,
             refusals,
+            guard: Arc::new(guard),
             addresses,
             listeners,
             socket,
@@ -118,6 +126,7 @@ impl Server {
             app: self.app,
             answers: Answers::new(&self.settings, self.refusals.clone()),
             refusals: self.refusals.clone(),
+            guard: self.guard.clone(),
             seats: seats.clone(),
             stage: watcher.clone(),
             collisions: AtomicUsize::new(0),
@@ -125,21 +134,33 @@ impl Server {
         let shared = Shared {
             settings: self.settings,
             refusals: self.refusals.clone(),
+            guard: self.guard.clone(),
             router: router(Arc::new(site)),
             stage: watcher,
         };
         let _context = handle.enter();
         let mut accepting = Vec::new();
         for listener in self.listeners {
-            let listener = tokio::net::TcpListener::from_std(listener)?;
+            let is_private =
+                self.guard.tls().is_some() && !is_loopback(listener.local_addr()?.ip());
+            let listener = listen::Address {
+                listener: tokio::net::TcpListener::from_std(listener)?,
+                is_private,
+            };
             accepting.push(handle.spawn(accept_all(listener, seats.tcp.0.clone(), shared.clone())));
         }
         let mut socket = None;
         if let Some((listener, owned)) = self.socket {
             let listener = tokio::net::UnixListener::from_std(listener)?;
-            accepting.push(handle.spawn(accept_all(listener, seats.socket.0.clone(), shared)));
+            accepting.push(handle.spawn(accept_all(
+                listener,
+                seats.socket.0.clone(),
+                shared.clone(),
+            )));
             socket = Some(owned);
         }
+        let reload = Reload(self.guard);
+        accepting.push(handle.spawn(reload.clone().now_and_then(shared)));
         Ok(Running {
             stage,
             accepting,
@@ -147,7 +168,31 @@ impl Server {
             refusals: self.refusals,
             addresses: self.addresses,
             socket,
+            reload,
         })
+    }
+}
+
+/// Reads the token and the certificates again.
+#[derive(Debug, Clone)]
+pub struct Reload(Arc<Guard>);
+
+impl Reload {
+    /// Whether they changed or not. What cannot be read stays as it was, and the log says so. Blocks
+    /// while the files are read.
+    pub fn now(&self) {
+        self.0.refresh(true);
+    }
+
+    /// When they changed, until the server stops.
+    async fn now_and_then(self, shared: Shared) {
+        let mut stage = shared.stage.clone();
+        let pause = || tokio::time::sleep(shared.settings.reload_time);
+        while listen::or_stopped(pause(), &mut stage).await.is_some() {
+            let guard = self.0.clone();
+            // A file system that hangs holds up one thread of those made for that.
+            let _ = tokio::task::spawn_blocking(move || guard.refresh(false)).await;
+        }
     }
 }
 
@@ -160,9 +205,14 @@ pub struct Running {
     refusals: Arc<Refusals>,
     addresses: Vec<SocketAddr>,
     socket: Option<OwnedSocket>,
+    reload: Reload,
 }
 
 impl Running {
+    pub fn reload(&self) -> Reload {
+        self.reload.clone()
+    }
+
     pub fn http_addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }

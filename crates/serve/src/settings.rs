@@ -1,7 +1,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pegel_config::Address;
+use pegel_config::{Address, HostName, User};
+
+use crate::guard::TokenSource;
+use crate::tls::TlsFiles;
 
 /// Where to serve and how much a client may ask for. The limits are hard.
 #[derive(Debug, Clone)]
@@ -10,8 +13,18 @@ pub struct Settings {
     pub listen: Vec<Address>,
     /// When a port is busy, take the next free one.
     pub port_search: bool,
-    /// Allow addresses that other machines can reach.
+    /// Allow addresses that other machines can reach without TLS, and without a token.
     pub insecure: bool,
+    /// For addresses that other machines can reach; loopback stays plain.
+    pub tls: Option<TlsFiles>,
+    /// What gives a client every right.
+    pub token: Option<TokenSource>,
+    /// Who may read and write besides the agent's user and root.
+    pub allow_users: Vec<User>,
+    /// Names of this node besides those that it knows by itself.
+    pub hosts: Vec<HostName>,
+    /// How often to look whether the token or the certificates changed.
+    pub reload_time: Duration,
     /// The UNIX socket, with the same routes; none when it is `None`.
     pub socket: Option<PathBuf>,
 
@@ -43,6 +56,11 @@ impl Default for Settings {
             listen: vec![Address::loopback(1337), Address::loopback(4242)],
             port_search: false,
             insecure: false,
+            tls: None,
+            token: None,
+            allow_users: Vec::new(),
+            hosts: Vec::new(),
+            reload_time: Duration::from_secs(10),
             socket: Some(crate::socket::default_socket_paths()[0].clone()),
             connections_max: 256,
             socket_connections_max: 64,

@@ -31,7 +31,7 @@ fn without_descriptors_the_server_waits_and_goes_on() {
     // One descriptor for the client, none for the server's end.
     hoard.pop();
     let mut client = site.connect();
-    client.send("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
     eventually("the failure is counted", || match site.refused("accept") {
         0 => Err(0),
         _ => Ok(()),

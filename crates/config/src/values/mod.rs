@@ -2,10 +2,14 @@
 
 mod address;
 mod bytes;
+mod host_name;
 mod level;
 mod span;
+mod user;
 
 pub use address::Address;
 pub use bytes::Bytes;
+pub use host_name::HostName;
 pub use level::{Level, LogLevel};
 pub use span::{Rate, Span};
+pub use user::User;

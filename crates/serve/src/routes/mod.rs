@@ -7,20 +7,26 @@ mod status;
 mod stream;
 mod values;
 
+#[cfg(feature = "fuzzing")]
+pub(crate) use range::question as range_question;
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::State;
-use axum::http::{Method, StatusCode, Uri};
+use axum::http::{Method, Request, StatusCode, Uri};
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{MethodRouter, get};
 use tokio::sync::watch;
 
 use crate::answers::Answers;
 use crate::app::App;
 use crate::connection::Stage;
 use crate::failure::Failure;
+use crate::guard::{Access, Caller, Guard};
 use crate::refusals::Refusals;
 use crate::server::Seats;
 
@@ -30,6 +36,7 @@ pub(crate) struct Site {
     pub app: App,
     pub answers: Answers,
     pub refusals: Arc<Refusals>,
+    pub guard: Arc<Guard>,
     pub seats: Seats,
     pub stage: watch::Receiver<Stage>,
     /// Series that the last `/metrics` had to leave out.
@@ -49,20 +56,65 @@ const INDEX: &str = "pegel: what this node and its programs do\n
 /api/v1/stream           changes, as server-sent events: ?match=&names=&rate=2
 ";
 
+type Route = (&'static str, Access, fn() -> MethodRouter<Arc<Site>>);
+
+/// Every route, with what it lets its caller do.
+const ROUTES: &[Route] = &[
+    ("/", Access::Read, || get(async || INDEX)),
+    ("/metrics", Access::Read, || get(metrics::metrics)),
+    ("/metrics/", Access::Read, || get(metrics::metrics)),
+    ("/status", Access::Read, || get(status::status)),
+    ("/healthz", Access::Open, || get(status::healthz)),
+    ("/api/v1/list", Access::Read, || get(list::list)),
+    ("/api/v1/values", Access::Read, || get(values::values)),
+    ("/api/v1/range", Access::Read, || get(range::range)),
+    ("/api/v1/stream", Access::Read, || get(stream::stream)),
+];
+
 pub(crate) fn router(site: Arc<Site>) -> Router {
-    Router::new()
-        .route("/", get(async || INDEX))
-        .route("/metrics", get(metrics::metrics))
-        .route("/metrics/", get(metrics::metrics))
-        .route("/status", get(status::status))
-        .route("/healthz", get(status::healthz))
-        .route("/api/v1/list", get(list::list))
-        .route("/api/v1/values", get(values::values))
-        .route("/api/v1/range", get(range::range))
-        .route("/api/v1/stream", get(stream::stream))
+    let mut router = Router::new();
+    for (path, access, route) in ROUTES {
+        router = router.route(path, guarded(&site.guard, *access, route()));
+    }
+    router
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_method)
         .with_state(site)
+}
+
+/// What a request needs before its route is known. Only what is open by name is open: a path that
+/// the router would take for another one's is not.
+pub(crate) fn first_access(path: &str) -> Access {
+    let open = ROUTES
+        .iter()
+        .any(|(known, access, _)| *known == path && *access == Access::Open);
+    if open { Access::Open } else { Access::Read }
+}
+
+/// The route behind its guard.
+fn guarded<S: Clone + Send + Sync + 'static>(
+    guard: &Arc<Guard>,
+    access: Access,
+    route: MethodRouter<S>,
+) -> MethodRouter<S> {
+    let state = (guard.clone(), access);
+    route.layer(middleware::from_fn_with_state(state, require))
+}
+
+async fn require(
+    State((guard, access)): State<(Arc<Guard>, Access)>,
+    request: Request<Body>,
+    next: Next,
+) -> Response {
+    let (head, body) = request.into_parts();
+    let Some(caller) = head.extensions.get::<Caller>() else {
+        // Nobody gets here without having been admitted.
+        return Failure::broken().into_response();
+    };
+    match guard.require(caller, &head, access) {
+        Ok(()) => next.run(Request::from_parts(head, body)).await,
+        Err(denied) => denied.into_response(),
+    }
 }
 
 async fn unknown_path(uri: Uri) -> Failure {

@@ -25,7 +25,7 @@ pub(super) async fn range(State(site): Shared, uri: Uri, headers: HeaderMap) -> 
     site.answers.respond(made.await?)
 }
 
-fn question(uri: &Uri, now: Millis) -> Result<Question, Failure> {
+pub(crate) fn question(uri: &Uri, now: Millis) -> Result<Question, Failure> {
     let parameters = Parameters::read(uri, &["match", "start", "end", "step", "agg"])?;
     let moment = |key, default| {
         let text = parameters.one(key)?.unwrap_or(default);

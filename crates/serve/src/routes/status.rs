@@ -1,5 +1,6 @@
 use std::sync::atomic::Ordering;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
@@ -8,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::Shared;
 use crate::failure::Failure;
+use crate::guard::{Caller, Rights};
 
 /// The agent itself. Times are milliseconds, `rate` is in seconds.
 pub(super) async fn status(State(site): Shared) -> impl IntoResponse {
@@ -38,6 +40,7 @@ pub(super) async fn status(State(site): Shared) -> impl IntoResponse {
             "connections": tcp,
             "socket_connections": socket,
             "refused": refused,
+            "guard": site.guard.describe(),
             "name_collisions": site.collisions.load(Ordering::Relaxed),
         },
     });
@@ -65,9 +68,19 @@ fn account(account: &Account) -> Value {
     })
 }
 
-pub(super) async fn healthz(State(site): Shared) -> Result<&'static str, Failure> {
+/// Open to everyone, so that a health check needs no token. Strangers learn only whether all is well.
+pub(super) async fn healthz(
+    State(site): Shared,
+    Extension(caller): Extension<Caller>,
+) -> Result<&'static str, Failure> {
     match site.app.degraded() {
         None => Ok("ok\n"),
-        Some(reason) => Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, reason)),
+        Some(reason) => {
+            let reason = match caller.rights {
+                Rights::None => "degraded".to_owned(),
+                Rights::User | Rights::Owner => reason,
+            };
+            Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, reason))
+        }
     }
 }

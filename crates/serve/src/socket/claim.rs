@@ -67,11 +67,15 @@ pub(super) fn take_lock(socket: &Path) -> Result<File, SocketError> {
         .open(&path);
     let mut lock = match opened {
         Ok(lock) => lock,
-        Err(error) => return Err(foreign(&path).unwrap_or_else(|| io_error(&path)(error))),
+        // What is there may be a link, or another user's.
+        Err(error) => {
+            if let Ok(found) = fs::symlink_metadata(&path) {
+                check_lock(&path, &found)?;
+            }
+            return Err(io_error(&path)(error));
+        }
     };
-    if let Some(error) = foreign(&path) {
-        return Err(error);
-    }
+    check_lock(&path, &lock.metadata().map_err(io_error(&path))?)?;
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => {
@@ -93,6 +97,19 @@ pub(super) fn take_lock(socket: &Path) -> Result<File, SocketError> {
         .and_then(|()| writeln!(lock, "{}", std::process::id()))
         .map_err(io_error(&path))?;
     Ok(lock)
+}
+
+/// A lock file must be ours alone: it is written to, and under a second name it could be anything.
+fn check_lock(path: &Path, found: &fs::Metadata) -> Result<(), SocketError> {
+    let owner = Owner::of(found.uid());
+    let path = path.to_owned();
+    if found.uid() != rustix::process::geteuid().as_raw() {
+        return Err(SocketError::Foreign { path, owner });
+    }
+    if !found.is_file() || found.nlink() != 1 {
+        return Err(SocketError::NotLock { path, owner });
+    }
+    Ok(())
 }
 
 /// The error for a path that someone else owns.

@@ -55,6 +55,10 @@ pub enum SocketError {
     )]
     NotSocket { path: PathBuf, owner: Owner },
     #[error(
+        "{path} is a link or no plain file (it belongs to {owner}) and was left as it is; remove it, or choose another place with --socket"
+    )]
+    NotLock { path: PathBuf, owner: Owner },
+    #[error(
         "the directory {path} {problem} (it belongs to {owner}); repair it, or choose another place with --socket"
     )]
     Directory {
@@ -264,6 +268,30 @@ mod tests {
         fs::remove_file(&path).expect("removed");
         symlink("/dev/null", &path).expect("linked");
         assert!(refused(&path).contains("is not a socket"));
+    }
+
+    #[test]
+    fn a_lock_that_is_a_link_or_has_two_names_is_left_alone() {
+        let dir = TempDir::new();
+        let (path, lock) = (dir.join("push.sock"), dir.join("push.sock.lock"));
+        let precious = dir.join("precious");
+        fs::write(&precious, "precious").expect("written");
+        for place in [
+            |from: &Path, to: &Path| symlink(from, to),
+            |from: &Path, to: &Path| fs::hard_link(from, to),
+        ] {
+            place(&precious, &lock).expect("linked");
+            let message = refused(&path);
+            assert!(message.contains("is a link or no plain file"), "{message}");
+            assert_eq!(
+                fs::read_to_string(&precious).expect("untouched"),
+                "precious"
+            );
+            fs::remove_file(&lock).expect("removed");
+        }
+        fs::create_dir(&lock).expect("made");
+        assert!(refused(&path).contains("is a link or no plain file"));
+        assert!(!path.exists());
     }
 
     #[test]

@@ -10,7 +10,7 @@ fn stopping_frees_the_ports_and_removes_the_socket() {
     let socket = site.running().socket_path().expect("a socket").to_owned();
     // A connection that rests does not keep the server.
     let mut idle = site.connect();
-    idle.send("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n");
+    idle.send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
     idle.until("ok\n");
     let running = site.running.take().expect("running");
     let begun = Instant::now();
@@ -27,7 +27,7 @@ fn stopping_frees_the_ports_and_removes_the_socket() {
 fn what_does_not_finish_in_time_is_dropped() {
     let mut site = Site::with(|settings| settings.queries_max = 0);
     let mut waiting = site.connect();
-    waiting.send("GET /api/v1/range HTTP/1.1\r\nHost: a\r\n\r\n");
+    waiting.send("GET /api/v1/range HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let running = site.running.take().expect("running");
     let begun = Instant::now();
     let grace = Duration::from_millis(300);

@@ -7,7 +7,7 @@ use pegel_testkit::eventually;
 use crate::support::{Site, now};
 
 const SHORT: Duration = Duration::from_millis(300);
-const REQUEST: &str = "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n";
+const REQUEST: &str = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 #[test]
 fn a_silent_connection_is_closed() {
@@ -67,20 +67,23 @@ fn what_is_too_large_is_refused_by_its_own_code() {
     let site = Site::new();
     for (request, code, reason) in [
         (
-            format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(9 << 10)),
+            format!(
+                "GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n",
+                "x".repeat(9 << 10)
+            ),
             414,
             "uri_length",
         ),
         (
             format!(
-                "GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n",
+                "GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n",
                 "x".repeat(20 << 10)
             ),
             431,
             "head_size",
         ),
         (
-            "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1048577\r\n\r\n".to_owned(),
+            "GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1048577\r\n\r\n".to_owned(),
             413,
             "body_size",
         ),
@@ -184,7 +187,7 @@ fn a_reader_that_takes_nothing_delays_nobody_and_is_dropped() {
     };
     push(0);
     let mut client = site.connect();
-    client.send("GET /api/v1/stream?rate=1000 HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.send("GET /api/v1/stream?rate=1000 HTTP/1.1\r\nHost: localhost\r\n\r\n");
     client.until("data: ");
     let begun = Instant::now();
     let mut round = 1;

@@ -236,7 +236,7 @@ fn mistakes_get_an_error_that_says_what_and_why() {
     }
     let mut client = site.connect();
     client.send(
-        "POST /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
+        "POST /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
     );
     let answer = client.rest();
     assert!(

@@ -9,7 +9,7 @@ use crate::support::{Client, Site, now};
 fn follow(site: &Site, query: &str) -> Client {
     let mut client = site.connect();
     client.send(&format!(
-        "GET /api/v1/stream?{query} HTTP/1.1\r\nHost: a\r\n\r\n"
+        "GET /api/v1/stream?{query} HTTP/1.1\r\nHost: localhost\r\n\r\n"
     ));
     let head = client.until("\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");

@@ -1,0 +1,327 @@
+//! The guard: for every request, who asks, what it may do, and why not.
+//!
+//! Loopback is not private on a shared node, and a browser asks for whatever a web page tells it to.
+//!
+//! | asked by | may |
+//! |---|---|
+//! | the agent's user, root, or anyone with the token or a certificate of our authority | everything |
+//! | a user in `allow_users`; anyone from outside where `--insecure` and no token is set | everything but [`Access::Owner`] |
+//! | anyone else | [`Access::Open`] |
+//!
+//! Users are known by the word of the kernel: credentials on the UNIX socket, the owner of the client's
+//! socket on loopback. Beyond that a request must be for one of our names ([`host`]), and one that
+//! changes something must not come from somebody else's page ([`origin`]).
+
+mod denied;
+mod host;
+mod kept;
+mod notices;
+mod origin;
+mod peer;
+mod sock_diag;
+mod token;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use axum::http::{HeaderMap, Method, Version, header, request};
+use nix::unistd;
+use pegel_config::User;
+use rustls::ServerConfig;
+use serde_json::{Value, json};
+
+use crate::refusals::Refusals;
+use crate::settings::Settings;
+use crate::tls::{TlsError, TlsFiles};
+
+pub(crate) use denied::Denied;
+use host::Hosts;
+use kept::Kept;
+use notices::Notices;
+use peer::Registrar;
+pub(crate) use peer::{Peer, is_loopback};
+use token::Token;
+pub use token::{TokenError, TokenSource};
+
+/// What a route lets its caller do. Said for each route where it is declared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Tells nothing that a stranger could not see anyway.
+    Open,
+    /// Reads. Requests with a method other than GET and HEAD change something, whatever the route says.
+    Read,
+    /// Changes something, even by GET.
+    #[allow(dead_code)] // The first such routes come with the inputs.
+    Change,
+    /// Stops the agent or removes what it holds.
+    #[allow(dead_code)] // As above.
+    Owner,
+}
+
+/// What somebody may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Rights {
+    None,
+    User,
+    Owner,
+}
+
+/// The one who sent a request. Travels with it to its route.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    pub peer: Peer,
+    pub rights: Rights,
+}
+
+/// What is known about a connection before anything was said on it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Visit {
+    pub peer: Peer,
+    /// Our end of it; none on the UNIX socket, where nothing but a path leads here.
+    pub local: Option<IpAddr>,
+}
+
+/// Why the guard cannot take its post.
+#[derive(Debug, thiserror::Error)]
+pub enum GuardError {
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    #[error(
+        "allow_users: there is no user \"{name}\" on this machine; correct the name, or give the user's number"
+    )]
+    UnknownUser { name: String },
+    #[error("allow_users: cannot look up the user \"{name}\"; give the user's number")]
+    Lookup {
+        name: String,
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+#[derive(Debug)]
+pub(crate) struct Guard {
+    own_uid: u32,
+    allowed: Vec<u32>,
+    hosts: Hosts,
+    registrar: Registrar,
+    token: Option<Kept<Token, TokenError>>,
+    tls: Option<Kept<ServerConfig, TlsError>>,
+    /// Other machines are served without being asked who they are.
+    is_open: bool,
+    notices: Notices,
+    refusals: Arc<Refusals>,
+}
+
+impl Guard {
+    /// Reads the token and the certificates, and looks up the users.
+    pub fn new(
+        settings: &Settings,
+        node: &str,
+        refusals: Arc<Refusals>,
+    ) -> Result<Guard, GuardError> {
+        let token = settings.token.clone().map(|source| {
+            let files = match &source {
+                TokenSource::Variable(_) => Vec::new(),
+                TokenSource::File(path) => vec![path.clone()],
+            };
+            Kept::new("the token", files, move || Token::load(&source))
+        });
+        let tls = settings
+            .tls
+            .clone()
+            .map(|files: TlsFiles| Kept::new("the certificate", files.all(), move || files.load()));
+        let has_authority = settings
+            .tls
+            .as_ref()
+            .is_some_and(|files| files.ca.is_some());
+        Ok(Guard {
+            own_uid: rustix::process::geteuid().as_raw(),
+            allowed: settings
+                .allow_users
+                .iter()
+                .map(uid_of)
+                .collect::<Result<_, _>>()?,
+            hosts: Hosts::new(node, &settings.hosts),
+            registrar: Registrar::new(),
+            is_open: settings.insecure && token.is_none() && !has_authority,
+            token: token.transpose()?,
+            tls: tls.transpose()?,
+            notices: Notices::default(),
+            refusals,
+        })
+    }
+
+    /// Says so when the kernel does not tell who owns a connection, because then nobody gets in over
+    /// loopback without a token.
+    pub fn check_kernel(&self, listener: SocketAddr) {
+        if is_loopback(listener.ip()) && !self.registrar.knows_listener(listener) {
+            tracing::warn!(
+                "the kernel does not tell who owns a connection (is the module tcp_diag missing?): over \
+                 {listener} only clients with a token are served; the UNIX socket is not affected"
+            );
+        }
+    }
+
+    pub fn visit_on_tcp(&self, stream: &tokio::net::TcpStream) -> std::io::Result<Visit> {
+        Ok(Visit {
+            peer: self.registrar.on_tcp(stream)?,
+            local: Some(stream.local_addr()?.ip()),
+        })
+    }
+
+    pub fn visit_on_socket(&self, stream: &tokio::net::UnixStream) -> Visit {
+        Visit {
+            peer: self.registrar.on_socket(stream),
+            local: None,
+        }
+    }
+
+    /// What TLS connections are made with.
+    pub fn tls(&self) -> Option<Arc<ServerConfig>> {
+        self.tls.as_ref().map(Kept::get)
+    }
+
+    /// Looks whether the files changed; `asked` to, reads them in any case. May block.
+    pub fn refresh(&self, asked: bool) {
+        if let Some(token) = &self.token {
+            token.refresh(asked);
+        }
+        if let Some(tls) = &self.tls {
+            tls.refresh(asked);
+        }
+    }
+
+    /// Which protections are in force, for `/status`.
+    pub fn describe(&self) -> Value {
+        let token = self.token.as_ref().and_then(Kept::trouble);
+        let tls = self.tls.as_ref().and_then(Kept::trouble);
+        json!({
+            "token": self.token.is_some(),
+            "tls": self.tls.is_some(),
+            "trouble": token.or(tls),
+        })
+    }
+
+    /// Lets a request in, or says why not. `access` is what it needs at least; its route may ask for
+    /// more with [`Guard::require`].
+    pub fn admit(
+        &self,
+        visit: &Visit,
+        head: &request::Parts,
+        access: Access,
+    ) -> Result<Caller, Denied> {
+        let caller = Caller {
+            peer: visit.peer,
+            rights: self.rights(visit.peer, &head.headers),
+        };
+        let verdict = match visit.local {
+            Some(local) => self.check_host(head, local),
+            None => Ok(()),
+        };
+        let verdict = verdict.and_then(|()| self.judge(&caller, head, access));
+        self.report(&caller, verdict).map(|()| caller)
+    }
+
+    /// For a route that needs more than to be read.
+    pub fn require(
+        &self,
+        caller: &Caller,
+        head: &request::Parts,
+        access: Access,
+    ) -> Result<(), Denied> {
+        self.report(caller, self.judge(caller, head, access))
+    }
+
+    /// Every refusal is counted, and said in the log now and then.
+    fn report(&self, caller: &Caller, verdict: Result<(), Denied>) -> Result<(), Denied> {
+        if let Err(denied) = &verdict {
+            self.refusals.count(denied.refusal());
+            self.notices.say(denied.refusal(), || {
+                format!("{}: {}", caller.peer, denied.message())
+            });
+        }
+        verdict
+    }
+
+    fn rights(&self, peer: Peer, headers: &HeaderMap) -> Rights {
+        let of_peer = match peer {
+            Peer::User(uid) if uid == self.own_uid || uid == 0 => Rights::Owner,
+            Peer::User(uid) if self.allowed.contains(&uid) => Rights::User,
+            Peer::Remote {
+                certified: true, ..
+            } => Rights::Owner,
+            Peer::Remote { .. } if self.is_open => Rights::User,
+            _ => Rights::None,
+        };
+        let has_token = || {
+            let token = self.token.as_ref().map(Kept::get);
+            token.is_some_and(|token| token::given(headers).is_some_and(|given| token.is(given)))
+        };
+        if of_peer < Rights::Owner && has_token() {
+            return Rights::Owner;
+        }
+        of_peer
+    }
+
+    fn check_host(&self, head: &request::Parts, local: IpAddr) -> Result<(), Denied> {
+        let mut hosts = head.headers.get_all(header::HOST).iter();
+        let first = hosts.next();
+        // The oldest clients send none, and browsers are not among them.
+        let is_missing = first.is_none() && head.version != Version::HTTP_10;
+        if is_missing || hosts.next().is_some() {
+            return Err(Denied::NoHost);
+        }
+        let first = first.map(|value| value.to_str().unwrap_or_default());
+        // `GET http://name/ HTTP/1.1` is for that name, whatever the header says.
+        let target = head.uri.authority().map(|authority| authority.as_str());
+        for authority in first.into_iter().chain(target) {
+            if !self.hosts.is_ours(authority, local) {
+                return Err(Denied::host(authority));
+            }
+        }
+        Ok(())
+    }
+
+    fn judge(&self, caller: &Caller, head: &request::Parts, access: Access) -> Result<(), Denied> {
+        let needed = match access {
+            Access::Open => Rights::None,
+            Access::Read | Access::Change => Rights::User,
+            Access::Owner => Rights::Owner,
+        };
+        if caller.rights < needed {
+            return Err(match caller.rights {
+                Rights::None if token::given(&head.headers).is_some() => Denied::Token,
+                Rights::None => Denied::Stranger(caller.peer),
+                _ => Denied::NotOwner,
+            });
+        }
+        let reads = matches!(head.method, Method::GET | Method::HEAD)
+            && matches!(access, Access::Open | Access::Read);
+        let host = head.headers.get(header::HOST);
+        let host = host.and_then(|value| value.to_str().ok());
+        if !reads && origin::is_foreign(&head.headers, host) {
+            return Err(Denied::Origin);
+        }
+        Ok(())
+    }
+}
+
+fn uid_of(user: &User) -> Result<u32, GuardError> {
+    let name = match user {
+        User::Uid(uid) => return Ok(*uid),
+        User::Name(name) => name,
+    };
+    match unistd::User::from_name(name) {
+        Ok(Some(found)) => Ok(found.uid.as_raw()),
+        Ok(None) => Err(GuardError::UnknownUser { name: name.clone() }),
+        Err(error) => Err(GuardError::Lookup {
+            name: name.clone(),
+            source: error.into(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

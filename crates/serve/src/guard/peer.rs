@@ -1,0 +1,134 @@
+//! Who is at the other end of a connection.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use super::sock_diag::SockDiag;
+use crate::owner::Owner;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Peer {
+    /// A user of this machine, by the word of the kernel.
+    User(u32),
+    /// This machine, but the kernel does not say whose the connection is.
+    Nobody,
+    /// Another machine. `certified`: it has shown a certificate that the configured authority signed.
+    Remote { address: IpAddr, certified: bool },
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Peer::User(uid) => write!(f, "user {}", Owner::of(*uid)),
+            Peer::Nobody => f.write_str("a local connection that nobody owns"),
+            Peer::Remote { address, .. } => address.fmt(f),
+        }
+    }
+}
+
+/// Tells who is there. Asked once per connection.
+#[derive(Debug)]
+pub(crate) struct Registrar {
+    kernel: SockDiag,
+    /// The number that stands for every user that this user namespace does not know. It is nobody's.
+    overflow_uid: Option<u32>,
+}
+
+impl Registrar {
+    pub fn new() -> Registrar {
+        let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+        let overflow = fs::read_to_string("/proc/sys/kernel/overflowuid").ok();
+        let overflow = overflow.and_then(|text| text.trim().parse().ok());
+        Registrar {
+            kernel: SockDiag::default(),
+            overflow_uid: overflow.filter(|_| !covers_all_users(&map)),
+        }
+    }
+
+    pub fn knows_listener(&self, listener: SocketAddr) -> bool {
+        self.kernel.knows_listener(listener)
+    }
+
+    /// The user behind a UNIX socket, as it was when the client connected.
+    pub fn on_socket(&self, stream: &tokio::net::UnixStream) -> Peer {
+        match stream.peer_cred() {
+            Ok(credentials) => self.user(credentials.uid()),
+            Err(_) => Peer::Nobody,
+        }
+    }
+
+    pub fn on_tcp(&self, stream: &tokio::net::TcpStream) -> io::Result<Peer> {
+        let (client, server) = (stream.peer_addr()?, stream.local_addr()?);
+        if !is_loopback(client.ip()) || !is_loopback(server.ip()) {
+            return Ok(Peer::Remote {
+                address: client.ip().to_canonical(),
+                certified: false,
+            });
+        }
+        let owner = self.kernel.owner_of(client, server);
+        // A client can reset its connection and leave its port to another user, whose socket we would
+        // have found. While our end is connected, nobody else can have that port.
+        stream.peer_addr()?;
+        Ok(owner.map_or(Peer::Nobody, |uid| self.user(uid)))
+    }
+
+    fn user(&self, uid: u32) -> Peer {
+        if uid == u32::MAX || self.overflow_uid == Some(uid) {
+            return Peer::Nobody;
+        }
+        Peer::User(uid)
+    }
+}
+
+pub(crate) fn is_loopback(ip: IpAddr) -> bool {
+    ip.to_canonical().is_loopback()
+}
+
+/// Whether a user namespace gives every user a number of its own, as the first one of a machine does.
+fn covers_all_users(uid_map: &str) -> bool {
+    let counts = uid_map
+        .lines()
+        .filter_map(|line| line.split_ascii_whitespace().nth(2)?.parse::<u64>().ok());
+    counts.sum::<u64>() >= u64::from(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_for_unknown_users_is_nobody() {
+        assert!(covers_all_users("         0          0 4294967295\n"));
+        assert!(!covers_all_users("0 1000 1\n1 100000 65536\n"));
+        assert!(!covers_all_users(""));
+        let registrar = Registrar {
+            kernel: SockDiag::default(),
+            overflow_uid: Some(65534),
+        };
+        assert_eq!(registrar.user(65534), Peer::Nobody);
+        assert_eq!(registrar.user(1000), Peer::User(1000));
+        assert_eq!(registrar.user(u32::MAX), Peer::Nobody);
+    }
+
+    #[test]
+    fn loopback_has_many_addresses() {
+        for (text, expected) in [
+            ("127.0.0.1", true),
+            ("127.255.0.3", true),
+            ("::1", true),
+            ("::ffff:127.0.0.1", true),
+            ("192.0.2.1", false),
+            ("::ffff:192.0.2.1", false),
+            ("0.0.0.0", false),
+            ("::", false),
+        ] {
+            assert_eq!(
+                is_loopback(text.parse().expect("an address")),
+                expected,
+                "{text}"
+            );
+        }
+    }
+}

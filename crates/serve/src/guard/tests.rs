@@ -1,0 +1,342 @@
+use axum::http::Request;
+use axum::response::IntoResponse;
+use pegel_config::Secret;
+
+use super::*;
+
+const TOKEN: &str = "planted-0123456789";
+const OWN: u32 = 4001;
+const ALLOWED: u32 = 4002;
+const STRANGER: u32 = 4003;
+
+fn guard(change: impl FnOnce(&mut Settings)) -> Guard {
+    let mut settings = Settings {
+        allow_users: vec![User::Uid(ALLOWED)],
+        token: Some(TokenSource::Variable(Secret::new(TOKEN))),
+        ..Settings::default()
+    };
+    change(&mut settings);
+    let mut guard = Guard::new(&settings, "nid0001", Arc::default()).expect("a guard");
+    guard.own_uid = OWN;
+    guard
+}
+
+fn local(uid: u32) -> Visit {
+    visit(Peer::User(uid))
+}
+
+fn visit(peer: Peer) -> Visit {
+    Visit {
+        peer,
+        local: Some("127.0.0.1".parse().expect("an address")),
+    }
+}
+
+fn remote(certified: bool) -> Visit {
+    Visit {
+        peer: Peer::Remote {
+            address: "192.0.2.9".parse().expect("an address"),
+            certified,
+        },
+        local: Some("192.0.2.1".parse().expect("an address")),
+    }
+}
+
+fn head(method: Method, headers: &[(&str, &str)]) -> request::Parts {
+    let mut request = Request::builder().method(method).uri("/x");
+    if !headers.iter().any(|(name, _)| *name == "host") {
+        request = request.header("host", "localhost:1337");
+    }
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    request.body(()).expect("a request").into_parts().0
+}
+
+fn get(headers: &[(&str, &str)]) -> request::Parts {
+    head(Method::GET, headers)
+}
+
+/// What a caller gets for each kind of access.
+fn statuses(guard: &Guard, visit: &Visit, head: &request::Parts) -> [u16; 4] {
+    [Access::Open, Access::Read, Access::Change, Access::Owner].map(|access| {
+        match guard.admit(visit, head, access) {
+            Ok(_) => 200,
+            Err(denied) => denied.into_response().status().as_u16(),
+        }
+    })
+}
+
+#[test]
+fn local_users_have_the_rights_of_their_kind() {
+    let guard = guard(|_| {});
+    for (peer, expected) in [
+        (Peer::User(OWN), [200, 200, 200, 200]),
+        (Peer::User(0), [200, 200, 200, 200]),
+        (Peer::User(ALLOWED), [200, 200, 200, 403]),
+        (Peer::User(STRANGER), [200, 401, 401, 401]),
+        (Peer::Nobody, [200, 401, 401, 401]),
+    ] {
+        assert_eq!(
+            statuses(&guard, &visit(peer), &get(&[])),
+            expected,
+            "{peer:?}"
+        );
+        // The same rules hold on the UNIX socket.
+        let on_socket = Visit { peer, local: None };
+        assert_eq!(
+            statuses(&guard, &on_socket, &get(&[])),
+            expected,
+            "{peer:?}"
+        );
+    }
+}
+
+#[test]
+fn the_token_lets_anyone_do_everything_and_a_wrong_one_nothing() {
+    let guard = guard(|_| {});
+    let right = format!("Bearer {TOKEN}");
+    let wrong = format!("Bearer {}x", &TOKEN[1..]);
+    for visit in [
+        local(STRANGER),
+        local(ALLOWED),
+        visit(Peer::Nobody),
+        remote(false),
+    ] {
+        let with = get(&[("authorization", &right)]);
+        assert_eq!(
+            statuses(&guard, &visit, &with_host(with, &visit)),
+            [200; 4],
+            "{visit:?}"
+        );
+    }
+    let with = get(&[("authorization", &wrong)]);
+    assert_eq!(
+        statuses(&guard, &local(STRANGER), &with),
+        [200, 401, 401, 401]
+    );
+    assert_eq!(
+        statuses(&guard, &local(OWN), &with),
+        [200; 4],
+        "who needs no token may have another one's"
+    );
+}
+
+/// For another machine, the address that it came to.
+fn with_host(mut head: request::Parts, visit: &Visit) -> request::Parts {
+    let host = visit.local.expect("over TCP").to_string();
+    head.headers.insert("host", host.parse().expect("a header"));
+    head
+}
+
+#[test]
+fn other_machines_need_a_token_or_a_certificate() {
+    let head = |visit: &Visit| with_host(get(&[]), visit);
+    let (plain, certified) = (remote(false), remote(true));
+    let closed = guard(|_| {});
+    assert_eq!(
+        statuses(&closed, &plain, &head(&plain)),
+        [200, 401, 401, 401]
+    );
+    assert_eq!(statuses(&closed, &certified, &head(&certified)), [200; 4]);
+
+    let insecure = guard(|settings| settings.insecure = true);
+    assert_eq!(
+        statuses(&insecure, &plain, &head(&plain)),
+        [200, 401, 401, 401],
+        "there is a token, so it is asked for"
+    );
+    let open = guard(|settings| {
+        settings.insecure = true;
+        settings.token = None;
+    });
+    assert_eq!(statuses(&open, &plain, &head(&plain)), [200, 200, 200, 403]);
+    assert_eq!(
+        statuses(&open, &local(STRANGER), &get(&[])),
+        [200, 401, 401, 401],
+        "loopback keeps its rule"
+    );
+}
+
+#[test]
+fn without_a_token_none_is_right() {
+    let guard = guard(|settings| settings.token = None);
+    for given in ["Bearer ", "Bearer x", "Bearer [hidden]"] {
+        let head = get(&[("authorization", given)]);
+        assert_eq!(
+            statuses(&guard, &local(STRANGER), &head),
+            [200, 401, 401, 401]
+        );
+    }
+}
+
+#[test]
+fn a_request_for_another_name_is_misdirected_whoever_sends_it() {
+    let guard = guard(|settings| settings.hosts = vec!["proxy.example".parse().expect("a name")]);
+    for host in ["evil.example", "evil.example:1337", "192.0.2.1", ""] {
+        let head = get(&[("host", host)]);
+        assert_eq!(statuses(&guard, &local(OWN), &head), [421; 4], "{host}");
+    }
+    for host in ["127.0.0.1:1337", "[::1]", "nid0001", "proxy.example"] {
+        assert_eq!(
+            statuses(&guard, &local(OWN), &get(&[("host", host)])),
+            [200; 4],
+            "{host}"
+        );
+    }
+    let on_socket = Visit {
+        peer: Peer::User(OWN),
+        local: None,
+    };
+    let head = get(&[("host", "anything")]);
+    assert_eq!(
+        statuses(&guard, &on_socket, &head),
+        [200; 4],
+        "no browser asks a socket"
+    );
+}
+
+#[test]
+fn the_host_must_be_said_once_and_the_target_counts_too() {
+    let guard = guard(|_| {});
+    let mut head = get(&[]);
+    head.headers
+        .append("host", "localhost".parse().expect("a header"));
+    assert_eq!(statuses(&guard, &local(OWN), &head), [400; 4], "two");
+    head.headers.remove("host");
+    assert_eq!(statuses(&guard, &local(OWN), &head), [400; 4], "none");
+    head.version = Version::HTTP_10;
+    assert_eq!(
+        statuses(&guard, &local(OWN), &head),
+        [200; 4],
+        "none, and none is needed"
+    );
+    let mut absolute = get(&[]);
+    absolute.uri = "http://evil.example/x".parse().expect("a target");
+    assert_eq!(statuses(&guard, &local(OWN), &absolute), [421; 4]);
+    absolute.uri = "http://127.0.0.1:1337/x".parse().expect("a target");
+    assert_eq!(statuses(&guard, &local(OWN), &absolute), [200; 4]);
+}
+
+#[test]
+fn other_pages_can_read_but_not_change() {
+    let guard = guard(|_| {});
+    for (name, value) in [
+        ("origin", "http://evil.example"),
+        ("origin", "null"),
+        ("sec-fetch-site", "cross-site"),
+        ("sec-fetch-site", "same-site"),
+    ] {
+        let headers = [(name, value)];
+        let expected = [200, 200, 403, 403];
+        assert_eq!(
+            statuses(&guard, &local(OWN), &get(&headers)),
+            expected,
+            "{value}"
+        );
+        let ahead = head(Method::HEAD, &headers);
+        assert_eq!(statuses(&guard, &local(OWN), &ahead), expected, "{value}");
+        for method in [Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS] {
+            let post = head(method, &headers);
+            assert_eq!(statuses(&guard, &local(OWN), &post), [403; 4], "{value}");
+        }
+    }
+    let own_page = [
+        ("origin", "http://localhost:1337"),
+        ("sec-fetch-site", "same-origin"),
+    ];
+    assert_eq!(
+        statuses(&guard, &local(OWN), &head(Method::POST, &own_page)),
+        [200; 4]
+    );
+    assert_eq!(
+        statuses(&guard, &local(OWN), &head(Method::POST, &[])),
+        [200; 4]
+    );
+}
+
+#[test]
+fn a_route_can_ask_for_more_than_its_first_look() {
+    let guard = guard(|_| {});
+    let head = get(&[]);
+    let caller = guard
+        .admit(&local(ALLOWED), &head, Access::Read)
+        .expect("let in");
+    assert_eq!(caller.rights, Rights::User);
+    assert_eq!(guard.require(&caller, &head, Access::Change), Ok(()));
+    assert_eq!(
+        guard.require(&caller, &head, Access::Owner),
+        Err(Denied::NotOwner)
+    );
+    let foreign = get(&[("origin", "http://evil.example")]);
+    assert_eq!(guard.require(&caller, &foreign, Access::Read), Ok(()));
+    assert_eq!(
+        guard.require(&caller, &foreign, Access::Change),
+        Err(Denied::Origin)
+    );
+}
+
+#[test]
+fn refusals_are_counted_by_reason_and_say_what_to_do() {
+    let guard = guard(|_| {});
+    let wrong = [("authorization", "Bearer nearly-0123456789")];
+    for (visit, head, access, reason, challenge) in [
+        (
+            local(STRANGER),
+            get(&[]),
+            Access::Read,
+            "stranger",
+            Some("Bearer"),
+        ),
+        (
+            local(STRANGER),
+            get(&wrong),
+            Access::Read,
+            "token",
+            Some("Bearer error=\"invalid_token\""),
+        ),
+        (local(ALLOWED), get(&[]), Access::Owner, "not_owner", None),
+        (
+            local(OWN),
+            get(&[("host", "evil.example")]),
+            Access::Read,
+            "host",
+            None,
+        ),
+        (
+            local(OWN),
+            head(Method::POST, &[("origin", "null")]),
+            Access::Read,
+            "origin",
+            None,
+        ),
+    ] {
+        let denied = guard.admit(&visit, &head, access).expect_err(reason);
+        let message = denied.message();
+        assert!(!message.contains("nearly"), "{message}");
+        let response = denied.into_response();
+        let sent = response.headers().get("www-authenticate");
+        assert_eq!(
+            sent.map(|value| value.to_str().expect("text")),
+            challenge,
+            "{reason}"
+        );
+        let counted = guard
+            .refusals
+            .all()
+            .into_iter()
+            .find(|(name, _)| *name == reason);
+        assert_eq!(counted, Some((reason, 1)));
+    }
+}
+
+#[test]
+fn users_are_looked_up_by_name() {
+    assert_eq!(uid_of(&User::Uid(7)).expect("a number"), 7);
+    assert_eq!(uid_of(&User::Name("root".into())).expect("known"), 0);
+    let error = uid_of(&User::Name("no-such-user".into())).expect_err("unknown");
+    assert!(
+        error.to_string().contains("no user \"no-such-user\""),
+        "{error}"
+    );
+}

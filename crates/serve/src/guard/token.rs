@@ -1,0 +1,299 @@
+//! The token that stands for the right to do everything.
+
+use std::fs::{File, OpenOptions};
+use std::hint::black_box;
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use axum::http::{HeaderMap, header};
+use pegel_config::Secret;
+use rustix::fs::OFlags;
+
+use crate::owner::Owner;
+
+pub(crate) const TOKEN_BYTES_MAX: usize = 4096;
+/// Shorter ones are taken, with a warning: who can connect can try them all.
+const TOKEN_BYTES_SAFE: usize = 16;
+
+/// Where the token comes from.
+#[derive(Debug, Clone)]
+pub enum TokenSource {
+    /// `$PEGEL_TOKEN`.
+    Variable(Secret),
+    File(PathBuf),
+}
+
+/// Why a token cannot be used. No message holds any part of it.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {
+    #[error("cannot read the token file {path}")]
+    Io {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("the token file {path} is not a plain file")]
+    Kind { path: PathBuf },
+    #[error(
+        "the token file {path} belongs to {owner}; it must belong to the agent's user or to root"
+    )]
+    Foreign { path: PathBuf, owner: Owner },
+    #[error(
+        "the token file {path} has mode {mode:04o}, so that others can read or change it; `chmod 600` it"
+    )]
+    Exposed { path: PathBuf, mode: u32 },
+    #[error("the token in {place} {problem}")]
+    Content {
+        place: String,
+        problem: &'static str,
+    },
+}
+
+#[derive(Debug)]
+pub(crate) struct Token(Secret);
+
+impl Token {
+    pub fn load(source: &TokenSource) -> Result<Token, TokenError> {
+        match source {
+            TokenSource::Variable(secret) => {
+                Token::parse(secret.reveal(), "$PEGEL_TOKEN".to_owned())
+            }
+            TokenSource::File(path) => {
+                Token::parse(&read_private(path)?, path.display().to_string())
+            }
+        }
+    }
+
+    /// One line of visible ASCII: what can stand in a header. Space around it does not count.
+    fn parse(text: &str, place: String) -> Result<Token, TokenError> {
+        let text = text.trim();
+        let problem = if text.is_empty() {
+            "is empty"
+        } else if text.len() > TOKEN_BYTES_MAX {
+            "is longer than 4096 bytes"
+        } else if !text.bytes().all(|b| b.is_ascii_graphic()) {
+            "has spaces, line breaks or characters beyond ASCII"
+        } else {
+            if text.len() < TOKEN_BYTES_SAFE {
+                tracing::warn!(
+                    place,
+                    "the token is short: it can be found by trying; use 16 characters or more"
+                );
+            }
+            return Ok(Token(Secret::new(text)));
+        };
+        Err(TokenError::Content { place, problem })
+    }
+
+    /// Takes as long for a token that is nearly right as for any other of the same length.
+    pub fn is(&self, given: &[u8]) -> bool {
+        let own = self.0.reveal().as_bytes();
+        let mut difference = own.len() ^ given.len();
+        // The loop runs over what was given, so that its time says nothing about our own.
+        for (index, byte) in given.iter().enumerate() {
+            // Never empty, see `parse`.
+            let other = own[index % own.len()];
+            difference = black_box(difference | usize::from(byte ^ other));
+        }
+        black_box(difference) == 0
+    }
+}
+
+/// The token in `Authorization: Bearer TOKEN`. More than one such header means none.
+pub(super) fn given(headers: &HeaderMap) -> Option<&[u8]> {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let (value, None) = (values.next()?.as_bytes(), values.next()) else {
+        return None;
+    };
+    let (scheme, token) = value.split_at_checked(6)?;
+    let is_bearer = scheme.eq_ignore_ascii_case(b"bearer") && token.first() == Some(&b' ');
+    is_bearer.then(|| token.trim_ascii())
+}
+
+/// Reads a small file that only its owner, we or root, can read or change.
+fn read_private(path: &Path) -> Result<String, TokenError> {
+    let cannot = |source| TokenError::Io {
+        path: path.to_owned(),
+        source,
+    };
+    // A pipe in its place must not make us wait.
+    let file: File = OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+        .open(path)
+        .map_err(cannot)?;
+    let found = file.metadata().map_err(cannot)?;
+    let path = || path.to_owned();
+    if !found.is_file() {
+        return Err(TokenError::Kind { path: path() });
+    }
+    if found.uid() != 0 && found.uid() != rustix::process::geteuid().as_raw() {
+        let owner = Owner::of(found.uid());
+        return Err(TokenError::Foreign {
+            path: path(),
+            owner,
+        });
+    }
+    let mode = found.mode() & 0o7777;
+    if mode & 0o077 != 0 {
+        return Err(TokenError::Exposed { path: path(), mode });
+    }
+    let mut bytes = Vec::new();
+    // Enough to notice that it is too long, with some room for space around it.
+    file.take(2 * TOKEN_BYTES_MAX as u64)
+        .read_to_end(&mut bytes)
+        .map_err(cannot)?;
+    // What is not UTF-8 is not ASCII either, and is refused as such.
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::{Duration, Instant};
+
+    use pegel_testkit::TempDir;
+
+    use super::*;
+
+    const TEXT: &str = "planted-0123456789";
+
+    fn token(text: &str) -> Result<Token, TokenError> {
+        Token::load(&TokenSource::Variable(Secret::new(text)))
+    }
+
+    #[test]
+    fn only_the_whole_token_is_right() {
+        let token = token(TEXT).expect("a token");
+        assert!(token.is(TEXT.as_bytes()));
+        let twice = format!("{TEXT}{TEXT}");
+        let mut wrong: Vec<&[u8]> = vec![b"", b"x", twice.as_bytes(), b"PLANTED-0123456789"];
+        for length in 0..TEXT.len() {
+            wrong.push(&TEXT.as_bytes()[..length]);
+        }
+        for given in wrong {
+            assert!(!token.is(given), "{}", String::from_utf8_lossy(given));
+        }
+        for index in 0..TEXT.len() {
+            let mut given = TEXT.as_bytes().to_vec();
+            given[index] ^= 1;
+            assert!(!token.is(&given), "byte {index}");
+        }
+    }
+
+    #[test]
+    fn a_nearly_right_token_takes_no_longer_than_a_wrong_one() {
+        let text = "a".repeat(TOKEN_BYTES_MAX);
+        let token = token(&text).expect("a token");
+        let early = format!("b{}", &text[1..]);
+        let late = format!("{}b", &text[1..]);
+        // The shortest of many runs: what else the machine does only makes runs longer.
+        let mut shortest = [Duration::MAX; 2];
+        for _ in 0..300 {
+            for (time, given) in shortest.iter_mut().zip([&early, &late]) {
+                let begun = Instant::now();
+                assert!(!black_box(token.is(black_box(given.as_bytes()))));
+                *time = (*time).min(begun.elapsed());
+            }
+        }
+        let [early, late] = shortest.map(|time| time.as_secs_f64());
+        // A comparison that stops at the first difference is 4096 times as fast for `early`.
+        assert!(
+            late < 2.0 * early && early < 2.0 * late,
+            "{early} s, {late} s"
+        );
+    }
+
+    #[test]
+    fn bad_tokens_are_refused_without_showing_them() {
+        let long = "x".repeat(TOKEN_BYTES_MAX + 1);
+        for (text, problem) in [
+            ("", "is empty"),
+            (" \n", "is empty"),
+            ("planted secret", "has spaces"),
+            ("planted\nsecret", "line breaks"),
+            ("plantedä", "beyond ASCII"),
+            (long.as_str(), "is longer than"),
+        ] {
+            let message = token(text).expect_err("refused").to_string();
+            assert!(
+                message.starts_with("the token in $PEGEL_TOKEN "),
+                "{message}"
+            );
+            assert!(message.contains(problem), "{message}");
+            assert!(
+                !message.contains("planted") && !message.contains("xx"),
+                "{message}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_token_file_must_be_private() {
+        let dir = TempDir::new();
+        let path = dir.join("token");
+        let load = || Token::load(&TokenSource::File(path.clone()));
+        assert!(matches!(load(), Err(TokenError::Io { .. })), "not there");
+        fs::write(&path, format!("{TEXT}\n")).expect("written");
+        for mode in [0o644, 0o640, 0o604, 0o620, 0o602, 0o601] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("set");
+            let message = load().expect_err("refused").to_string();
+            assert!(
+                message.contains(&format!("has mode {mode:04o}")),
+                "{message}"
+            );
+        }
+        for mode in [0o600, 0o400] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("set");
+            assert!(
+                load().expect("private").is(TEXT.as_bytes()),
+                "without its line break"
+            );
+        }
+        fs::remove_file(&path).expect("removed");
+        fs::create_dir(&path).expect("made");
+        assert!(matches!(load(), Err(TokenError::Kind { .. })));
+    }
+
+    #[test]
+    fn a_pipe_as_token_file_does_not_make_us_wait() {
+        let dir = TempDir::new();
+        let path = dir.join("token");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &path,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+            0,
+        )
+        .expect("a pipe");
+        let error = Token::load(&TokenSource::File(path)).expect_err("refused");
+        assert!(matches!(error, TokenError::Kind { .. }));
+    }
+
+    #[test]
+    fn the_header_is_read_as_it_is_meant() {
+        let one = |value: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("authorization", header::HeaderValue::from_static(value));
+            given(&headers).map(<[u8]>::to_vec)
+        };
+        assert_eq!(one("Bearer abc"), Some(b"abc".to_vec()));
+        assert_eq!(one("bearer  abc "), Some(b"abc".to_vec()));
+        for value in ["", "abc", "Basic abc", "Bearer", "Bearerabc", "Bear"] {
+            assert_eq!(one(value), None, "{value}");
+        }
+        let mut two = HeaderMap::new();
+        two.append(
+            "authorization",
+            header::HeaderValue::from_static("Bearer a"),
+        );
+        two.append(
+            "authorization",
+            header::HeaderValue::from_static("Bearer a"),
+        );
+        assert_eq!(given(&two), None);
+    }
+}

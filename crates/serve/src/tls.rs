@@ -1,0 +1,206 @@
+//! TLS for addresses that other machines can reach.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::connection::Shared;
+use crate::failure::Failure;
+use crate::listen::turn_away;
+use crate::refusals::Refusal;
+
+/// A chain of certificates and a key have a few KiB.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+/// The first byte of every TLS connection: a record of the handshake.
+const HANDSHAKE: u8 = 0x16;
+
+/// PEM files: our certificate with its chain, its key, and who signs the certificates of clients.
+#[derive(Debug, Clone)]
+pub struct TlsFiles {
+    pub cert: PathBuf,
+    pub key: PathBuf,
+    /// When set, every client must show a certificate that one of these authorities signed.
+    pub ca: Option<PathBuf>,
+}
+
+/// Why TLS cannot be offered. No message holds any part of a file.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    #[error("cannot read {path}")]
+    Io {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("{path} {problem}")]
+    Content {
+        path: PathBuf,
+        problem: &'static str,
+    },
+    #[error("the certificate {cert} and the key {key} cannot be used together")]
+    Pair {
+        cert: PathBuf,
+        key: PathBuf,
+        #[source]
+        source: rustls::Error,
+    },
+    #[error("the authorities in {path} cannot be used")]
+    Authorities {
+        path: PathBuf,
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+impl TlsFiles {
+    pub(crate) fn all(&self) -> Vec<PathBuf> {
+        [&self.cert, &self.key]
+            .into_iter()
+            .chain(&self.ca)
+            .cloned()
+            .collect()
+    }
+
+    pub(crate) fn load(&self) -> Result<ServerConfig, TlsError> {
+        let certs = certificates(&self.cert)?;
+        let key = key(&self.key)?;
+        // The one that `main` installed; tests have no such `main`.
+        let provider = CryptoProvider::get_default().cloned();
+        let provider =
+            provider.unwrap_or_else(|| Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
+        let pair = |source| TlsError::Pair {
+            cert: self.cert.clone(),
+            key: self.key.clone(),
+            source,
+        };
+        let builder = ServerConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(pair)?;
+        let builder = match &self.ca {
+            None => builder.with_no_client_auth(),
+            Some(path) => {
+                let verifier = WebPkiClientVerifier::builder_with_provider(
+                    Arc::new(authorities(path)?),
+                    provider,
+                );
+                builder.with_client_cert_verifier(verifier.build().map_err(|source| {
+                    TlsError::Authorities {
+                        path: path.clone(),
+                        source: source.into(),
+                    }
+                })?)
+            }
+        };
+        let mut config = builder.with_single_cert(certs, key).map_err(pair)?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(config)
+    }
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let (text, _) = read(path)?;
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    // The library's own message may quote the file, which could be the key, given by mistake.
+    let problem = match all {
+        Ok(all) if !all.is_empty() => return Ok(all),
+        Ok(_) => "holds no certificate in PEM form",
+        Err(_) => "is not valid PEM",
+    };
+    let path = path.to_owned();
+    Err(TlsError::Content { path, problem })
+}
+
+fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    let (text, mode) = read(path)?;
+    let problem = if mode & 0o007 != 0 {
+        "is a private key that every user can read or change; `chmod 600` it"
+    } else {
+        match PrivateKeyDer::from_pem_slice(&text) {
+            Ok(key) => return Ok(key),
+            Err(_) => "holds no private key in PEM form (PKCS#8, PKCS#1 or SEC1, not encrypted)",
+        }
+    };
+    let path = path.to_owned();
+    Err(TlsError::Content { path, problem })
+}
+
+fn authorities(path: &Path) -> Result<RootCertStore, TlsError> {
+    let mut store = RootCertStore::empty();
+    for authority in certificates(path)? {
+        store
+            .add(authority)
+            .map_err(|source| TlsError::Authorities {
+                path: path.to_owned(),
+                source: source.into(),
+            })?;
+    }
+    Ok(store)
+}
+
+/// The content and the mode of a file.
+fn read(path: &Path) -> Result<(Vec<u8>, u32), TlsError> {
+    let cannot = |source| TlsError::Io {
+        path: path.to_owned(),
+        source,
+    };
+    let file = File::open(path).map_err(cannot)?;
+    let found = file.metadata().map_err(cannot)?;
+    let mut text = Vec::new();
+    file.take(FILE_BYTES_MAX)
+        .read_to_end(&mut text)
+        .map_err(cannot)?;
+    Ok((text, found.mode()))
+}
+
+/// Makes the connection private, within the time that a request's head may take. `None`: it came to
+/// nothing, and was counted.
+pub(crate) async fn welcome(
+    stream: TcpStream,
+    config: Arc<ServerConfig>,
+    shared: &Shared,
+) -> Option<TlsStream<TcpStream>> {
+    let refuse = |refusal| {
+        shared.refusals.count(refusal);
+        None
+    };
+    let time = shared.settings.head_time;
+    let mut first = [0];
+    match timeout(time, stream.peek(&mut first)).await {
+        Ok(Ok(1)) if first == [HANDSHAKE] => {}
+        Ok(Ok(1)) => {
+            turn_away(stream, Failure::plain_http()).await;
+            return refuse(Refusal::PlainHttp);
+        }
+        // Came and went without a word, as port scanners do.
+        Ok(_) => return refuse(Refusal::Handshake),
+        Err(_) => return refuse(Refusal::HandshakeTime),
+    }
+    match timeout(time, TlsAcceptor::from(config).accept(stream)).await {
+        Ok(Ok(stream)) => Some(stream),
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "a TLS handshake failed");
+            refuse(Refusal::Handshake)
+        }
+        Err(_) => refuse(Refusal::HandshakeTime),
+    }
+}
+
+/// Whether the client has shown a certificate. Had it been a bad one, there would be no connection.
+pub(crate) fn is_certified(stream: &TlsStream<TcpStream>) -> bool {
+    let (_, session) = stream.get_ref();
+    session
+        .peer_certificates()
+        .is_some_and(|chain| !chain.is_empty())
+}
