@@ -217,7 +217,10 @@ impl Definitions {
         } else {
             let first = reader.varint()?;
             let count = reader.varint()?;
-            for (id, series) in (first..).zip(read_series(&mut reader, count)?) {
+            let end = first
+                .checked_add(count)
+                .ok_or(Corrupt("ids of series without end"))?;
+            for (id, series) in (first..end).zip(read_series(&mut reader, count)?) {
                 self.series.insert(id, series);
             }
         }
@@ -328,5 +331,29 @@ impl SampleReader<'_> {
             }
         }
         result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::bytes::put_varint;
+    use crate::pack::pack;
+
+    /// Found by fuzzing: the checksum was right, the first id the last that there is.
+    #[test]
+    fn ids_of_series_that_overflow_are_damage() {
+        for (first, is_good) in [(0, true), (u64::MAX - 2, true), (u64::MAX - 1, false)] {
+            let mut raw = Vec::new();
+            put_varint(&mut raw, first);
+            put_varint(&mut raw, 2);
+            // Name, kind, unit, level, help, labels; then the same family again.
+            raw.extend_from_slice(b"\x01m\x01\0\0\0\0");
+            raw.extend_from_slice(b"\0\x07{a=\"1\"}");
+            let mut payload = Vec::new();
+            pack(&raw, &mut payload);
+            let read = Definitions::default().read(SERIES, &payload);
+            assert_eq!(read.is_ok(), is_good, "first id {first}: {read:?}");
+        }
     }
 }
