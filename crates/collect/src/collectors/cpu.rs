@@ -68,7 +68,7 @@ struct Readings {
     usage: Usage,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Cpu {
     /// One for each column that the kernel has.
     slots: Vec<Slot>,
@@ -156,22 +156,21 @@ impl Readings {
     }
 
     fn update_cpu(&mut self, line: &CpuLine<'_>, out: &mut Group) -> Result<(), Fault> {
-        let cpu = self.cpus.entry(line.cpu, || {
-            let cpu = label(line.cpu);
-            let declare = |column: usize| {
+        let cpu = self.cpus.entry(line.cpu, || Ok(Cpu::default()))?;
+        if cpu.slots.len() != line.columns {
+            // A column that is not there is absent, not zero.
+            cpu.slots.drain(..).for_each(|slot| out.retire(slot));
+            let label = label(line.cpu);
+            for (column, mode) in MODES.iter().enumerate().take(line.columns) {
                 let family = if column < GUEST_FIRST {
                     &self.seconds
                 } else {
                     &self.guest
                 };
-                out.declare(family, &[("cpu", &cpu), ("mode", MODES[column])])
-            };
-            let slots = (0..line.columns).map(declare).collect::<Result<_, _>>()?;
-            Ok::<_, Fault>(Cpu {
-                slots,
-                last: [0; COLUMNS],
-            })
-        })?;
+                let labels = [("cpu", &*label), ("mode", mode)];
+                cpu.slots.push(out.declare(family, &labels)?);
+            }
+        }
         let is_replugged =
             line.ticks[IDLE].saturating_add(REPLUGGED_SECONDS * self.user_hz) < cpu.last[IDLE];
         for (column, &slot) in cpu.slots.iter().enumerate() {
@@ -251,6 +250,21 @@ mod tests {
             found[12],
             "node_cpu_guest_seconds_total{cpu=\"7\",mode=\"user\"} 0.09"
         );
+    }
+
+    #[test]
+    fn columns_come_and_go() {
+        let (mut readings, mut group) = (Readings::new(100), Group::new("cpu", 3, 1000));
+        for columns in [10, 4, 8, 10] {
+            let text = format!("cpu0 {}\n", vec!["7"; columns].join(" "));
+            let found = pass(&mut readings, &mut group, &text);
+            assert_eq!(found.len(), columns);
+            assert!(
+                found.iter().all(|line| line.ends_with(" 0.07")),
+                "{found:?}"
+            );
+        }
+        assert_eq!(group.members().series.len(), 10);
     }
 
     #[test]

@@ -96,10 +96,12 @@ struct Readings {
     disks: Roster<Disk>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Disk {
     /// One for each column that the kernel has.
     slots: Vec<Slot>,
+    /// Major and minor, under which udev knows it.
+    number: Option<(u64, u64)>,
     info: Info,
     /// The monotonic time at which udev was asked.
     asked: Duration,
@@ -181,22 +183,21 @@ impl Readings {
         out: &mut Group,
     ) -> Result<(), Fault> {
         let (udev, families) = (&self.udev, &self.families);
-        let disk = self.disks.entry(line.device, || {
+        let disk = self.disks.entry(line.device, || Ok(Disk::default()))?;
+        if disk.slots.len() != line.count {
+            // A column that is not there is absent, not zero.
+            disk.slots.drain(..).for_each(|slot| out.retire(slot));
             let device = label(line.device);
-            let declare = |family| out.declare(family, &[("device", &device)]);
-            let slots = families[..line.count]
-                .iter()
-                .map(declare)
-                .collect::<Result<_, _>>()?;
-            let info = Info::ask(udev, line.major, line.minor, &device, out)?;
-            Ok::<_, Fault>(Disk {
-                slots,
-                info,
-                asked: now,
-            })
-        })?;
-        if !disk.info.is_known() && now.saturating_sub(disk.asked) >= UDEV_WAIT {
-            disk.asked = now;
+            for family in &families[..line.count] {
+                disk.slots
+                    .push(out.declare(family, &[("device", &device)])?);
+            }
+        }
+        // Between two passes another device may have got the name.
+        let number = (line.major, line.minor);
+        let is_another = disk.number != Some(number);
+        if is_another || !disk.info.is_known() && now.saturating_sub(disk.asked) >= UDEV_WAIT {
+            (disk.number, disk.asked) = (Some(number), now);
             disk.info.retire(out);
             disk.info = Info::ask(udev, line.major, line.minor, &label(line.device), out)?;
         }
@@ -330,6 +331,35 @@ mod tests {
                 "node_disk_read_time_seconds_total{device=\"sda\"} 0.004"
             );
         }
+    }
+
+    #[test]
+    fn columns_come_and_go() {
+        let (mut readings, mut group) = (readings(), Group::new("disk", 3, 1000));
+        for count in [17, 11, 15, 17, 17] {
+            let columns = vec!["7"; count].join(" ");
+            let found = pass(
+                &mut readings,
+                &mut group,
+                format!("8 0 sda {columns}\n").as_bytes(),
+            );
+            assert_eq!(found.len(), count + 1, "and the info");
+            assert!(!found.iter().any(|line| line.ends_with(" 0")), "{found:?}");
+        }
+        assert_eq!(group.members().series.len(), 18);
+    }
+
+    #[test]
+    fn another_device_under_the_same_name_has_its_own_info() {
+        let (mut readings, mut group) = (readings(), Group::new("disk", 3, 1000));
+        for minor in [0, 16, 0] {
+            let text = format!("8 {minor} sda 1 2 3 4 5 6 7 8 9 10 11\n");
+            let found = pass(&mut readings, &mut group, text.as_bytes());
+            let info = found.last().expect("the info");
+            assert!(info.contains(&format!("minor=\"{minor}\"")), "{info}");
+            assert_eq!(found.len(), 12);
+        }
+        assert_eq!(group.members().series.len(), 12);
     }
 
     #[test]

@@ -63,7 +63,7 @@ const DEVICE_MAPPER_KEYS: Keys = &[
     ("lv_layer", "DM_LV_LAYER"),
 ];
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Info {
     values: Vec<(Slot, f64)>,
     is_known: bool,
