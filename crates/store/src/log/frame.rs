@@ -16,6 +16,11 @@ use super::{FRAME_MARK, GROUP, KEY_EVERY, PUSH, ROW_KEY, ROW_PARTLY_PRESENT, SER
 /// more than the samples that stood there.
 const COPY_AFTER: usize = 32 << 10;
 
+/// A push of more points is several frames, and more text several definitions: frames stay far below
+/// `FRAME_LEN_MAX`, beyond which they would be taken for damage.
+const PUSH_POINTS_MAX: usize = 64 << 10;
+const DEFINITION_BYTES_MAX: usize = 1 << 20;
+
 /// The writing side of one segment: what it has defined so far, and the frames not yet written.
 #[derive(Debug, Default)]
 pub(crate) struct FrameEncoder {
@@ -84,9 +89,12 @@ impl FrameEncoder {
     }
 
     pub fn push(&mut self, input: Input, points: &[Point]) {
-        if points.is_empty() {
-            return;
+        for points in points.chunks(PUSH_POINTS_MAX) {
+            self.put_points(input, points);
         }
+    }
+
+    fn put_points(&mut self, input: Input, points: &[Point]) {
         self.define_series(points);
         let mut body = std::mem::take(&mut self.body);
         body.clear();
@@ -188,7 +196,7 @@ impl FrameEncoder {
     }
 
     fn define_series(&mut self, points: &[Point]) {
-        let first = self.series.len() as u64;
+        let mut first = self.series.len();
         let mut raw = Vec::new();
         let mut writer = SeriesWriter::default();
         for point in points {
@@ -197,15 +205,25 @@ impl FrameEncoder {
                     .insert(point.series.clone(), self.series.len() as u64);
                 writer.put(&point.series, &mut raw);
             }
+            if raw.len() > DEFINITION_BYTES_MAX {
+                self.put_series(first, &raw);
+                first = self.series.len();
+                raw.clear();
+                writer = SeriesWriter::default();
+            }
         }
-        let count = self.series.len() as u64 - first;
-        if count > 0 {
-            let mut definition = Vec::with_capacity(raw.len() + 12);
-            put_varint(&mut definition, first);
-            put_varint(&mut definition, count);
-            definition.extend_from_slice(&raw);
-            self.put_definition(SERIES, &definition);
+        if !raw.is_empty() {
+            self.put_series(first, &raw);
         }
+    }
+
+    /// Defines the series from number `first` to the last one.
+    fn put_series(&mut self, first: usize, raw: &[u8]) {
+        let mut definition = Vec::with_capacity(raw.len() + 12);
+        put_varint(&mut definition, first as u64);
+        put_varint(&mut definition, (self.series.len() - first) as u64);
+        definition.extend_from_slice(raw);
+        self.put_definition(SERIES, &definition);
     }
 
     fn put_definition(&mut self, kind: u8, raw: &[u8]) {
@@ -236,4 +254,74 @@ pub(super) fn frame_crc(frame: &[u8]) -> u32 {
     hasher.update(&frame[2..8]);
     hasher.update(&frame[super::FRAME_HEAD_LEN..]);
     hasher.finalize()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use pegel_metric::{Family, Kind, Millis};
+
+    use super::*;
+    use crate::log::segment::header;
+    use crate::log::{FRAME_LEN_MAX, Visitor, replay};
+
+    #[derive(Default)]
+    struct Points(Vec<(Arc<Series>, Millis, u64)>);
+
+    impl Visitor for Points {
+        fn row(&mut self, _: Millis, _: &GroupRow) {
+            panic!("no ticks were written");
+        }
+
+        fn point(&mut self, point: &Point) {
+            let bits = point.value.to_bits();
+            self.0.push((point.series.clone(), point.time, bits));
+        }
+    }
+
+    #[test]
+    fn a_push_of_any_size_reads_back() {
+        static FAMILY: Family = Family::new("m", Kind::Gauge, "", 1, "");
+        let family = Arc::new(FAMILY.clone());
+        let long = "x".repeat(15 << 10);
+        let points: Vec<Point> = (0..150_000)
+            .map(|n: i64| {
+                let label = format!("{}{long}", n % 200);
+                let label = if n < 200 {
+                    &label[..]
+                } else {
+                    &label[..label.len() - long.len()]
+                };
+                let series = Series::new(family.clone(), &[("k", label)]).expect("valid");
+                Point {
+                    series: Arc::new(series),
+                    time: n * n,
+                    value: n as f64 / 3.0,
+                }
+            })
+            .collect();
+        let mut encoder = FrameEncoder::default();
+        encoder.push(Input::Push, &points);
+        let mut bytes = header(1).to_vec();
+        bytes.extend_from_slice(encoder.frames());
+        let mut read = Points::default();
+        let replayed = replay(&bytes, &mut read);
+        assert_eq!((replayed.torn, replayed.damaged), (0, 0));
+        let wanted = points
+            .iter()
+            .map(|point| (point.series.clone(), point.time, point.value.to_bits()));
+        assert!(read.0.into_iter().eq(wanted));
+
+        // No frame comes near the bound.
+        let mut kinds = HashSet::new();
+        let mut at = crate::log::HEADER_LEN;
+        while at < bytes.len() {
+            kinds.insert(bytes[at + 2]);
+            let len = u32::from_le_bytes(bytes[at + 4..at + 8].try_into().expect("four bytes"));
+            assert!((len as usize) < FRAME_LEN_MAX / 16, "{len} bytes");
+            at += crate::log::FRAME_HEAD_LEN + len as usize;
+        }
+        assert_eq!(kinds, HashSet::from([SERIES, PUSH]));
+    }
 }
