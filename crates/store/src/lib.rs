@@ -30,6 +30,7 @@ mod head;
 mod lock;
 mod log;
 mod merge;
+mod newcomers;
 mod open;
 mod options;
 mod pack;

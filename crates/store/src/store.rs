@@ -9,7 +9,7 @@ use pegel_metric::{Input, Ledger, Millis, Point, Reason, Selector, Series, Tick}
 use crate::block::IndexCache;
 use crate::lock::Lock;
 use crate::shared::{Shared, State, Work};
-use crate::writer::{Command, InFlight, Writer};
+use crate::writer::{Command, InFlight, QueuedTick, Writer};
 use crate::{
     Latest, OpenError, Options, PushError, Pushed, QueryError, Question, Status, Visit, open, scan,
     syncer, upkeep,
@@ -120,10 +120,11 @@ impl Store {
         let (input, count) = (full.input, full.sample_count());
         let ledger = self.ledger();
         ledger.received(input, count);
-        match self.inner.commands.try_send(Command::Tick(full)) {
-            Ok(()) => {}
-            Err(TrySendError::Full(_)) => ledger.dropped(input, Reason::QueueFull, count),
-            Err(TrySendError::Disconnected(_)) => ledger.dropped(input, Reason::Closed, count),
+        let queued = Command::Tick(QueuedTick::new(full, ledger));
+        if let Err(TrySendError::Full(Command::Tick(queued))) = self.inner.commands.try_send(queued)
+        {
+            queued.take();
+            ledger.dropped(input, Reason::QueueFull, count);
         }
     }
 

@@ -5,16 +5,16 @@
 //! memory; a new segment is tried once a second, and with it the head goes to a block, because the log
 //! does not hold all of it.
 
-use std::collections::HashSet;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pegel_metric::{Input, Millis, Point, Reason, Series, Tick};
+use pegel_metric::{Input, Ledger, Millis, Point, Reason, Tick};
 
 use crate::log::{FrameEncoder, Segment};
+use crate::newcomers::Newcomers;
 use crate::shared::{Frozen, Shared, State};
 use crate::{PushError, Pushed};
 
@@ -31,7 +31,7 @@ const FROZEN_MAX: usize = 2;
 
 #[derive(Debug)]
 pub(crate) enum Command {
-    Tick(Tick),
+    Tick(QueuedTick),
     Push {
         input: Input,
         points: Vec<Point>,
@@ -42,6 +42,35 @@ pub(crate) enum Command {
         reply: SyncSender<()>,
     },
     Close,
+}
+
+/// A tick on its way to the writer. If it does not get there, it is counted as dropped.
+#[derive(Debug)]
+pub(crate) struct QueuedTick {
+    tick: Option<Tick>,
+    ledger: Arc<Ledger>,
+}
+
+impl QueuedTick {
+    pub fn new(tick: Tick, ledger: &Arc<Ledger>) -> QueuedTick {
+        QueuedTick {
+            tick: Some(tick),
+            ledger: ledger.clone(),
+        }
+    }
+
+    pub fn take(mut self) -> Tick {
+        self.tick.take().expect("it is taken once, by value")
+    }
+}
+
+impl Drop for QueuedTick {
+    fn drop(&mut self) {
+        if let Some(tick) = &self.tick {
+            let count = tick.sample_count();
+            self.ledger.dropped(tick.input, Reason::Closed, count);
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -104,14 +133,15 @@ impl Writer {
         while let Ok(command) = commands.recv() {
             let mut closing = false;
             let mut freeze = Vec::new();
+            let mut newcomers = Newcomers::default();
             for command in std::iter::once(command).chain(commands.try_iter().take(BATCH_MAX - 1)) {
                 match command {
-                    Command::Tick(tick) => batch.push(self.admit_tick(tick)),
+                    Command::Tick(tick) => batch.push(self.admit_tick(tick.take(), &mut newcomers)),
                     Command::Push {
                         input,
                         points,
                         reply,
-                    } => batch.push(self.admit_push(input, points, reply)),
+                    } => batch.push(self.admit_push(input, points, reply, &mut newcomers)),
                     Command::Freeze { reply } => freeze.push(reply),
                     Command::Close => closing = true,
                 }
@@ -125,39 +155,21 @@ impl Writer {
                 break;
             }
         }
-        // What came after the end was asked for. A push notices by its lost reply.
-        for command in commands.try_iter() {
-            if let Command::Tick(tick) = command {
-                self.shared
-                    .ledger
-                    .dropped(tick.input, Reason::Closed, tick.sample_count());
-            }
-        }
+        // What comes from here on goes with the queue: a tick counts itself as dropped, a push notices by its
+        // lost reply.
         self.sync_log();
     }
 
-    fn admit_tick(&self, tick: Tick) -> Admitted {
+    fn admit_tick(&self, tick: Tick, newcomers: &mut Newcomers) -> Admitted {
         let refused = self.time_refused(tick.time);
         let state = self.shared.read();
-        let mut series = state.head.series_count();
         let rows = tick.rows().iter().map(|row| {
-            let known = state
-                .head
-                .groups
-                .iter()
-                .find(|group| group.is(&row.members));
-            let before = known.map_or(0, |group| group.members().series.len());
-            let after = series - before + row.members.series.len();
-            // A group that does not grow is let in even when the limit was lowered.
-            let fits =
-                after <= self.shared.options.series_max || row.members.series.len() <= before;
-            let reason = refused.or((!fits).then_some(Reason::SeriesLimit));
-            match reason {
-                Some(reason) => self
-                    .shared
+            let mut fits = || newcomers.admit_group(&state.head, &row.members, self.series_max());
+            let reason = refused.or_else(|| (!fits()).then_some(Reason::SeriesLimit));
+            if let Some(reason) = reason {
+                self.shared
                     .ledger
-                    .dropped(tick.input, reason, row.present_count()),
-                None => series = after,
+                    .dropped(tick.input, reason, row.present_count());
             }
             reason.is_none()
         });
@@ -171,37 +183,30 @@ impl Writer {
         input: Input,
         points: Vec<Point>,
         reply: SyncSender<Result<Pushed, PushError>>,
+        newcomers: &mut Newcomers,
     ) -> Admitted {
         let state = self.shared.read();
-        let room = self
-            .shared
-            .options
-            .series_max
-            .saturating_sub(state.head.series_count());
-        let mut added: HashSet<Arc<Series>> = HashSet::new();
         let mut pushed = Pushed::default();
         let mut kept = Vec::with_capacity(points.len());
         for (at, point) in points.into_iter().enumerate() {
-            let refused = self.time_refused(point.time).or_else(|| {
-                let is_known =
-                    state.head.loose.contains_key(&point.series) || added.contains(&point.series);
-                (!is_known && added.len() >= room).then_some(Reason::SeriesLimit)
-            });
+            let mut fits = || newcomers.admit_series(&state.head, &point.series, self.series_max());
+            let refused = self
+                .time_refused(point.time)
+                .or_else(|| (!fits()).then_some(Reason::SeriesLimit));
             match refused {
                 Some(reason) => {
                     self.shared.ledger.dropped(input, reason, 1);
                     pushed.refused.push((at, reason));
                 }
-                None => {
-                    if !state.head.loose.contains_key(&point.series) {
-                        added.insert(point.series.clone());
-                    }
-                    kept.push(point);
-                }
+                None => kept.push(point),
             }
         }
         pushed.kept = kept.len() as u64;
         Admitted::Push(input, kept, pushed, reply)
+    }
+
+    fn series_max(&self) -> usize {
+        self.shared.options.series_max
     }
 
     fn time_refused(&self, time: Millis) -> Option<Reason> {

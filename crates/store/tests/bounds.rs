@@ -1,0 +1,240 @@
+//! Limits and books when many things happen at once.
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::Duration;
+
+use pegel_metric::Clock;
+use pegel_metric::{
+    Family, Group, Input, Kind, Ledger, Millis, Point, Reason, Selector, Series, SystemClock, Tick,
+};
+use pegel_store::{DiskFiles, FileHandle, Files, Options, Question, Store};
+use pegel_testkit::{FakeClock, TempDir};
+
+const START: Millis = 1_700_006_400_000;
+
+static FAMILY: Family = Family::new("flow", Kind::Gauge, "", 1, "How much flows.");
+
+fn series(label: &str) -> Arc<Series> {
+    Arc::new(Series::new(Arc::new(FAMILY.clone()), &[("at", label)]).expect("a valid series"))
+}
+
+fn assert_balanced(ledger: &Ledger) {
+    for account in ledger.accounts() {
+        let dropped: u64 = account.dropped.iter().map(|(_, count)| count).sum();
+        assert_eq!(account.received, account.kept + dropped, "{account:?}");
+    }
+}
+
+/// A disk whose writes take long, so that what comes meanwhile is written together.
+#[derive(Debug)]
+struct SlowFiles;
+
+#[derive(Debug)]
+struct SlowFile(Arc<dyn FileHandle>);
+
+impl Files for SlowFiles {
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn FileHandle>> {
+        Ok(Arc::new(SlowFile(DiskFiles.create(path)?)))
+    }
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn FileHandle>> {
+        DiskFiles.open(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        DiskFiles.rename(from, to)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        DiskFiles.remove(path)
+    }
+    fn make_dir(&self, path: &Path) -> io::Result<()> {
+        DiskFiles.make_dir(path)
+    }
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        DiskFiles.sync_dir(path)
+    }
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        DiskFiles.list(path)
+    }
+}
+
+impl FileHandle for SlowFile {
+    fn size(&self) -> io::Result<u64> {
+        self.0.size()
+    }
+    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
+        thread::sleep(Duration::from_millis(20));
+        self.0.write_at(bytes, at)
+    }
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        self.0.read_at(buffer, at)
+    }
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync()
+    }
+}
+
+#[test]
+fn the_limit_of_series_holds_for_what_comes_at_once() {
+    let dir = TempDir::new();
+    let mut options = Options::new(dir.join("store"));
+    options.files = Arc::new(SlowFiles);
+    options.series_max = 20;
+    let store = Store::open(options).expect("opens");
+    let now = SystemClock.utc();
+    let start = Barrier::new(9);
+    let kept: u64 = thread::scope(|scope| {
+        let pushers: Vec<_> = (0..8)
+            .map(|thread| {
+                let (store, start) = (&store, &start);
+                scope.spawn(move || {
+                    start.wait();
+                    let points = (0..10).map(|n| Point {
+                        series: series(&format!("{thread}.{n}")),
+                        time: now,
+                        value: 1.0,
+                    });
+                    let pushed = store.push(Input::Push, points.collect()).expect("taken");
+                    let by_limit = |(_, reason): &(usize, Reason)| *reason == Reason::SeriesLimit;
+                    assert!(pushed.refused.iter().all(by_limit), "{pushed:?}");
+                    pushed.kept
+                })
+            })
+            .collect();
+        // A group of five, in two ticks that are written together.
+        start.wait();
+        let mut group = Group::new("five", 3, 5000);
+        let mut tick = Tick::new(Input::Collect);
+        for n in 0..5 {
+            let label = format!("five {n}");
+            let slot = group.declare(&Arc::new(FAMILY.clone()), &[("at", &label)]);
+            group.set(slot.expect("valid"), 1.0);
+        }
+        for n in 0..2 {
+            tick.reset(now + n);
+            group.append_to(&mut tick);
+            store.tick(&mut tick);
+        }
+        pushers
+            .into_iter()
+            .map(|pusher| pusher.join().expect("no panic"))
+            .sum()
+    });
+    let _ = store.push(Input::Push, Vec::new());
+    let grouped = store.ledger().kept_total(Input::Collect);
+    assert!(
+        grouped == 10 || grouped == 0,
+        "a row comes in whole or not at all: {grouped}"
+    );
+    let status = store.status();
+    assert_eq!(status.series, kept + grouped / 2);
+    assert!(
+        (16..=20).contains(&status.series),
+        "{} series",
+        status.series
+    );
+    assert_balanced(store.ledger());
+}
+
+#[test]
+fn ticks_and_pushes_while_the_store_closes_are_counted() {
+    let mut closed = 0;
+    for _ in 0..60 {
+        let dir = TempDir::new();
+        let store = Store::open(Options::new(dir.join("store"))).expect("opens");
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut group = Group::new("one", 3, 5000);
+                let slot = group
+                    .declare(&Arc::new(FAMILY.clone()), &[])
+                    .expect("valid");
+                group.set(slot, 1.0);
+                let mut tick = Tick::new(Input::Collect);
+                while !is_over.load(Ordering::Relaxed) {
+                    tick.reset(SystemClock.utc());
+                    group.append_to(&mut tick);
+                    store.tick(&mut tick);
+                }
+            });
+            scope.spawn(|| {
+                let series = series("a");
+                while !is_over.load(Ordering::Relaxed) {
+                    let (time, value) = (SystemClock.utc(), 1.0);
+                    let series = series.clone();
+                    let _ = store.push(
+                        Input::Push,
+                        vec![Point {
+                            series,
+                            time,
+                            value,
+                        }],
+                    );
+                }
+            });
+            thread::sleep(Duration::from_millis(2));
+            store.close();
+            is_over.store(true, Ordering::Relaxed);
+        });
+        assert_balanced(store.ledger());
+        closed += store.ledger().dropped_total(Input::Collect, Reason::Closed);
+    }
+    assert!(closed > 0, "no tick came too late: nothing was tried");
+}
+
+#[test]
+fn a_reader_keeps_its_block_and_new_blocks_keep_theirs() {
+    let dir = TempDir::new();
+    let clock = Arc::new(FakeClock::new(START));
+    let mut options = Options::new(dir.join("store"));
+    options.clock = clock.clone();
+    options.keep_disk = Duration::from_secs(3600);
+    let store = Store::open(options.clone()).expect("opens");
+    let push = |label: &str, value: f64| {
+        let point = Point {
+            series: series(label),
+            time: clock.utc(),
+            value,
+        };
+        store.push(Input::Push, vec![point]).expect("taken");
+        store.settle();
+    };
+    push("old", 1.0);
+    push("old too", 2.0);
+    let question = Question::new(Selector::all(), Millis::MIN, Millis::MAX, None);
+    let mut visits = 0;
+    store
+        .range(&question, &mut |_, points| {
+            assert_eq!(points.len(), 1);
+            visits += 1;
+            if visits == 1 {
+                // While this answer is read, its blocks are dropped and a new one is written.
+                clock.advance(Duration::from_secs(7200));
+                store.settle();
+                push("new", 3.0);
+            }
+        })
+        .expect("an answer");
+    assert_eq!(visits, 2, "the reader sees what was there when it asked");
+    let read = |store: &Store| {
+        let mut found = Vec::new();
+        let question = Question::new(Selector::all(), Millis::MIN, Millis::MAX, None);
+        store
+            .range(&question, &mut |series, points| {
+                found.push((series.text().to_owned(), points.to_vec()));
+            })
+            .expect("an answer");
+        found
+    };
+    let wanted = [("flow{at=\"new\"}".to_owned(), vec![(clock.utc(), 3.0)])];
+    assert_eq!(read(&store), wanted);
+    drop(store);
+    let store = Store::open(options).expect("opens");
+    assert_eq!(
+        read(&store),
+        wanted,
+        "the new block's file outlives the reader"
+    );
+}
