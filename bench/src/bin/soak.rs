@@ -120,7 +120,7 @@ fn watch(agent: &AgentProcess, length: Duration) -> Vec<Reading> {
             disk: size("log_bytes") + size("block_bytes"),
         };
         // A line a minute is enough to see a trend.
-        if readings.len() % 12 == 0 {
+        if readings.len().is_multiple_of(12) {
             let share = (used - cpu).as_secs_f64() / SAMPLE_EVERY.as_secs_f64() * 100.0;
             let Reading {
                 seconds,
