@@ -4,10 +4,10 @@ use std::sync::Arc;
 use pegel_metric::{Clock, Family, Ledger};
 
 use crate::procfile::SharedFile;
-use crate::{Figures, Host};
+use crate::{Figures, Host, Note};
 
 /// What a collector may use when it is opened.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Context {
     pub host: Host,
     pub clock: Arc<dyn Clock>,
@@ -15,6 +15,8 @@ pub struct Context {
     /// Readings of other parts of the agent, published by the `agent` collector.
     pub own: Vec<Arc<dyn Own>>,
     pub figures: Arc<Figures>,
+    /// Where a collector with [`Pace::Aside`](crate::Pace::Aside) says what it is about to touch.
+    pub note: Note,
     /// `/proc/stat`, which two collectors need: read once per pass.
     pub(crate) stat: Arc<SharedFile>,
 }

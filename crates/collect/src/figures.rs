@@ -111,7 +111,7 @@ impl Figures {
 }
 
 impl CollectorFigures {
-    fn new(name: &'static str) -> CollectorFigures {
+    pub(crate) fn new(name: &'static str) -> CollectorFigures {
         CollectorFigures {
             name,
             nanos: AtomicU64::new(0),
@@ -163,6 +163,12 @@ impl CollectorFigures {
 
     pub(crate) fn state(&self) -> State {
         self.condition().state
+    }
+
+    /// The state, and the note that goes with it.
+    pub(crate) fn condition_now(&self) -> (State, Option<String>) {
+        let condition = self.condition();
+        (condition.state, condition.note.clone())
     }
 
     fn status(&self) -> CollectorStatus {

@@ -11,7 +11,9 @@
 //! | [`CollectorSet`] | opens the collectors, runs a pass, keeps their states |
 //! | [`Schedule`] | which collectors are due when, as a pure state machine |
 //! | [`Sampler`] | the thread that connects the two |
+//! | [`Pace::Aside`] | collectors whose reads may hang, each on its own thread |
 
+mod aside;
 pub mod collectors;
 mod config;
 mod context;
@@ -35,6 +37,7 @@ use std::time::Duration;
 
 use pegel_metric::{Family, Group, Level};
 
+pub use aside::Note;
 pub use config::{CollectorConfig, Collectors};
 pub use context::{Context, Own};
 pub use figures::{CollectorStatus, Figures, State};
@@ -65,6 +68,7 @@ pub static REGISTRY: &[&Entry] = &[
 pub struct Entry {
     pub name: &'static str,
     pub tier: Tier,
+    pub pace: Pace,
     /// The lowest level of its families: an agent below it leaves the collector disabled.
     pub level: Level,
     /// What it may publish. A name with `<…>` in it stands for many.
@@ -93,6 +97,15 @@ impl Tier {
     }
 }
 
+/// On which thread a collector runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    /// On the sampler's: its reads cannot hang, and take microseconds.
+    Here,
+    /// On its own, because its reads may take long or hang: see [`Note`].
+    Aside,
+}
+
 /// What opening a collector found.
 #[derive(Debug)]
 pub enum Opened {
@@ -116,7 +129,7 @@ pub enum OpenError {
     Collect(#[from] CollectError),
 }
 
-/// A source of readings on this node. Runs on the sampler's thread.
+/// A source of readings on this node. Runs on the thread that its [`Pace`] says.
 pub trait Collector: Debug + Send {
     /// Sets the current readings. A series that is not set is absent from this tick; after an error
     /// all are.

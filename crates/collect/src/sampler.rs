@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use pegel_metric::{Clock, Input, Ledger, Level, Tick};
 
+use crate::aside::TIMEOUT;
 use crate::{
     CollectorSet, CollectorStatus, Counts, Figures, Host, Moment, Own, Schedule, Settings,
     SettingsError,
@@ -16,6 +17,8 @@ pub type Sink = Box<dyn FnMut(&mut Tick) + Send>;
 
 /// The clocks are compared at least this often.
 const WAIT_MAX: Duration = Duration::from_secs(1);
+/// How long the first sample waits for collectors that run aside; later ones never do.
+const FIRST_WAIT_MAX: Duration = Duration::from_millis(30);
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -52,6 +55,7 @@ impl Sampler {
         sink: Sink,
     ) -> Result<Sampler, StartError> {
         let set = CollectorSet::open(settings, host, level, own, ledger, clock)?;
+        set.settle(FIRST_WAIT_MAX);
         let stop = Arc::new(Stop::default());
         let figures = set.figures().clone();
         let mut run = Run::new(set, sink);
@@ -81,6 +85,7 @@ impl Sampler {
         mut sink: Sink,
     ) -> Result<Vec<CollectorStatus>, SettingsError> {
         let mut set = CollectorSet::open(settings, host, level, own, ledger, clock)?;
+        set.settle(TIMEOUT);
         let mut tick = Tick::new(Input::Collect);
         let now = set.clock().utc();
         set.sample_all(now, &mut tick);

@@ -1,11 +1,15 @@
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pegel_metric::{Clock, Ledger, Level, Millis, Tick};
 
+use crate::aside::{Aside, Note};
+use crate::figures::CollectorFigures;
 use crate::procfile::SharedFile;
 use crate::station::Station;
-use crate::{CollectorStatus, Context, Figures, Host, Own, REGISTRY, Settings, SettingsError};
+use crate::{
+    CollectorStatus, Context, Entry, Figures, Host, Own, Pace, REGISTRY, Settings, SettingsError,
+};
 
 /// All collectors of a node, opened, each with its state. Belongs to one thread.
 #[derive(Debug)]
@@ -18,9 +22,52 @@ pub struct CollectorSet {
 
 #[derive(Debug)]
 struct Seat {
-    station: Station,
+    place: Place,
     /// Its rate, as a position in `rates`.
     track: usize,
+}
+
+/// Where a collector runs.
+#[derive(Debug)]
+enum Place {
+    Here(Station),
+    Aside(Aside),
+}
+
+impl Place {
+    fn open(
+        entry: &'static Entry,
+        level: Level,
+        rate: Duration,
+        context: &Context,
+        figures: &CollectorFigures,
+    ) -> Place {
+        match entry.pace {
+            Pace::Here => {
+                let mut station = Station::new(entry, level, rate);
+                station.open(context, figures);
+                Place::Here(station)
+            }
+            Pace::Aside => Place::Aside(Aside::new(entry, level, rate, context, figures)),
+        }
+    }
+
+    /// Takes or picks up one pass. Returns how many series have a value, and what the pass cost
+    /// where that is not the time spent here.
+    fn pass(
+        &mut self,
+        context: &Context,
+        figures: &CollectorFigures,
+        tick: &mut Tick,
+    ) -> (u64, Option<Duration>) {
+        match self {
+            Place::Here(station) => {
+                station.pass(context, figures);
+                (station.append_to(tick), None)
+            }
+            Place::Aside(aside) => aside.pass(context, figures, tick),
+        }
+    }
 }
 
 impl CollectorSet {
@@ -42,6 +89,7 @@ impl CollectorSet {
             ledger,
             own,
             figures,
+            note: Note::default(),
             stat,
         };
         let mut rates: Vec<Duration> = Vec::new();
@@ -59,9 +107,8 @@ impl CollectorSet {
                     rates.push(rate);
                     rates.len() - 1
                 });
-            let mut station = Station::new(entry, level, rate);
-            station.open(&context, figures);
-            stations.push(Some(Seat { station, track }));
+            let place = Place::open(entry, level, rate, &context, figures);
+            stations.push(Some(Seat { place, track }));
         }
         Ok(CollectorSet {
             context,
@@ -88,10 +135,10 @@ impl CollectorSet {
         {
             let Some(seat) = seat else { continue };
             if due.contains(&seat.track) {
-                seat.station.pass(&self.context, figures);
-                let series = seat.station.append_to(tick);
+                let (series, cost) = seat.place.pass(&self.context, figures, tick);
                 let after = clock.monotonic();
-                figures.passed(after.saturating_sub(before), series);
+                let cost = cost.unwrap_or_else(|| after.saturating_sub(before));
+                figures.passed(cost, series);
                 before = after;
             }
         }
@@ -102,6 +149,17 @@ impl CollectorSet {
         // At most one track per collector: a small list, made where nothing is hot.
         let all: Vec<usize> = (0..self.rates.len()).collect();
         self.sample(time, &all, tick);
+    }
+
+    /// Waits until each collector that runs aside has a reading that was not published yet; at most
+    /// `bound` in all.
+    pub fn settle(&self, bound: Duration) {
+        let deadline = Instant::now() + bound;
+        for seat in self.stations.iter().flatten() {
+            if let Place::Aside(aside) = &seat.place {
+                aside.settle(deadline);
+            }
+        }
     }
 
     pub fn figures(&self) -> &Arc<Figures> {

@@ -183,7 +183,7 @@ mod tests {
     use super::*;
     use crate::procfile::SharedFile;
     use crate::scan::Fault;
-    use crate::{Figures, Host, Tier};
+    use crate::{Figures, Host, Note, Pace, Tier};
 
     #[derive(Debug)]
     struct Hand(AtomicI64);
@@ -214,6 +214,7 @@ mod tests {
                 ledger: Arc::new(Ledger::default()),
                 own: Vec::new(),
                 figures: Arc::new(Figures::new([entry.name].into_iter())),
+                note: Note::default(),
                 stat: Arc::new(SharedFile::new("/nonexistent".into())),
             };
             let mut station = Station::new(entry, 4, Duration::from_secs(1));
@@ -249,6 +250,7 @@ mod tests {
         Entry {
             name: "x",
             tier: Tier::Fast,
+            pace: Pace::Here,
             level: 0,
             families: &[],
             open,

@@ -192,6 +192,18 @@ impl Tick {
         self.rows().iter().map(GroupRow::present_count).sum()
     }
 
+    /// Copies a row that was made elsewhere; without its values unless they are `current`. Returns
+    /// how many values there are.
+    pub fn append_row(&mut self, row: &GroupRow, current: bool) -> u64 {
+        let copy = self.next_row(row.members.clone());
+        copy.values.extend_from_slice(&row.values);
+        copy.present.extend_from_slice(&row.present);
+        if !current {
+            copy.present.fill(0);
+        }
+        copy.present_count()
+    }
+
     fn next_row(&mut self, members: Arc<Members>) -> &mut GroupRow {
         if self.used == self.rows.len() {
             self.rows.push(GroupRow {
@@ -257,6 +269,23 @@ mod tests {
         assert_eq!(group.declare(&family, &[("d", "a")]), Ok(a));
         let texts: Vec<&str> = group.members().series.iter().map(|s| s.text()).collect();
         assert_eq!(texts, ["load{d=\"a\"}", "load{d=\"b\"}"]);
+    }
+
+    #[test]
+    fn a_copied_row_has_its_values_only_while_they_are_current() {
+        let mut group = Group::new("load", 3, 1000);
+        let slot = group.declare(&Arc::new(LOAD.clone()), &[]).expect("valid");
+        group.set(slot, 7.0);
+        let (mut from, mut to) = (Tick::new(Input::Collect), Tick::new(Input::Collect));
+        from.reset(1);
+        group.append_to(&mut from);
+        for (current, count) in [(true, 1), (false, 0), (true, 1)] {
+            to.reset(2);
+            assert_eq!(to.append_row(&from.rows()[0], current), count);
+            assert_eq!(to.rows()[0].is_present(0), current);
+            assert_eq!(to.rows()[0].values, [7.0]);
+            assert!(Arc::ptr_eq(&to.rows()[0].members, group.members()));
+        }
     }
 
     #[test]

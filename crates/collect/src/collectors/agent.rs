@@ -11,7 +11,7 @@ use super::agent_process::{self, Process};
 use crate::figures::{CollectorFigures, Figures};
 use crate::scan::Fault;
 use crate::single::Single;
-use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, State, Tier};
+use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Pace, State, Tier};
 
 const fn counter(name: &'static str, unit: &'static str, help: &'static str) -> Family {
     Family::new(name, Kind::Counter, unit, 0, help)
@@ -64,6 +64,7 @@ static FAILED: Family = Family::new(
 pub static ENTRY: Entry = Entry {
     name: "agent",
     tier: Tier::Fast,
+    pace: Pace::Here,
     level: 0,
     families: &[
         &agent_process::CPU,

@@ -8,7 +8,7 @@ use crate::procfile::SharedFile;
 use crate::roster::Roster;
 use crate::scan::{Fault, Words, integers, label, whole_lines};
 use crate::single::Single;
-use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Tier};
+use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Pace, Tier};
 
 static SECONDS: Family = Family::new(
     "node_cpu_seconds_total",
@@ -35,6 +35,7 @@ static PERCENT: Family = Family::new(
 pub static ENTRY: Entry = Entry {
     name: "cpu",
     tier: Tier::Fast,
+    pace: Pace::Here,
     level: 2,
     families: &[&SECONDS, &GUEST, &PERCENT],
     open,

@@ -9,7 +9,7 @@ use pegel_metric::{Clock, Family, Group, Kind, Slot};
 use crate::procfile::{ProcFile, Shape};
 use crate::roster::Roster;
 use crate::scan::{Fault, Words, integer, integers, label, lines};
-use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Tier};
+use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Pace, Tier};
 
 use super::disk_info::{self, Info};
 
@@ -54,6 +54,7 @@ columns! {
 pub static ENTRY: Entry = Entry {
     name: "disk",
     tier: Tier::Fast,
+    pace: Pace::Here,
     level: 2,
     families: ALL_FAMILIES,
     open,

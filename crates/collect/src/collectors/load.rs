@@ -7,7 +7,7 @@ use pegel_metric::{Clock, Family, Group, Kind};
 use crate::procfile::{ProcFile, Shape};
 use crate::scan::{Fault, Words, decimal, whole_lines};
 use crate::single::Single;
-use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Tier};
+use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Pace, Tier};
 
 static LOAD1: Family = Family::new(
     "node_load1",
@@ -55,6 +55,7 @@ static TIME: Family = Family::new(
 pub static ENTRY: Entry = Entry {
     name: "load",
     tier: Tier::Fast,
+    pace: Pace::Here,
     level: 2,
     families: &[&LOAD1, &LOAD5, &LOAD15, &LOAD_DRAGON, &UPTIME, &TIME],
     open,

@@ -8,7 +8,7 @@ use crate::procfile::{ProcFile, Shape};
 use crate::roster::Roster;
 use crate::scan::{Fault, Words, integer, whole_lines};
 use crate::single::Single;
-use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Tier};
+use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Pace, Tier};
 
 static BYTES: Family = Family::new(
     "node_memory_<key>_bytes",
@@ -35,6 +35,7 @@ static USED: Family = Family::new(
 pub static ENTRY: Entry = Entry {
     name: "memory",
     tier: Tier::Fast,
+    pace: Pace::Here,
     level: 2,
     families: &[&BYTES, &COUNT, &USED],
     open,

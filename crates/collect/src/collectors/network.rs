@@ -7,7 +7,7 @@ use pegel_metric::{Family, Group, Kind, Slot};
 use crate::procfile::{ProcFile, Shape};
 use crate::roster::Roster;
 use crate::scan::{Fault, Words, integers, label, whole_lines};
-use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Tier};
+use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Pace, Tier};
 
 const COLUMNS: usize = 16;
 
@@ -42,6 +42,7 @@ columns! {
 pub static ENTRY: Entry = Entry {
     name: "network",
     tier: Tier::Fast,
+    pace: Pace::Here,
     level: 2,
     families: &FAMILIES,
     open,

@@ -7,7 +7,7 @@ use pegel_metric::{Family, Group, Kind};
 use crate::procfile::{ProcFile, Shape};
 use crate::scan::{Fault, Words, integer, whole_lines};
 use crate::single::Single;
-use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Tier};
+use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Pace, Tier};
 
 const fn family(name: &'static str, help: &'static str) -> Family {
     Family::new(name, Kind::Counter, "seconds", 2, help)
@@ -41,6 +41,7 @@ static IRQ_STALLED: Family = family(
 pub static ENTRY: Entry = Entry {
     name: "pressure",
     tier: Tier::Fast,
+    pace: Pace::Here,
     level: 2,
     families: &[
         &CPU_WAITING,

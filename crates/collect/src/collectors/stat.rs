@@ -7,7 +7,7 @@ use pegel_metric::{Family, Group, Kind};
 use crate::procfile::SharedFile;
 use crate::scan::{Fault, Words, integer, whole_lines};
 use crate::single::Single;
-use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Tier};
+use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Pace, Tier};
 
 static INTERRUPTS: Family = Family::new(
     "node_intr_total",
@@ -62,6 +62,7 @@ static RUNNING_DRAGON: Family = Family::new(
 pub static ENTRY: Entry = Entry {
     name: "stat",
     tier: Tier::Fast,
+    pace: Pace::Here,
     level: 2,
     families: &[
         &INTERRUPTS,

@@ -7,7 +7,7 @@ use pegel_metric::{Family, Group, Kind, Slot};
 use crate::procfile::{ProcFile, Shape};
 use crate::roster::Roster;
 use crate::scan::{Fault, Words, integer, whole_lines};
-use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Tier};
+use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Pace, Tier};
 
 static FIELD: Family = Family::new(
     "node_vmstat_<key>",
@@ -20,6 +20,7 @@ static FIELD: Family = Family::new(
 pub static ENTRY: Entry = Entry {
     name: "vmstat",
     tier: Tier::FiveSeconds,
+    pace: Pace::Here,
     level: 2,
     families: &[&FIELD],
     open,
