@@ -189,21 +189,7 @@ fn seal_hour(shared: &Shared) -> Result<bool, ReadError> {
     if end > shared.now().saturating_sub(SEAL_AFTER_MS) {
         return Ok(false);
     }
-    // What reaches beyond the hour is written again into a block of a higher id, which would count more
-    // than a newer block with the same times: blocks that overlap go together.
-    let mut reach = end - 1;
-    while let Some(max) = blocks
-        .iter()
-        .filter(|block| block.min <= reach)
-        .map(|block| block.max)
-        .find(|max| *max > reach)
-    {
-        reach = max;
-    }
-    let inputs: Vec<Arc<Block>> = blocks
-        .into_iter()
-        .filter(|block| block.min <= reach)
-        .collect();
+    let inputs = overlapping(blocks, end - 1);
     let mut sources = Vec::new();
     let mut used = Vec::new();
     for block in &inputs {
@@ -264,6 +250,22 @@ fn seal_hour(shared: &Shared) -> Result<bool, ReadError> {
         retire(shared, &block);
     }
     Ok(true)
+}
+
+/// The blocks that begin up to `reach`, and those that overlap them. What lies beyond the hour is written again
+/// into a block of a higher id, which would count more than a newer block with the same times: blocks that
+/// overlap go together.
+fn overlapping(mut blocks: Vec<Arc<Block>>, mut reach: Millis) -> Vec<Arc<Block>> {
+    while let Some(max) = blocks
+        .iter()
+        .filter(|block| block.min <= reach)
+        .map(|block| block.max)
+        .find(|max| *max > reach)
+    {
+        reach = max;
+    }
+    blocks.retain(|block| block.min <= reach);
+    blocks
 }
 
 /// Takes a block's file away after its samples went elsewhere.

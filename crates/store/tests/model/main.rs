@@ -2,6 +2,8 @@
 //!
 //! `PEGEL_SEED=n cargo test -p pegel-store --test model` repeats one run.
 
+mod checks;
+mod collector;
 mod currents;
 mod naive;
 mod world;

@@ -5,20 +5,19 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pegel_metric::{
-    Clock, Family, Group, Input, Kind, Millis, Point, Reason, Selector, Series, Slot, Tick,
-};
-use pegel_store::{Fold, Options, Question, Step, Store};
+use pegel_metric::{Clock, Input, Kind, Millis, Point, Reason, Series, Tick};
+use pegel_store::{Options, Store};
 use pegel_testkit::{FakeClock, Rng, TempDir};
 
+use crate::collector::{Collector, next_value, series};
 use crate::currents::Currents;
-use crate::naive::{Answer, Naive, fold};
+use crate::naive::Naive;
 
 /// A Monday, on the hour.
-const START: Millis = 1_700_006_400_000;
-const MINUTE: Millis = 60_000;
-const HOUR: Millis = 60 * MINUTE;
-const AHEAD_MAX: Millis = 10 * MINUTE;
+pub const START: Millis = 1_700_006_400_000;
+pub const MINUTE: Millis = 60_000;
+pub const HOUR: Millis = 60 * MINUTE;
+pub const AHEAD_MAX: Millis = 10 * MINUTE;
 
 /// What a run is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,36 +33,28 @@ pub enum Mode {
 }
 
 pub struct World {
-    mode: Mode,
-    rng: Rng,
+    pub mode: Mode,
+    pub rng: Rng,
     dir: TempDir,
-    clock: Arc<FakeClock>,
-    options: Options,
-    store: Store,
-    naive: Naive,
-    currents: Currents,
+    pub clock: Arc<FakeClock>,
+    pub options: Options,
+    pub store: Store,
+    pub naive: Naive,
+    pub currents: Currents,
     groups: Vec<Collector>,
     loose: Vec<Arc<Series>>,
     last_value: HashMap<Arc<Series>, f64>,
     tick: Tick,
     /// Retention may have dropped what is older.
-    floor: Millis,
+    pub floor: Millis,
     /// What the books must say was kept since the store was opened.
-    kept: u64,
+    pub kept: u64,
     /// Samples that were written again. Beyond their age, the first one may show.
-    rewritten: HashSet<(Arc<Series>, Millis)>,
+    pub rewritten: HashSet<(Arc<Series>, Millis)>,
     /// Opened again and not settled: series that were forgotten come back with their log.
     is_reopened: bool,
     /// The operations so far, for whoever reads a failure.
     pub story: Vec<String>,
-}
-
-/// A group whose members come and go.
-struct Collector {
-    group: Group,
-    live_for: Millis,
-    slots: Vec<(Slot, Arc<Series>)>,
-    away: Vec<Arc<Series>>,
 }
 
 impl World {
@@ -151,7 +142,7 @@ impl World {
         self.check_everything();
     }
 
-    fn tell(&mut self, what: String) {
+    pub fn tell(&mut self, what: String) {
         self.story
             .push(format!("{:>9} {what}", self.clock.utc() - START));
     }
@@ -333,21 +324,7 @@ impl World {
 
     fn change_members(&mut self) {
         let at = self.rng.below(self.groups.len() as u64) as usize;
-        let collector = &mut self.groups[at];
-        let grows =
-            collector.slots.is_empty() || (!collector.away.is_empty() && self.rng.chance(2));
-        let what = if grows {
-            let from = self.rng.below(collector.away.len() as u64) as usize;
-            let series = collector.away.swap_remove(from);
-            collector.declare(series.clone());
-            format!("+ {series}")
-        } else {
-            let from = self.rng.below(collector.slots.len() as u64) as usize;
-            let (slot, series) = collector.slots.swap_remove(from);
-            collector.group.retire(slot);
-            collector.away.push(series.clone());
-            format!("- {series}")
-        };
+        let what = self.groups[at].change(&mut self.rng);
         self.tell(what);
     }
 
@@ -436,273 +413,10 @@ impl World {
             .push(Input::Push, Vec::new())
             .expect("the store takes pushes");
     }
-
-    fn check_books(&self) {
-        let mut kept = 0;
-        for account in self.store.ledger().accounts() {
-            let dropped: u64 = account.dropped.iter().map(|(_, count)| count).sum();
-            assert_eq!(account.received, account.kept + dropped, "{account:?}");
-            kept += account.kept;
-        }
-        assert_eq!(kept, self.kept, "kept");
-    }
-
-    fn check_currents(&mut self) {
-        self.tell("latest".into());
-        let mut visits = Vec::new();
-        self.store
-            .latest(&Selector::all(), 0, &mut |series, latest| {
-                visits.push((series.clone(), latest));
-            });
-        self.currents.check(visits, self.clock.utc(), &self.naive);
-    }
-
-    fn check_everything(&mut self) {
-        self.check_books();
-        self.check_currents();
-        self.check_raw(&Selector::all(), Millis::MIN, Millis::MAX);
-    }
-
-    fn ask(&mut self) {
-        let selector = *self.rng.pick(&[
-            "*",
-            "loose",
-            "cpu*",
-            r#"{n=~"[0-3]"}"#,
-            r#"loose{n="1"}"#,
-            r#"disk{n!="2"}"#,
-            "*{n=\"0\"}",
-        ]);
-        let now = self.clock.utc();
-        let span = *self.rng.pick(&[1000, MINUTE, HOUR, 50 * HOUR]);
-        let (start, end) = match self.rng.below(4) {
-            0 => (Millis::MIN, Millis::MAX),
-            1 => (now - span, now),
-            _ => {
-                let start = now + AHEAD_MAX - self.rng.between(0..span + AHEAD_MAX);
-                (start, start + self.rng.between(0..span))
-            }
-        };
-        let step = (!self.rng.chance(3)).then(|| Step {
-            millis: match self.rng.below(5) {
-                0 => 1,
-                1 => self.rng.between(1..2000),
-                2 => 10_000,
-                3 => HOUR,
-                _ => self.rng.between(1..10 * HOUR),
-            },
-            fold: (!self.rng.chance(8)).then(|| *self.rng.pick(&Fold::ALL)),
-        });
-        self.tell(format!("ask {selector} from {start} to {end} by {step:?}"));
-        let selector = Selector::parse(selector).expect("a valid pattern");
-        match step {
-            None => drop(self.check_raw(&selector, start, end)),
-            Some(step) => self.check_folded(&selector, start, end, step),
-        }
-    }
-
-    /// Every sample that must be there is, and what is there is right. Returns the answer.
-    fn check_raw(&self, selector: &Selector, start: Millis, end: Millis) -> Answer {
-        let answer = self.answer(selector, start, end, None);
-        let wanted = self.naive.raw(selector, start, end);
-        let is_bounded_by_bytes = matches!(self.mode, Mode::Ordered | Mode::Tight);
-        if start >= self.floor && !is_bounded_by_bytes {
-            compare(&answer, &wanted);
-            return answer;
-        }
-        assert!(answer.is_sorted_by(|a, b| a.0 < b.0), "series are sorted");
-        for (series, points) in &answer {
-            assert!(
-                points.is_sorted_by(|a, b| a.0 < b.0),
-                "{series} is sorted by time"
-            );
-            for (time, bits) in points {
-                let known = self.naive.get(series, *time);
-                let may_differ =
-                    *time < self.floor && self.rewritten.contains(&(series.clone(), *time));
-                assert!(
-                    known == Some(*bits) || may_differ,
-                    "{series} at {}: {}, not {:?}",
-                    time - START,
-                    f64::from_bits(*bits),
-                    known.map(f64::from_bits),
-                );
-            }
-        }
-        let oldest = match self.mode {
-            Mode::Tight => return answer,
-            // Whatever is missing, is missing from the beginning.
-            Mode::Ordered => answer
-                .iter()
-                .filter_map(|(_, points)| Some(points.first()?.0))
-                .min()
-                .unwrap_or(Millis::MAX),
-            _ => self.floor,
-        };
-        compare(
-            &from(&answer, oldest),
-            &self.naive.raw(selector, start.max(oldest), end),
-        );
-        answer
-    }
-
-    fn check_folded(&self, selector: &Selector, start: Millis, end: Millis, step: Step) {
-        let is_bounded_by_bytes = matches!(self.mode, Mode::Ordered | Mode::Tight);
-        let raw = if start >= self.floor && !is_bounded_by_bytes {
-            self.naive.raw(selector, start, end)
-        } else {
-            // Retention must not come between the two questions.
-            self.store.settle();
-            self.check_raw(selector, start, end)
-        };
-        let answer = self.answer(selector, start, end, Some(step));
-        compare_folded(&answer, &fold(raw, step), step);
-    }
-
-    fn answer(
-        &self,
-        selector: &Selector,
-        start: Millis,
-        end: Millis,
-        step: Option<Step>,
-    ) -> Answer {
-        let mut answer = Answer::new();
-        let question = Question::new(selector.clone(), start, end, step);
-        self.store
-            .range(&question, &mut |series, points| {
-                let points = points.iter().map(|(time, value)| (*time, value.to_bits()));
-                answer.push((series.clone(), points.collect()));
-            })
-            .expect("an answer");
-        answer
-    }
-}
-
-impl Collector {
-    fn new(name: &str, rng: &mut Rng) -> Collector {
-        let live_for = *rng.pick(&[2_000, 10_000]);
-        let away = (0..6)
-            .map(|n| series(name, if n < 3 { Kind::Counter } else { Kind::Gauge }, n))
-            .collect();
-        let mut collector = Collector {
-            group: Group::new(name, 3, live_for),
-            live_for,
-            slots: Vec::new(),
-            away,
-        };
-        for _ in 0..rng.between(1..5) {
-            let series = collector.away[0].clone();
-            collector.away.rotate_left(1);
-            collector.away.pop();
-            collector.declare(series);
-        }
-        collector
-    }
-
-    fn declare(&mut self, series: Arc<Series>) {
-        let labels: Vec<(String, String)> = series
-            .labels()
-            .map(|(key, value)| (key.to_owned(), value.into_owned()))
-            .collect();
-        let labels: Vec<(&str, &str)> = labels
-            .iter()
-            .map(|(key, value)| (key.as_str(), value.as_str()))
-            .collect();
-        let slot = self
-            .group
-            .declare(series.family(), &labels)
-            .expect("a valid series");
-        self.slots.push((slot, series));
-    }
-}
-
-fn series(name: &str, kind: Kind, number: usize) -> Arc<Series> {
-    let family = Family {
-        name: name.to_owned().into(),
-        kind,
-        help: "What it is.".into(),
-        unit: "".into(),
-        level: 1,
-    };
-    let number = number.to_string();
-    Arc::new(Series::new(Arc::new(family), &[("n", &number)]).expect("a valid series"))
-}
-
-fn next_value(rng: &mut Rng, last: &mut HashMap<Arc<Series>, f64>, series: &Arc<Series>) -> f64 {
-    let before = last.get(series).copied().unwrap_or(0.0);
-    let value = match rng.below(16) {
-        0..=4 => before,
-        5..=8 => before + rng.between(0..100) as f64,
-        9..=10 => rng.between(-1000..1000) as f64 / 100.0,
-        11 => rng.unit() * 1e-3,
-        12 => f64::from_bits(rng.next_u64()),
-        13 => *rng.pick(&[
-            f64::NAN,
-            f64::INFINITY,
-            f64::NEG_INFINITY,
-            -0.0,
-            0.0,
-            f64::MAX,
-        ]),
-        _ => rng.below(5) as f64,
-    };
-    last.insert(series.clone(), value);
-    value
 }
 
 fn keep_ms(options: &Options) -> Millis {
     options.keep_disk.as_millis() as Millis
-}
-
-fn from(answer: &Answer, oldest: Millis) -> Answer {
-    answer
-        .iter()
-        .map(|(series, points)| {
-            let points = points.iter().filter(|(time, _)| *time >= oldest).copied();
-            (series.clone(), points.collect::<Vec<_>>())
-        })
-        .filter(|(_, points)| !points.is_empty())
-        .collect()
-}
-
-fn compare(answer: &Answer, wanted: &Answer) {
-    compare_by(answer, wanted, |a, b| a == b);
-}
-
-/// Bit for bit, but for what IEEE 754 leaves open: which NaN a sum is, and which zero is the least.
-fn compare_folded(answer: &Answer, wanted: &Answer, step: Step) {
-    compare_by(answer, wanted, |a, b| {
-        let (x, y) = (f64::from_bits(a), f64::from_bits(b));
-        match step.fold {
-            Some(Fold::First | Fold::Last) => a == b,
-            _ => a == b || (x.is_nan() && y.is_nan()) || (x == 0.0 && y == 0.0),
-        }
-    });
-}
-
-fn compare_by(answer: &Answer, wanted: &Answer, same: impl Fn(u64, u64) -> bool) {
-    let texts = |answer: &Answer| -> Vec<String> {
-        answer
-            .iter()
-            .map(|(series, _)| series.text().to_owned())
-            .collect()
-    };
-    assert_eq!(texts(answer), texts(wanted), "the series of the answer");
-    for ((series, got), (_, wanted)) in answer.iter().zip(wanted) {
-        let differs = got
-            .iter()
-            .zip(wanted)
-            .find(|(a, b)| a.0 != b.0 || !same(a.1, b.1));
-        let show =
-            |(time, bits): &(Millis, u64)| format!("{} at {}", f64::from_bits(*bits), time - START);
-        assert!(
-            differs.is_none() && got.len() == wanted.len(),
-            "{series}: {} points, not {}; first difference: {:?}",
-            got.len(),
-            wanted.len(),
-            differs.map(|(a, b)| (show(a), show(b)))
-        );
-    }
 }
 
 /// Copies log and blocks; false when the store changed its files meanwhile, which a crash would not see.

@@ -1,0 +1,200 @@
+//! What must hold at any time, and questions with random ranges, steps and folds.
+
+use pegel_metric::{Clock, Millis, Selector};
+use pegel_store::{Fold, Question, Step};
+
+use crate::naive::{Answer, fold};
+use crate::world::{AHEAD_MAX, HOUR, MINUTE, Mode, START, World};
+
+impl World {
+    pub fn check_books(&self) {
+        let mut kept = 0;
+        for account in self.store.ledger().accounts() {
+            let dropped: u64 = account.dropped.iter().map(|(_, count)| count).sum();
+            assert_eq!(account.received, account.kept + dropped, "{account:?}");
+            kept += account.kept;
+        }
+        assert_eq!(kept, self.kept, "kept");
+    }
+
+    pub fn check_currents(&mut self) {
+        self.tell("latest".into());
+        let mut visits = Vec::new();
+        self.store
+            .latest(&Selector::all(), 0, &mut |series, latest| {
+                visits.push((series.clone(), latest));
+            });
+        self.currents.check(visits, self.clock.utc(), &self.naive);
+    }
+
+    pub fn check_everything(&mut self) {
+        self.check_books();
+        self.check_currents();
+        self.check_raw(&Selector::all(), Millis::MIN, Millis::MAX);
+    }
+
+    pub fn ask(&mut self) {
+        let selector = *self.rng.pick(&[
+            "*",
+            "loose",
+            "cpu*",
+            r#"{n=~"[0-3]"}"#,
+            r#"loose{n="1"}"#,
+            r#"disk{n!="2"}"#,
+            "*{n=\"0\"}",
+        ]);
+        let now = self.clock.utc();
+        let span = *self.rng.pick(&[1000, MINUTE, HOUR, 50 * HOUR]);
+        let (start, end) = match self.rng.below(4) {
+            0 => (Millis::MIN, Millis::MAX),
+            1 => (now - span, now),
+            _ => {
+                let start = now + AHEAD_MAX - self.rng.between(0..span + AHEAD_MAX);
+                (start, start + self.rng.between(0..span))
+            }
+        };
+        let step = (!self.rng.chance(3)).then(|| Step {
+            millis: match self.rng.below(5) {
+                0 => 1,
+                1 => self.rng.between(1..2000),
+                2 => 10_000,
+                3 => HOUR,
+                _ => self.rng.between(1..10 * HOUR),
+            },
+            fold: (!self.rng.chance(8)).then(|| *self.rng.pick(&Fold::ALL)),
+        });
+        self.tell(format!("ask {selector} from {start} to {end} by {step:?}"));
+        let selector = Selector::parse(selector).expect("a valid pattern");
+        match step {
+            None => drop(self.check_raw(&selector, start, end)),
+            Some(step) => self.check_folded(&selector, start, end, step),
+        }
+    }
+
+    /// Every sample that must be there is, and what is there is right. Returns the answer.
+    fn check_raw(&self, selector: &Selector, start: Millis, end: Millis) -> Answer {
+        let answer = self.answer(selector, start, end, None);
+        let wanted = self.naive.raw(selector, start, end);
+        let is_bounded_by_bytes = matches!(self.mode, Mode::Ordered | Mode::Tight);
+        if start >= self.floor && !is_bounded_by_bytes {
+            compare(&answer, &wanted);
+            return answer;
+        }
+        assert!(answer.is_sorted_by(|a, b| a.0 < b.0), "series are sorted");
+        for (series, points) in &answer {
+            assert!(
+                points.is_sorted_by(|a, b| a.0 < b.0),
+                "{series} is sorted by time"
+            );
+            for (time, bits) in points {
+                let known = self.naive.get(series, *time);
+                let may_differ =
+                    *time < self.floor && self.rewritten.contains(&(series.clone(), *time));
+                assert!(
+                    known == Some(*bits) || may_differ,
+                    "{series} at {}: {}, not {:?}",
+                    time - START,
+                    f64::from_bits(*bits),
+                    known.map(f64::from_bits),
+                );
+            }
+        }
+        let oldest = match self.mode {
+            Mode::Tight => return answer,
+            // Whatever is missing, is missing from the beginning.
+            Mode::Ordered => answer
+                .iter()
+                .filter_map(|(_, points)| Some(points.first()?.0))
+                .min()
+                .unwrap_or(Millis::MAX),
+            _ => self.floor,
+        };
+        compare(
+            &from(&answer, oldest),
+            &self.naive.raw(selector, start.max(oldest), end),
+        );
+        answer
+    }
+
+    fn check_folded(&self, selector: &Selector, start: Millis, end: Millis, step: Step) {
+        let is_bounded_by_bytes = matches!(self.mode, Mode::Ordered | Mode::Tight);
+        let raw = if start >= self.floor && !is_bounded_by_bytes {
+            self.naive.raw(selector, start, end)
+        } else {
+            // Retention must not come between the two questions.
+            self.store.settle();
+            self.check_raw(selector, start, end)
+        };
+        let answer = self.answer(selector, start, end, Some(step));
+        compare_folded(&answer, &fold(raw, step), step);
+    }
+
+    fn answer(
+        &self,
+        selector: &Selector,
+        start: Millis,
+        end: Millis,
+        step: Option<Step>,
+    ) -> Answer {
+        let mut answer = Answer::new();
+        let question = Question::new(selector.clone(), start, end, step);
+        self.store
+            .range(&question, &mut |series, points| {
+                let points = points.iter().map(|(time, value)| (*time, value.to_bits()));
+                answer.push((series.clone(), points.collect()));
+            })
+            .expect("an answer");
+        answer
+    }
+}
+
+fn from(answer: &Answer, oldest: Millis) -> Answer {
+    answer
+        .iter()
+        .map(|(series, points)| {
+            let points = points.iter().filter(|(time, _)| *time >= oldest).copied();
+            (series.clone(), points.collect::<Vec<_>>())
+        })
+        .filter(|(_, points)| !points.is_empty())
+        .collect()
+}
+
+fn compare(answer: &Answer, wanted: &Answer) {
+    compare_by(answer, wanted, |a, b| a == b);
+}
+
+/// Bit for bit, but for what IEEE 754 leaves open: which NaN a sum is, and which zero is the least.
+fn compare_folded(answer: &Answer, wanted: &Answer, step: Step) {
+    compare_by(answer, wanted, |a, b| {
+        let (x, y) = (f64::from_bits(a), f64::from_bits(b));
+        match step.fold {
+            Some(Fold::First | Fold::Last) => a == b,
+            _ => a == b || (x.is_nan() && y.is_nan()) || (x == 0.0 && y == 0.0),
+        }
+    });
+}
+
+fn compare_by(answer: &Answer, wanted: &Answer, same: impl Fn(u64, u64) -> bool) {
+    let texts = |answer: &Answer| -> Vec<String> {
+        answer
+            .iter()
+            .map(|(series, _)| series.text().to_owned())
+            .collect()
+    };
+    assert_eq!(texts(answer), texts(wanted), "the series of the answer");
+    for ((series, got), (_, wanted)) in answer.iter().zip(wanted) {
+        let differs = got
+            .iter()
+            .zip(wanted)
+            .find(|(a, b)| a.0 != b.0 || !same(a.1, b.1));
+        let show =
+            |(time, bits): &(Millis, u64)| format!("{} at {}", f64::from_bits(*bits), time - START);
+        assert!(
+            differs.is_none() && got.len() == wanted.len(),
+            "{series}: {} points, not {}; first difference: {:?}",
+            got.len(),
+            wanted.len(),
+            differs.map(|(a, b)| (show(a), show(b)))
+        );
+    }
+}
