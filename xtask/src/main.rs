@@ -3,6 +3,7 @@
 
 mod bench;
 mod deps;
+mod fuzz;
 mod packages;
 mod step;
 mod test;
@@ -17,8 +18,10 @@ cargo xtask test            install what the tests need, run every test, list wh
 cargo xtask tidy [--fix]    check the source tree; --fix rewrites the generated files
 cargo xtask deps            check licences, sources and bans of all dependencies
 cargo xtask bench [--once]  run the benches with their gates; --once: each one time, without gates
+cargo xtask fuzz [--seconds N] [--seed N] [TARGET…]  replay the corpora, change their inputs for N seconds
+cargo xtask fuzz --coverage TARGET --seconds N       the same under libFuzzer, with a nightly toolchain
 cargo xtask soak --minutes N  run the agent under load for N minutes: memory, files, disk
-cargo xtask ci              fmt, clippy, deps, tidy, test, bench --once, soak: what .ci/run calls";
+cargo xtask ci              fmt, clippy, deps, tidy, test, fuzz, bench --once, soak: what .ci/run calls";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -43,6 +46,10 @@ fn run(args: &[&str]) -> Result<()> {
         ["deps"] => step::run("deps", deps::run),
         ["bench"] => step::run("bench", || bench::run(bench::Mode::Gated)),
         ["bench", "--once"] => step::run("bench --once", || bench::run(bench::Mode::Once)),
+        ["fuzz", "--coverage", target, "--seconds", seconds] => {
+            step::run("fuzz --coverage", || fuzz::coverage(target, seconds))
+        }
+        ["fuzz", args @ ..] => step::run("fuzz", || fuzz::run(args)),
         ["soak", "--minutes", minutes] => step::run("soak", || bench::soak(minutes)),
         ["ci"] => ci(),
         _ => bail!("expected one of:\n{USAGE}"),
@@ -67,6 +74,7 @@ fn ci() -> Result<()> {
         &["deps"][..],
         &["tidy"],
         &["test"],
+        &["fuzz", "--seconds", "60", "--seed", "1"],
         &["bench", "--once"],
         &["soak", "--minutes", "1"],
     ] {

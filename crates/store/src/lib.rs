@@ -26,6 +26,8 @@ mod codec;
 mod config;
 mod error;
 mod files;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod head;
 mod lock;
 mod log;

@@ -1,0 +1,256 @@
+//! The kernel's files, each under its own collector, read through the same door as in the agent.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::time::Duration;
+use std::{fs, io};
+
+use pegel_collect::{CollectorSet, CollectorSettings, Host, REGISTRY, Settings, State};
+use pegel_metric::{Clock, Input, Ledger, Millis, Tick};
+use pegel_testkit::TempDir;
+
+use super::Target;
+use crate::memory::bounded;
+
+/// Separates the texts that the file holds in one pass after the other.
+const NEXT_PASS: u8 = 0x1e;
+
+const fn target(name: &'static str, run: fn(&[u8]), seeds: fn() -> Vec<Vec<u8>>) -> Target {
+    Target {
+        name,
+        run,
+        dictionary: &[
+            b"\x1e",
+            b"\n",
+            b"cpu0 1 2 3 4\n",
+            b" kB\n",
+            b"total=",
+            b"some ",
+            b"full ",
+            b"intr ",
+            b"btime ",
+            b"eth0:",
+            b"sda ",
+            b"nvme0n1p1 ",
+            b"E:ID_MODEL=",
+            b"oom_kill ",
+            b"pgfault ",
+            b") S ",
+            b"Inter-|   Receive\n",
+        ],
+        seeds,
+    }
+}
+
+macro_rules! targets {
+    ($($static:ident $name:literal $collector:literal $file:literal;)*) => {
+        $(pub(super) const $static: Target = target(
+            $name,
+            |input| passes(&Source { collector: $collector, file: $file }, input),
+            || seeds($file),
+        );)*
+    };
+}
+
+targets! {
+    CPU "cpu" "cpu" "proc/stat";
+    STAT "stat" "stat" "proc/stat";
+    MEMORY "memory" "memory" "proc/meminfo";
+    LOAD "load" "load" "proc/loadavg";
+    UPTIME "uptime" "load" "proc/uptime";
+    PRESSURE "pressure" "pressure" "proc/pressure/io";
+    DISK "disk" "disk" "proc/diskstats";
+    UDEV "udev" "disk" "run/udev/data/b8:0";
+    NETWORK "network" "network" "proc/net/dev";
+    VMSTAT "vmstat" "vmstat" "proc/vmstat";
+    PROCESS "process" "agent" "proc/self/stat";
+}
+
+struct Source {
+    collector: &'static str,
+    file: &'static str,
+}
+
+fn fixtures() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures")
+}
+
+thread_local! {
+    /// A machine made of files, for this thread alone.
+    static ROOT: TempDir = {
+        let root = TempDir::new();
+        copy(&fixtures().join("basic"), root.path()).expect("copied");
+        root
+    };
+}
+
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let to = to.join(entry.file_name());
+        match entry.file_type()?.is_dir() {
+            true => copy(&entry.path(), &to)?,
+            false => drop(fs::copy(entry.path(), &to)?),
+        }
+    }
+    Ok(())
+}
+
+#[derive(Debug)]
+struct Hand(AtomicI64);
+
+impl Clock for Hand {
+    fn utc(&self) -> Millis {
+        self.0.load(Relaxed)
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_millis(self.0.load(Relaxed).unsigned_abs())
+    }
+}
+
+/// One collector on the thread's machine.
+struct Node {
+    clock: Arc<Hand>,
+    set: CollectorSet,
+    tick: Tick,
+}
+
+impl Node {
+    fn open(source: &Source, root: &Path) -> Node {
+        let mut settings = Settings::default();
+        for entry in REGISTRY
+            .iter()
+            .filter(|entry| entry.name != source.collector)
+        {
+            let off = CollectorSettings {
+                enabled: Some(false),
+                rate: None,
+            };
+            settings.collectors.insert(entry.name.to_owned(), off);
+        }
+        let host = Host {
+            page_bytes: 4096,
+            user_hz: 100,
+            ..Host::at(root)
+        };
+        let clock = Arc::new(Hand(AtomicI64::new(1_000_000)));
+        let ledger = Arc::new(Ledger::default());
+        let set = CollectorSet::open(&settings, host, 4, Vec::new(), ledger, clock.clone());
+        Node {
+            clock,
+            set: set.expect("valid"),
+            tick: Tick::new(Input::Collect),
+        }
+    }
+
+    /// A pass after enough time for a failed collector to be opened again: the present series, or
+    /// why there are none.
+    fn pass(&mut self, source: &Source) -> Result<BTreeMap<String, f64>, String> {
+        self.clock.0.fetch_add(6_000, Relaxed);
+        self.set.sample_all(0, &mut self.tick);
+        let status = self.set.status();
+        let status = status
+            .iter()
+            .find(|status| status.name == source.collector)
+            .expect("known");
+        let mut values = BTreeMap::new();
+        for row in self.tick.rows() {
+            for (index, series) in row.members.series.iter().enumerate() {
+                if row.is_present(index) {
+                    assert!(
+                        row.values[index].is_finite(),
+                        "{series} is {}",
+                        row.values[index]
+                    );
+                    values.insert(series.text().to_owned(), row.values[index]);
+                }
+            }
+            let texts: BTreeSet<&str> = row
+                .members
+                .series
+                .iter()
+                .map(|series| series.text())
+                .collect();
+            // Parentheses and underscores of a memory key are the same in a name.
+            let is_distinct = texts.len() == row.members.series.len();
+            assert!(
+                is_distinct || source.collector == "memory",
+                "a series is declared twice"
+            );
+        }
+        match (&status.state, &status.error) {
+            (State::Active, None) => Ok(values),
+            (State::Failed, Some(error)) => {
+                assert!(!error.starts_with("panicked"), "{error}");
+                assert!(
+                    values.is_empty(),
+                    "values of a failed collector: {values:?}"
+                );
+                Err(error.clone())
+            }
+            _ => panic!("{status:?}"),
+        }
+    }
+}
+
+/// Whatever the file holds in one pass after the other: an error with a reason, or values; and when it
+/// is good again, all that is in it.
+fn passes(source: &Source, input: &[u8]) {
+    ROOT.with(|root| {
+        let path = root.join(source.file);
+        let good = fs::read(fixtures().join("basic").join(source.file)).expect("a fixture");
+        bounded(64 << 20, || {
+            let texts = input.split(|byte| *byte == NEXT_PASS).take(8);
+            let mut node: Option<Node> = None;
+            for text in texts {
+                write(&path, text);
+                let node = node.get_or_insert_with(|| Node::open(source, root.path()));
+                let _ = node.pass(source);
+            }
+            write(&path, &good);
+            let mut fresh = Node::open(source, root.path());
+            let expected = fresh.pass(source).expect("a good file");
+            if let Some(node) = &mut node
+                && source.file != "run/udev/data/b8:0"
+            {
+                let found = node.pass(source).expect("a good file again");
+                let names = |values: &BTreeMap<String, f64>| -> BTreeSet<String> {
+                    // The first one needs two passes; the others count the passes themselves.
+                    let own = |name: &&String| {
+                        !name.starts_with("cpu_percent") && !name.starts_with("pegel_collector")
+                    };
+                    values.keys().filter(own).cloned().collect()
+                };
+                let (found, expected) = (names(&found), names(&expected));
+                let different: Vec<&String> = found.symmetric_difference(&expected).collect();
+                assert!(different.is_empty(), "only before or after: {different:?}");
+            }
+        });
+    });
+}
+
+/// In place: the collector holds the file open.
+fn write(path: &Path, text: &[u8]) {
+    fs::write(path, text).expect("written");
+}
+
+fn seeds(file: &str) -> Vec<Vec<u8>> {
+    let mut seeds = Vec::new();
+    for fixture in ["basic", "old"] {
+        if let Ok(text) = fs::read(fixtures().join(fixture).join(file)) {
+            // A good file, half of it, nothing, and the file again.
+            let half = &text[..text.len() / 2];
+            seeds.push([&text, half, b"", &text].join(&NEXT_PASS));
+            // The last line is gone, and comes back.
+            let lines: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
+            let shorter = lines[..lines.len() - 1].concat();
+            seeds.push([&text[..], &shorter, &text].join(&NEXT_PASS));
+            seeds.push(text);
+        }
+    }
+    seeds
+}

@@ -1,0 +1,60 @@
+//! The table of targets.
+
+mod codec;
+mod collect;
+mod config;
+mod exposition;
+mod metric;
+mod range;
+mod store;
+
+/// One thing to fuzz.
+#[derive(Debug)]
+pub struct Target {
+    pub name: &'static str,
+    /// Panics when a promise is broken.
+    pub run: fn(&[u8]),
+    /// Words of the format, which random changes would hardly find.
+    pub dictionary: &'static [&'static [u8]],
+    /// The first inputs of its corpus.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+}
+
+pub static TARGETS: &[Target] = &[
+    exposition::PROMETHEUS,
+    exposition::OPENMETRICS,
+    exposition::ENCODE,
+    metric::SERIES,
+    metric::SELECTOR,
+    metric::NAMES,
+    config::CONFIG,
+    range::RANGE,
+    collect::CPU,
+    collect::STAT,
+    collect::MEMORY,
+    collect::LOAD,
+    collect::UPTIME,
+    collect::PRESSURE,
+    collect::DISK,
+    collect::UDEV,
+    collect::NETWORK,
+    collect::VMSTAT,
+    collect::PROCESS,
+    codec::VALUES,
+    codec::VALUES_BYTES,
+    codec::TIMES,
+    codec::TIMES_BYTES,
+    codec::ROW,
+    codec::ROW_BYTES,
+    codec::UNPACK,
+    store::LOG,
+    store::LOG_FRAMES,
+    store::LOG_ROUND_TRIP,
+    store::BLOCK,
+    store::BLOCK_INDEX,
+    store::FORMAT,
+];
+
+pub fn find(name: &str) -> Option<&'static Target> {
+    TARGETS.iter().find(|target| target.name == name)
+}

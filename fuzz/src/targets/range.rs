@@ -1,0 +1,223 @@
+//! What is behind the `?` of `/api/v1/range`, and what the store answers.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use pegel_metric::{Clock, Family, Group, Input, Kind, Millis, Point, Selector, Series, Tick};
+use pegel_serve::fuzzing::{range_question, selector};
+use pegel_store::{Fold, Options, QueryError, Question, Store};
+use pegel_testkit::TempDir;
+
+use super::Target;
+use crate::memory::bounded;
+
+/// On the hour; samples lie in the quarter before it.
+const NOW: Millis = 1_700_006_400_000;
+const SAMPLES: i64 = 900;
+
+pub(super) const RANGE: Target = Target {
+    name: "range",
+    run: range,
+    dictionary: &[
+        b"match=",
+        b"start=",
+        b"end=",
+        b"step=",
+        b"agg=",
+        b"names=",
+        b"&",
+        b"%7B",
+        b"%22",
+        b"now",
+        b"-5m",
+        b"-90s",
+        b"1700006000",
+        b"1700006400000",
+        b"1e15",
+        b"500ms",
+        b"36500d",
+        b"last",
+        b"avg",
+        b"sum",
+        b"count",
+        b"max",
+        b"temp*",
+        b"turns_total",
+    ],
+    seeds: || {
+        [
+            "match=temp*&start=-5m&end=now",
+            "match=turns_total&start=1700006000&end=1700006400000&step=10s&agg=max",
+            "match=*&start=0&end=1e15&step=36500d&agg=sum",
+            "match=temp%7Broom%3D%22a%22%7D&step=7ms",
+            "match=loose&start=-15m&step=1m&agg=count",
+            "start=now&end=-5m&step=0.001",
+        ]
+        .map(|text| text.as_bytes().to_vec())
+        .to_vec()
+    },
+};
+
+#[derive(Debug)]
+struct Standstill;
+
+impl Clock for Standstill {
+    fn utc(&self) -> Millis {
+        NOW
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_millis(NOW as u64)
+    }
+}
+
+struct Shop {
+    store: Store,
+    /// Every sample, by series.
+    all: BTreeMap<String, (Kind, Vec<(Millis, f64)>)>,
+    _dir: TempDir,
+}
+
+static SHOP: LazyLock<Shop> = LazyLock::new(|| {
+    let dir = TempDir::new();
+    let mut options = Options::new(dir.join("store"));
+    options.clock = Arc::new(Standstill);
+    let store = Store::open(options).expect("opens");
+    fill(&store);
+    store.settle();
+    let mut all = BTreeMap::new();
+    let everything = Question::new(Selector::all(), 0, NOW + 600_000, None);
+    let keep = &mut |series: &Arc<Series>, points: &[(Millis, f64)]| {
+        all.insert(
+            series.text().to_owned(),
+            (series.family().kind, points.to_vec()),
+        );
+    };
+    store.range(&everything, keep).expect("answered");
+    assert_eq!(all.len(), 4, "two rooms, turns and one loose series");
+    Shop {
+        store,
+        all,
+        _dir: dir,
+    }
+});
+
+fn fill(store: &Store) {
+    let temp = Arc::new(Family::new("temp", Kind::Gauge, "", 1, ""));
+    let turns = Arc::new(Family::new("turns_total", Kind::Counter, "", 1, ""));
+    let mut group = Group::new("room", 4, 5_000);
+    let a = group.declare(&temp, &[("room", "a")]).expect("valid");
+    let b = group.declare(&temp, &[("room", "b")]).expect("valid");
+    let c = group.declare(&turns, &[]).expect("valid");
+    for number in 0..SAMPLES {
+        group.clear();
+        group.set(a, 20.0 + (number % 17) as f64 / 10.0);
+        if number % 3 != 0 {
+            group.set(b, -(number as f64));
+        }
+        group.set(c, (number * number) as f64);
+        let mut tick = Tick::new(Input::Collect);
+        tick.reset(NOW - (SAMPLES - number) * 1_000);
+        group.append_to(&mut tick);
+        store.tick(&mut tick);
+    }
+    let loose = Family::new("loose", Kind::Unknown, "", 1, "");
+    let loose = Arc::new(Series::new(Arc::new(loose), &[]).expect("valid"));
+    let points = (0..100).map(|number| Point {
+        series: loose.clone(),
+        time: NOW - 800_000 + number * number * 70,
+        value: number as f64 / 3.0,
+    });
+    store.push(Input::Push, points.collect()).expect("taken");
+}
+
+/// Any question is answered as by looking at every sample.
+fn range(input: &[u8]) {
+    let query = String::from_utf8_lossy(input);
+    let _ = selector(&query);
+    let Some(question) = range_question(&query, NOW) else {
+        return;
+    };
+    assert!(question.start <= 1_000_000_000_000_000 && question.end <= 1_000_000_000_000_000);
+    let mut found: BTreeMap<String, Vec<(Millis, f64)>> = BTreeMap::new();
+    let keep = &mut |series: &Arc<Series>, points: &[(Millis, f64)]| {
+        let before = found.insert(series.text().to_owned(), points.to_vec());
+        assert!(before.is_none(), "{series} twice");
+    };
+    let store = &SHOP.store;
+    let answered = bounded(question.bytes_max + (8 << 20), || {
+        store.range(&question, keep)
+    });
+    if question.start > question.end {
+        return assert!(
+            matches!(answered, Err(QueryError::Reversed)),
+            "{answered:?}"
+        );
+    }
+    answered.expect("answered");
+    found.retain(|_, points| !points.is_empty());
+    for (text, (kind, samples)) in &SHOP.all {
+        let series = Series::parse(text, |name| {
+            Arc::new(Family {
+                name: name.to_owned().into(),
+                ..Family::new("", *kind, "", 1, "")
+            })
+        });
+        let expected = match question.selector.matches(&series.expect("a series")) {
+            true => by_hand(samples, *kind, &question),
+            false => Vec::new(),
+        };
+        let answer = found.remove(text).unwrap_or_default();
+        assert_eq!(
+            answer.len(),
+            expected.len(),
+            "{text}: {answer:?} instead of {expected:?}"
+        );
+        for ((time, value), (time_expected, value_expected)) in answer.iter().zip(&expected) {
+            assert_eq!(time, time_expected, "{text}");
+            // Sums may be added up in another order.
+            let difference = (value - value_expected).abs();
+            assert!(
+                difference <= 1e-9 * value_expected.abs().max(1.0),
+                "{text}: {value} for {value_expected}"
+            );
+        }
+    }
+    assert!(found.is_empty(), "{found:?}");
+}
+
+fn by_hand(samples: &[(Millis, f64)], kind: Kind, question: &Question) -> Vec<(Millis, f64)> {
+    let inside = samples
+        .iter()
+        .copied()
+        .filter(|(time, _)| (question.start..=question.end).contains(time));
+    let Some(step) = question.step else {
+        return inside.collect();
+    };
+    let fold = step.fold.unwrap_or(if kind == Kind::Counter {
+        Fold::Last
+    } else {
+        Fold::Avg
+    });
+    let mut buckets: BTreeMap<Millis, Vec<f64>> = BTreeMap::new();
+    for (time, value) in inside {
+        buckets
+            .entry(time.div_euclid(step.millis) * step.millis)
+            .or_default()
+            .push(value);
+    }
+    let fold = |values: &[f64]| match fold {
+        Fold::First => values[0],
+        Fold::Last => values[values.len() - 1],
+        Fold::Min => values.iter().copied().fold(f64::INFINITY, f64::min),
+        Fold::Max => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        Fold::Sum => values.iter().sum(),
+        Fold::Avg => values.iter().sum::<f64>() / values.len() as f64,
+        Fold::Count => values.len() as f64,
+    };
+    buckets
+        .iter()
+        .map(|(time, values)| (*time, fold(values)))
+        .collect()
+}

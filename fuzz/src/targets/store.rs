@@ -1,0 +1,360 @@
+//! The files of the store: segments of the log, blocks, and the note of the format.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use pegel_metric::{Family, Group, Input, Kind, Point, Series, Tick};
+use pegel_store::fuzzing::{
+    Logged, SegmentWriter, check_format, read_block, replay_segment, unpack, wrap_block,
+};
+use pegel_store::{FileHandle, Files, OpenError};
+use pegel_testkit::TempDir;
+
+use super::Target;
+use crate::memory::bounded;
+use crate::source::Source;
+
+/// Inputs have at most 64 KiB, of which packed blocks make 16 MiB.
+const FILE_BYTES_MAX: usize = 128 << 20;
+
+pub(super) const LOG: Target = Target {
+    name: "log",
+    run: |input| {
+        let replayed = bounded(FILE_BYTES_MAX, || replay_segment(input, 1_000));
+        assert!(replayed.torn <= input.len() as u64);
+    },
+    dictionary: &[
+        b"PEGELLOG",
+        b"\xb5\x9e\x01\0",
+        b"\xb5\x9e\x02\0",
+        b"\xb5\x9e\x03\0",
+        b"\xb5\x9e\x04\0",
+    ],
+    seeds: || {
+        (0..4)
+            .map(|shape| segment(shape).bytes().to_vec())
+            .collect()
+    },
+};
+
+pub(super) const LOG_FRAMES: Target = Target {
+    name: "log_frames",
+    run: log_frames,
+    dictionary: &[],
+    seeds: || {
+        (0..4)
+            .map(|shape| take_apart(segment(shape).bytes()))
+            .collect()
+    },
+};
+
+pub(super) const LOG_ROUND_TRIP: Target = Target {
+    name: "log_round_trip",
+    run: log_round_trip,
+    dictionary: &[],
+    seeds: || {
+        (1..5_u8)
+            .map(|step| (0..400_u32).map(|at| (at * at / 3) as u8 / step).collect())
+            .collect()
+    },
+};
+
+pub(super) const BLOCK: Target = Target {
+    name: "block",
+    run: |input| drop(read(input.to_vec())),
+    dictionary: &[b"PEGELBLK", b"PGLE"],
+    seeds: || vec![block(), wrap_block(2, b"", b"\0\0\0")],
+};
+
+pub(super) const BLOCK_INDEX: Target = Target {
+    name: "block_index",
+    run: |input| {
+        let mut source = Source::new(input);
+        let len = source.up_to(4_096);
+        let data = source.take(len);
+        drop(read(wrap_block(1, data, source.rest())));
+    },
+    dictionary: &[],
+    seeds: || vec![index_of(&block()), b"\0\0\0\0\0".to_vec()],
+};
+
+pub(super) const FORMAT: Target = Target {
+    name: "format",
+    run: format,
+    dictionary: &[b"pegel store ", b"pegel store 1\n"],
+    seeds: || {
+        ["pegel store 1\n", "pegel store 2", "", "pegel"]
+            .map(|text| text.as_bytes().to_vec())
+            .to_vec()
+    },
+};
+
+/// A segment with ticks of a group whose members change, and pushed points.
+fn segment(shape: u64) -> SegmentWriter {
+    let gauge = Arc::new(Family::new("g", Kind::Gauge, "bytes", 1, "Help."));
+    let counter = Arc::new(Family::new("c_total", Kind::Counter, "", 1, ""));
+    let mut group = Group::new("disk", 4, 5_000);
+    let mut slots: Vec<_> = (0..3 + 9 * shape)
+        .map(|number| {
+            group
+                .declare(&gauge, &[("d", &*number.to_string())])
+                .expect("valid")
+        })
+        .collect();
+    slots.push(group.declare(&counter, &[]).expect("valid"));
+    let mut writer = SegmentWriter::default();
+    let mut tick = Tick::new(Input::Collect);
+    for pass in 0..6 + shape {
+        group.clear();
+        for (number, slot) in slots.iter().enumerate() {
+            if (pass + number as u64) % 4 != 3 {
+                group.set(*slot, (pass * 100 + number as u64) as f64 / 8.0);
+            }
+        }
+        if pass == 3 {
+            slots.push(group.declare(&gauge, &[("d", "new")]).expect("valid"));
+        }
+        tick.reset(1_700_000_000_000 + 500 * pass as i64);
+        group.append_to(&mut tick);
+        writer.tick(&tick);
+        let series = Arc::new(
+            Series::new(gauge.clone(), &[("p", &*(pass % 3).to_string())]).expect("valid"),
+        );
+        let point = Point {
+            series,
+            time: tick.time - 7,
+            value: pass as f64 / 3.0,
+        };
+        writer.push(Input::Push, &[point]);
+    }
+    writer
+}
+
+/// Frames with right checksums around any content: kind, length, content.
+fn log_frames(input: &[u8]) {
+    let mut source = Source::new(input);
+    let mut writer = SegmentWriter::default();
+    while !source.is_empty() {
+        let kind = source.u8();
+        let prefix = source.take(prefix_len(kind));
+        let len = usize::from(source.u16());
+        writer.frame(kind, prefix, source.take(len));
+    }
+    let replayed = bounded(FILE_BYTES_MAX, || replay_segment(writer.bytes(), 1_000));
+    assert_eq!(
+        (replayed.torn, replayed.version),
+        (0, None),
+        "every frame is whole"
+    );
+}
+
+/// What stands unpacked before the packed part: input and time, or input.
+fn prefix_len(kind: u8) -> usize {
+    match kind {
+        3 => 9,
+        4 => 1,
+        _ => 0,
+    }
+}
+
+/// A segment in the form that `log_frames` puts together again.
+fn take_apart(segment: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut rest = &segment[24..];
+    while let Some(head) = rest.first_chunk::<12>() {
+        let len = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
+        let (prefix, packed) = rest[12..12 + len].split_at(prefix_len(head[2]));
+        let raw = unpack(packed).expect("our own");
+        out.push(head[2]);
+        out.extend_from_slice(prefix);
+        out.extend_from_slice(&(raw.len() as u16).to_le_bytes());
+        out.extend_from_slice(&raw);
+        rest = &rest[12 + len..];
+    }
+    out
+}
+
+/// What is written is replayed: every row and every point, in order, bit for bit.
+fn log_round_trip(input: &[u8]) {
+    let mut source = Source::new(input);
+    let mut writer = SegmentWriter::default();
+    let mut expected: Vec<Logged> = Vec::new();
+    let family = Arc::new(Family::new("m", Kind::Unknown, "", 0, "Any."));
+    let mut group = Group::new("g", 4, 1);
+    let mut slots = Vec::new();
+    let mut number = 0;
+    while !source.is_empty() && number < 300 {
+        number += 1;
+        match source.u8() % 8 {
+            0 => slots.push(
+                group
+                    .declare(&family, &[("n", &*number.to_string())])
+                    .expect("valid"),
+            ),
+            1 if !slots.is_empty() => {
+                group.retire(slots.swap_remove(source.up_to(slots.len() - 1)))
+            }
+            2 | 3 => {
+                let labels = [("p", &*source.up_to(20).to_string())];
+                let series = Arc::new(Series::new(family.clone(), &labels).expect("valid"));
+                let point = Point {
+                    series,
+                    time: source.u64() as i64,
+                    value: source.float(),
+                };
+                expected.push((
+                    point.time,
+                    vec![(point.series.text().to_owned(), point.value.to_bits())],
+                ));
+                writer.push(Input::Push, &[point]);
+            }
+            _ => {
+                group.clear();
+                for slot in &slots {
+                    if !source.u8().is_multiple_of(5) {
+                        group.set(*slot, source.float());
+                    }
+                }
+                let mut tick = Tick::new(Input::Collect);
+                tick.reset(source.u64() as i64);
+                group.append_to(&mut tick);
+                writer.tick(&tick);
+                expected.push((tick.time, present(&tick)));
+            }
+        }
+    }
+    let replayed = replay_segment(writer.bytes(), usize::MAX);
+    assert_eq!((replayed.torn, replayed.damaged), (0, 0));
+    assert_eq!(replayed.logged, expected);
+}
+
+fn present(tick: &Tick) -> Vec<(String, u64)> {
+    let row = &tick.rows()[0];
+    let members = row.members.series.iter().enumerate();
+    let present = members.filter(|(index, _)| row.is_present(*index));
+    present
+        .map(|(index, series)| (series.text().to_owned(), row.values[index].to_bits()))
+        .collect()
+}
+
+/// One file that cannot be changed.
+#[derive(Debug)]
+struct OneFile(Arc<Content>);
+
+#[derive(Debug)]
+struct Content(Vec<u8>);
+
+fn refused<T>() -> io::Result<T> {
+    Err(io::ErrorKind::PermissionDenied.into())
+}
+
+impl Files for OneFile {
+    fn create(&self, _: &Path) -> io::Result<Arc<dyn FileHandle>> {
+        refused()
+    }
+
+    fn open(&self, _: &Path) -> io::Result<Arc<dyn FileHandle>> {
+        Ok(self.0.clone())
+    }
+
+    fn rename(&self, _: &Path, _: &Path) -> io::Result<()> {
+        refused()
+    }
+
+    fn remove(&self, _: &Path) -> io::Result<()> {
+        refused()
+    }
+
+    fn make_dir(&self, _: &Path) -> io::Result<()> {
+        refused()
+    }
+
+    fn sync_dir(&self, _: &Path) -> io::Result<()> {
+        refused()
+    }
+
+    fn list(&self, _: &Path) -> io::Result<Vec<String>> {
+        refused()
+    }
+}
+
+impl FileHandle for Content {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+
+    fn write_at(&self, _: &[u8], _: u64) -> io::Result<usize> {
+        refused()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        let at = usize::try_from(at).unwrap_or(usize::MAX).min(self.0.len());
+        let count = buffer.len().min(self.0.len() - at);
+        buffer[..count].copy_from_slice(&self.0[at..at + count]);
+        Ok(count)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        refused()
+    }
+}
+
+fn read(bytes: Vec<u8>) -> Result<u64, String> {
+    let files: Arc<dyn Files> = Arc::new(OneFile(Arc::new(Content(bytes))));
+    bounded(FILE_BYTES_MAX, || {
+        read_block(&files, Path::new("/0000000001.blk"))
+    })
+}
+
+/// A block that a store wrote: the samples of [`segment`].
+fn block() -> Vec<u8> {
+    let dir = TempDir::new();
+    let home = dir.join("store");
+    std::fs::create_dir_all(home.join("log")).expect("a directory");
+    std::fs::write(home.join("log/0000000001.log"), segment(2).bytes()).expect("written");
+    let mut options = pegel_store::Options::new(&home);
+    options.keep_disk = std::time::Duration::from_secs(3_000_000_000);
+    let store = pegel_store::Store::open(options).expect("opens");
+    store.settle();
+    store.close();
+    let blocks = std::fs::read_dir(home.join("blocks")).expect("a directory");
+    let block = blocks.flatten().next().expect("a block");
+    std::fs::read(block.path()).expect("read")
+}
+
+/// A block in the form that `block_index` puts together again.
+fn index_of(block: &[u8]) -> Vec<u8> {
+    let footer = &block[block.len() - 60..];
+    let at = u64::from_le_bytes(footer[..8].try_into().expect("eight bytes")) as usize;
+    let len = u32::from_le_bytes(footer[8..12].try_into().expect("four bytes")) as usize;
+    let mut out = ((at - 16) as u16).to_le_bytes().to_vec();
+    out.extend_from_slice(&block[16..at]);
+    out.extend(unpack(&block[at..at + len]).expect("our own"));
+    out
+}
+
+thread_local! {
+    static DIR: TempDir = TempDir::new();
+}
+
+/// Either it is of another version and stays as it is, or it is this one's afterwards.
+fn format(input: &[u8]) {
+    DIR.with(|dir| {
+        let path = dir.join("format");
+        std::fs::write(&path, input).expect("written");
+        let after = match check_format(dir.path()) {
+            Ok(()) => b"pegel store 1".to_vec(),
+            Err(OpenError::Version { found, .. }) => {
+                assert_ne!(found, 1);
+                input.trim_ascii().to_vec()
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let text = std::fs::read(&path).expect("read");
+        assert_eq!(
+            String::from_utf8_lossy(&text).trim().as_bytes(),
+            String::from_utf8_lossy(&after).trim().as_bytes()
+        );
+    });
+}
