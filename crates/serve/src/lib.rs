@@ -2,7 +2,8 @@
 //!
 //! Everything a client can do is bounded by [`Settings`]: connections, the time for a request's
 //! head, its size, the time for an answer, the memory that answers take while they are read.
-//! Who may ask for what is decided in one place, the guard. What is refused is counted by reason. A slow reader costs one connection and nothing else.
+//! Who may ask for what is decided in one place, the guard. What is refused is counted by reason.
+//! A slow reader costs one connection and nothing else.
 
 mod answers;
 mod app;

@@ -26,7 +26,7 @@ const FAREWELL: Duration = Duration::from_millis(500);
 /// How many refused clients are told why at one time; others are only closed.
 const FAREWELLS_MAX: usize = 32;
 
-pub(crate) trait Listener: Send + 'static {
+pub(crate) trait Listener: Send + Sync + 'static {
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
     const FULL: Refusal;
 
@@ -34,10 +34,10 @@ pub(crate) trait Listener: Send + 'static {
 
     /// The whole life of a connection: finds out who is there, and serves.
     fn serve(
-        &self,
+        self: Arc<Self>,
         stream: Self::Stream,
         shared: Shared,
-    ) -> impl Future<Output = ()> + Send + 'static;
+    ) -> impl Future<Output = ()> + Send;
 }
 
 /// A TCP address.
@@ -59,30 +59,23 @@ impl Listener for Address {
         Ok(stream)
     }
 
-    fn serve(
-        &self,
-        stream: Self::Stream,
-        shared: Shared,
-    ) -> impl Future<Output = ()> + Send + 'static {
-        let is_private = self.is_private;
-        async move {
-            // Fails when the client is gone already.
-            let Ok(mut visit) = shared.guard.visit_on_tcp(&stream) else {
-                return;
-            };
-            if !is_private {
-                return connection::serve(stream, visit, shared).await;
+    async fn serve(self: Arc<Self>, stream: Self::Stream, shared: Shared) {
+        // Fails when the client is gone already.
+        let Ok(mut visit) = shared.guard.visit_on_tcp(&stream) else {
+            return;
+        };
+        if !self.is_private {
+            return connection::serve(stream, visit, shared).await;
+        }
+        // Without a certificate there would be no such listener.
+        let Some(config) = shared.guard.tls() else {
+            return;
+        };
+        if let Some(stream) = tls::welcome(stream, config, &shared).await {
+            if let Peer::Remote { certified, .. } = &mut visit.peer {
+                *certified = tls::is_certified(&stream);
             }
-            // Without a certificate there would be no such listener.
-            let Some(config) = shared.guard.tls() else {
-                return;
-            };
-            if let Some(stream) = tls::welcome(stream, config, &shared).await {
-                if let Peer::Remote { certified, .. } = &mut visit.peer {
-                    *certified = tls::is_certified(&stream);
-                }
-                connection::serve(stream, visit, shared).await;
-            }
+            connection::serve(stream, visit, shared).await;
         }
     }
 }
@@ -95,20 +88,15 @@ impl Listener for UnixListener {
         UnixListener::accept(self).await.map(|(stream, _)| stream)
     }
 
-    fn serve(
-        &self,
-        stream: Self::Stream,
-        shared: Shared,
-    ) -> impl Future<Output = ()> + Send + 'static {
-        async move {
-            let visit = shared.guard.visit_on_socket(&stream);
-            connection::serve(stream, visit, shared).await;
-        }
+    async fn serve(self: Arc<Self>, stream: Self::Stream, shared: Shared) {
+        let visit = shared.guard.visit_on_socket(&stream);
+        connection::serve(stream, visit, shared).await;
     }
 }
 
 /// Accepts until the server stops. Each connection holds one of `places` for its life.
 pub(crate) async fn accept_all<L: Listener>(listener: L, places: Arc<Semaphore>, shared: Shared) {
+    let listener = Arc::new(listener);
     let farewells = Arc::new(Semaphore::new(FAREWELLS_MAX));
     let mut stage = shared.stage.clone();
     while let Some(accepted) = or_stopped(listener.accept(), &mut stage).await {
@@ -124,7 +112,7 @@ pub(crate) async fn accept_all<L: Listener>(listener: L, places: Arc<Semaphore>,
             }
         };
         if let Ok(place) = places.clone().try_acquire_owned() {
-            let serving = listener.serve(stream, shared.clone());
+            let serving = listener.clone().serve(stream, shared.clone());
             tokio::spawn(async move {
                 serving.await;
                 drop(place);

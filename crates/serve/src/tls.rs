@@ -124,13 +124,12 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
 
 fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     let (text, mode) = read(path)?;
-    let problem = if mode & 0o007 != 0 {
-        "is a private key that every user can read or change; `chmod 600` it"
-    } else {
-        match PrivateKeyDer::from_pem_slice(&text) {
-            Ok(key) => return Ok(key),
-            Err(_) => "holds no private key in PEM form (PKCS#8, PKCS#1 or SEC1, not encrypted)",
+    let problem = match PrivateKeyDer::from_pem_slice(&text) {
+        Ok(_) if mode & 0o007 != 0 => {
+            "is a private key that every user can read or change; `chmod 600` it"
         }
+        Ok(key) => return Ok(key),
+        Err(_) => "holds no private key in PEM form (PKCS#8, PKCS#1 or SEC1, not encrypted)",
     };
     let path = path.to_owned();
     Err(TlsError::Content { path, problem })

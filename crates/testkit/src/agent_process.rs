@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::http::{self, Address, Answer};
-use crate::{Finished, Process, Samples, TempDir, check_conserved, eventually};
+use crate::{Finished, PLANTED_TOKEN, Process, Samples, TempDir, check_conserved, eventually};
 
 /// How long an agent may take to start or to stop on a loaded machine.
 const BOUND: Duration = Duration::from_secs(30);
@@ -109,6 +109,8 @@ impl AgentBuilder {
         for address in &self.listen {
             command.arg("--listen").arg(address);
         }
+        // Searched for in all that it says, see `assert_not_shown`.
+        command.env("PEGEL_TOKEN", PLANTED_TOKEN);
         command
             .args(&self.args)
             .envs(self.envs.iter().map(|(key, value)| (key, value)));

@@ -7,6 +7,8 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::assert_not_shown;
+
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Where to ask.
@@ -87,6 +89,7 @@ fn exchange(mut stream: impl Read + Write, request: &str) -> io::Result<Vec<u8>>
     stream.write_all(request.as_bytes())?;
     let mut raw = Vec::new();
     stream.read_to_end(&mut raw)?;
+    assert_not_shown("an answer", &raw);
     Ok(raw)
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 
-use crate::TempDir;
+use crate::{TempDir, assert_not_shown};
 
 /// A child process whose output goes to files, and which does not outlive the value.
 #[derive(Debug)]
@@ -136,6 +136,7 @@ impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        assert_not_shown("a process", self.output().as_bytes());
         if std::thread::panicking() {
             eprintln!("process {}:\n{}", self.pid(), self.output());
         }

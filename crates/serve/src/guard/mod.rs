@@ -238,9 +238,8 @@ impl Guard {
     fn report(&self, caller: &Caller, verdict: Result<(), Denied>) -> Result<(), Denied> {
         if let Err(denied) = &verdict {
             self.refusals.count(denied.refusal());
-            self.notices.say(denied.refusal(), || {
-                format!("{}: {}", caller.peer, denied.message())
-            });
+            self.notices
+                .say(denied.refusal(), &caller.peer, || denied.message());
         }
         verdict
     }

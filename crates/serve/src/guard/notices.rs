@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::Peer;
 use crate::refusals::Refusal;
 
 const PAUSE: Duration = Duration::from_secs(60);
@@ -21,13 +22,9 @@ struct Kind {
 }
 
 impl Notices {
-    pub fn say(&self, refusal: Refusal, text: impl FnOnce() -> String) {
+    pub fn say(&self, refusal: Refusal, peer: &Peer, why: impl FnOnce() -> String) {
         if let Some(unsaid) = self.turn(refusal, Instant::now()) {
-            let text = text();
-            match unsaid {
-                0 => tracing::warn!("refused {text}"),
-                unsaid => tracing::warn!(unsaid, "refused {text}"),
-            }
+            tracing::warn!(%peer, unsaid, "a request was refused: {}", why());
         }
     }
 

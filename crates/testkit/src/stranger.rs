@@ -1,0 +1,71 @@
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::{Finished, Process, need, need_hardware};
+
+/// Another user of this machine.
+#[derive(Debug, Clone, Copy)]
+pub struct Stranger;
+
+impl Stranger {
+    /// `nobody` on every Linux system.
+    pub const UID: u32 = 65534;
+    pub const NAME: &str = "nobody";
+
+    /// None, with the skip noted, where a test cannot act for another user.
+    #[track_caller]
+    pub fn new() -> Option<Stranger> {
+        need("curl")?;
+        let is_root = rustix::process::geteuid().is_root();
+        need_hardware(is_root, "root privilege to act for another user")?;
+        Some(Stranger)
+    }
+
+    /// A program run by this user, without any of our groups.
+    pub fn run(self, program: impl AsRef<Path>, args: &[&str]) -> Finished {
+        let mut command = Command::new(program.as_ref());
+        command
+            .uid(Stranger::UID)
+            .gid(Stranger::UID)
+            .current_dir("/")
+            .args(args);
+        Process::start(&mut command).wait(Duration::from_secs(30))
+    }
+
+    /// The status of an HTTP answer, 0 when there is none; and all that curl printed.
+    pub fn curl(self, args: &[&str]) -> (u16, String) {
+        curl_result(self.run("curl", &[CURL, args].concat()))
+    }
+}
+
+/// The same as ourselves.
+pub fn curl(args: &[&str]) -> (u16, String) {
+    let mut command = Command::new("curl");
+    command.args([CURL, args].concat());
+    curl_result(Process::start(&mut command).wait(Duration::from_secs(30)))
+}
+
+/// Heads are printed too, and the status comes last; nothing of the caller's configuration counts.
+const CURL: &[&str] = &[
+    "--disable",
+    "--noproxy",
+    "*",
+    "--silent",
+    "--show-error",
+    "--include",
+    "--max-time",
+    "20",
+    "--write-out",
+    "\n%{http_code}",
+];
+
+fn curl_result(finished: Finished) -> (u16, String) {
+    let status = finished
+        .stdout
+        .rsplit('\n')
+        .next()
+        .and_then(|code| code.parse().ok());
+    (status.unwrap_or(0), finished.to_string())
+}
