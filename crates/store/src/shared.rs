@@ -179,11 +179,13 @@ impl Shared {
         note(&mut self.write().block_trouble, trouble, now, "blocks");
     }
 
-    /// Measures what samples and series take in memory. Walks over all series: not for every tick.
-    pub fn measure_memory(&self) -> u64 {
+    /// Measures what samples and series take in memory: in the active head, and in all. Walks over all series:
+    /// not for every tick.
+    pub fn measure_memory(&self) -> (u64, u64) {
         let state = self.read();
+        let head = state.head.bytes();
         let frozen: usize = state.frozen.iter().map(|frozen| frozen.head.bytes()).sum();
-        (state.head.bytes() + frozen) as u64
+        (head as u64, (head + frozen) as u64)
     }
 }
 

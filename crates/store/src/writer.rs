@@ -85,6 +85,9 @@ pub(crate) struct Writer {
     older_log_bytes: u64,
     memory_checked: Option<Duration>,
     memory_bytes: u64,
+    /// What the active head takes, and what it took when it was new: the series that it took over.
+    head_bytes: u64,
+    head_bytes_least: u64,
 }
 
 #[derive(Debug)]
@@ -119,6 +122,8 @@ impl Writer {
             older_log_bytes: 0,
             memory_checked: None,
             memory_bytes: 0,
+            head_bytes: 0,
+            head_bytes_least: 0,
         };
         writer.older_log_bytes = writer.shared.read().head_log_bytes;
         // Whatever was replayed belongs to the segments before this one, and to the same head.
@@ -352,7 +357,9 @@ impl Writer {
         };
         let is_old = now.saturating_sub(self.head_since) >= options.keep_memory;
         let is_long = log.segment.len() >= SEGMENT_BYTES_MAX.min(options.keep_bytes / 8);
-        let is_large = self.memory_bytes >= options.memory_bytes_max / 4;
+        // A block frees samples, not live series: those alone are no reason for one.
+        let grown = self.head_bytes.saturating_sub(self.head_bytes_least);
+        let is_large = grown >= options.memory_bytes_max / 4;
         let has_room = self.shared.read().frozen.len() < FROZEN_MAX;
         if (asked || is_old || is_long || is_large)
             && has_room
@@ -378,6 +385,8 @@ impl Writer {
                 log_bytes,
             }));
         }
+        self.head_bytes_least = state.head.bytes() as u64;
+        self.head_bytes = self.head_bytes_least;
         drop(state);
         self.head_since = self.shared.options.clock.monotonic();
         self.older_log_bytes = 0;
@@ -421,7 +430,7 @@ impl Writer {
             .is_none_or(|checked| now.saturating_sub(checked) >= RETRY)
         {
             self.memory_checked = Some(now);
-            self.memory_bytes = self.shared.measure_memory();
+            (self.head_bytes, self.memory_bytes) = self.shared.measure_memory();
             self.shared
                 .memory_bytes
                 .store(self.memory_bytes, Ordering::Relaxed);

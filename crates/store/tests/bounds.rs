@@ -238,3 +238,35 @@ fn a_reader_keeps_its_block_and_new_blocks_keep_theirs() {
         "the new block's file outlives the reader"
     );
 }
+
+#[test]
+fn many_live_series_alone_do_not_make_blocks() {
+    let dir = TempDir::new();
+    let clock = Arc::new(FakeClock::new(START));
+    let mut options = Options::new(dir.join("store"));
+    options.clock = clock.clone();
+    options.memory_bytes_max = 8 << 20;
+    let store = Store::open(options).expect("opens");
+    let all: Vec<Arc<Series>> = (0..10_000).map(|n| series(&n.to_string())).collect();
+    let push = |which: &[Arc<Series>]| {
+        clock.advance(Duration::from_millis(1500));
+        let points = which.iter().map(|series| Point {
+            series: series.clone(),
+            time: clock.utc(),
+            value: 1.0,
+        });
+        store.push(Input::Push, points.collect()).expect("taken");
+    };
+    push(&all);
+    store.settle();
+    for n in 0..50 {
+        push(&all[n..n + 1]);
+    }
+    store.settle();
+    let status = store.status();
+    assert!(
+        status.memory_bytes > (8 << 20) / 4,
+        "they take much: {status:?}"
+    );
+    assert!(status.blocks <= 4, "{status:?}");
+}
