@@ -52,6 +52,7 @@ pub fn run() -> Result<()> {
     let packages = metadata["packages"]
         .as_array()
         .context("cargo metadata has no packages")?;
+    let built = built_packages()?;
     let mut complaints = Vec::new();
     let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for package in packages {
@@ -60,7 +61,7 @@ pub fn run() -> Result<()> {
             .as_str()
             .context("a package without version")?;
         complaints.extend(
-            complain(package)
+            complain(package, &built)
                 .into_iter()
                 .map(|c| format!("{name} {version}: {c}")),
         );
@@ -86,10 +87,30 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
-fn complain(package: &Value) -> Vec<String> {
+/// The names of what is really built on some platform. The lock file, and with it cargo's metadata, also
+/// holds what a dependency would use if a feature were on that nobody turns on.
+fn built_packages() -> Result<BTreeSet<String>> {
+    let tree = step::cargo_output(&[
+        "tree",
+        "--locked",
+        "--workspace",
+        "--all-features",
+        "--target=all",
+        "--edges=all",
+        "--prefix=none",
+        "--format={p}",
+    ])?;
+    let names = tree
+        .lines()
+        .filter_map(|line| line.split_whitespace().next());
+    Ok(names.map(str::to_owned).collect())
+}
+
+fn complain(package: &Value, built: &BTreeSet<String>) -> Vec<String> {
     let mut complaints = Vec::new();
     let name = package["name"].as_str().unwrap_or_default();
-    if let Some((_, why)) = BANS.iter().find(|(pattern, _)| fits(pattern, name)) {
+    let ban = BANS.iter().find(|(pattern, _)| fits(pattern, name));
+    if let Some((_, why)) = ban.filter(|_| built.contains(name)) {
         complaints.push(format!("not wanted: {why}"));
     }
     match package["source"].as_str() {
@@ -187,9 +208,12 @@ mod tests {
         let package = serde_json::json!({
             "name": "openssl-sys", "license": "MIT", "source": "git+https://example.org/openssl",
         });
-        let complaints = complain(&package);
+        let built = BTreeSet::from(["openssl-sys".to_owned(), "pegel".to_owned()]);
+        let complaints = complain(&package, &built);
         assert_eq!(complaints.len(), 2, "{complaints:?}");
         let ours = serde_json::json!({"name": "pegel", "license": "MIT", "source": null});
-        assert!(complain(&ours).is_empty());
+        assert!(complain(&ours, &built).is_empty());
+        let only_locked = serde_json::json!({"name": "ring", "license": "ISC", "source": null});
+        assert!(complain(&only_locked, &built).is_empty());
     }
 }

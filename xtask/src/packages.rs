@@ -5,10 +5,15 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Program, and the Debian package that brings it.
-const PROGRAMS: [(&str, &str); 4] = [
+const PROGRAMS: [(&str, &str); 9] = [
+    ("curl", "curl"),
+    ("ip", "iproute2"),
+    ("openssl", "openssl"),
     ("prometheus", "prometheus"),
     ("promtool", "prometheus"),
     ("prometheus-node-exporter", "prometheus-node-exporter"),
+    ("setpriv", "util-linux"),
+    ("unshare", "util-linux"),
     ("victoria-metrics", "victoria-metrics"),
 ];
 
