@@ -2,6 +2,7 @@
 //! paths before us get nothing, and are told why.
 
 use std::fs;
+use std::net::TcpStream;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::process::Command;
@@ -281,6 +282,38 @@ fn another_user_can_neither_stop_the_agent_nor_touch_its_files() {
 }
 
 #[test]
+fn another_user_cannot_take_all_connections() {
+    let Some(stranger) = Stranger::new() else {
+        return;
+    };
+    let agent = agent().config("limits: {connections: 16}\n").start();
+    let Address::Tcp(address) = *agent.http() else {
+        panic!("TCP")
+    };
+    let held = stranger.act(|| {
+        let connect = |_| TcpStream::connect(address).expect("connected");
+        (0..32).map(connect).collect::<Vec<_>>()
+    });
+    eventually("half of the seats are all it gets", || {
+        let status = agent.status();
+        let taken = status["http"]["connections"].as_u64().unwrap_or(0);
+        let refused = refused(&agent, "unknown_connections");
+        // One is ours, with which we ask.
+        if (taken, refused) == (9, 24) {
+            Ok(())
+        } else {
+            Err((taken, refused))
+        }
+    });
+    assert_eq!(
+        get(agent.http(), "/metrics").expect("an answer").status,
+        200
+    );
+    drop(held);
+    agent.assert_conserved();
+}
+
+#[test]
 fn a_client_that_is_gone_before_it_is_looked_at_is_nobody() {
     let agent = agent().start();
     let Address::Tcp(address) = *agent.http() else {
@@ -288,7 +321,7 @@ fn a_client_that_is_gone_before_it_is_looked_at_is_nobody() {
     };
     // Half of them reset, half of them closed in order; none of them may disturb the agent.
     for round in 0..200 {
-        let stream = std::net::TcpStream::connect(address).expect("connected");
+        let stream = TcpStream::connect(address).expect("connected");
         std::io::Write::write_all(
             &mut &stream,
             b"GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n",
@@ -388,7 +421,7 @@ fn exchange(address: &Address, raw: &str) -> String {
     let Address::Tcp(address) = address else {
         panic!("TCP")
     };
-    let mut stream = std::net::TcpStream::connect(address).expect("connected");
+    let mut stream = TcpStream::connect(address).expect("connected");
     stream
         .set_read_timeout(Some(Duration::from_secs(20)))
         .expect("set");

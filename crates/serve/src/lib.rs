@@ -22,6 +22,7 @@ mod owner;
 mod parameters;
 mod refusals;
 mod routes;
+mod seats;
 mod server;
 mod settings;
 pub mod socket;

@@ -14,8 +14,9 @@ use tokio::time::{sleep, timeout};
 
 use crate::connection::{self, Shared, Stage};
 use crate::failure::Failure;
-use crate::guard::Peer;
+use crate::guard::{Guard, Peer, Visit};
 use crate::refusals::Refusal;
+use crate::seats::{Seats, Taken};
 use crate::tls;
 
 /// How long to wait when the system has no descriptor or memory for another connection: trying at
@@ -32,10 +33,17 @@ pub(crate) trait Listener: Send + Sync + 'static {
 
     fn accept(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
 
-    /// The whole life of a connection: finds out who is there, and serves.
+    /// Who is there. Fails when the client is gone already.
+    fn visit(&self, stream: &Self::Stream, guard: &Guard) -> io::Result<Visit>;
+
+    /// Whether a client understands what it is told at once.
+    fn is_plain(&self) -> bool;
+
+    /// The whole life of a connection.
     fn serve(
         self: Arc<Self>,
         stream: Self::Stream,
+        visit: Visit,
         shared: Shared,
     ) -> impl Future<Output = ()> + Send;
 }
@@ -59,11 +67,15 @@ impl Listener for Address {
         Ok(stream)
     }
 
-    async fn serve(self: Arc<Self>, stream: Self::Stream, shared: Shared) {
-        // Fails when the client is gone already.
-        let Ok(mut visit) = shared.guard.visit_on_tcp(&stream) else {
-            return;
-        };
+    fn visit(&self, stream: &Self::Stream, guard: &Guard) -> io::Result<Visit> {
+        guard.visit_on_tcp(stream)
+    }
+
+    fn is_plain(&self) -> bool {
+        !self.is_private
+    }
+
+    async fn serve(self: Arc<Self>, stream: Self::Stream, mut visit: Visit, shared: Shared) {
         if !self.is_private {
             return connection::serve(stream, visit, shared).await;
         }
@@ -88,14 +100,21 @@ impl Listener for UnixListener {
         UnixListener::accept(self).await.map(|(stream, _)| stream)
     }
 
-    async fn serve(self: Arc<Self>, stream: Self::Stream, shared: Shared) {
-        let visit = shared.guard.visit_on_socket(&stream);
+    fn visit(&self, stream: &Self::Stream, guard: &Guard) -> io::Result<Visit> {
+        Ok(guard.visit_on_socket(stream))
+    }
+
+    fn is_plain(&self) -> bool {
+        true
+    }
+
+    async fn serve(self: Arc<Self>, stream: Self::Stream, visit: Visit, shared: Shared) {
         connection::serve(stream, visit, shared).await;
     }
 }
 
-/// Accepts until the server stops. Each connection holds one of `places` for its life.
-pub(crate) async fn accept_all<L: Listener>(listener: L, places: Arc<Semaphore>, shared: Shared) {
+/// Accepts until the server stops. Each connection holds one of the seats for its life.
+pub(crate) async fn accept_all<L: Listener>(listener: L, seats: Seats, shared: Shared) {
     let listener = Arc::new(listener);
     let farewells = Arc::new(Semaphore::new(FAREWELLS_MAX));
     let mut stage = shared.stage.clone();
@@ -111,16 +130,25 @@ pub(crate) async fn accept_all<L: Listener>(listener: L, places: Arc<Semaphore>,
                 continue;
             }
         };
-        if let Ok(place) = places.clone().try_acquire_owned() {
-            let serving = listener.clone().serve(stream, shared.clone());
-            tokio::spawn(async move {
-                serving.await;
-                drop(place);
-            });
+        // Here and not on a task of its own: otherwise strangers could take every seat before it is
+        // known that they are strangers. The kernel answers within microseconds.
+        let Ok(visit) = listener.visit(&stream, &shared.guard) else {
             continue;
-        }
-        shared.refusals.count(L::FULL);
-        if let Ok(turn) = farewells.clone().try_acquire_owned() {
+        };
+        let refusal = match seats.take(shared.guard.knows(visit.peer)) {
+            Ok(seat) => {
+                let serving = listener.clone().serve(stream, visit, shared.clone());
+                tokio::spawn(async move {
+                    serving.await;
+                    drop(seat);
+                });
+                continue;
+            }
+            Err(Taken::All) => L::FULL,
+            Err(Taken::ForUnknown) => Refusal::UnknownConnections,
+        };
+        shared.refusals.count(refusal);
+        if let (true, Ok(turn)) = (listener.is_plain(), farewells.clone().try_acquire_owned()) {
             tokio::spawn(async move {
                 turn_away(stream, Failure::full()).await;
                 drop(turn);

@@ -24,6 +24,8 @@ pub(crate) enum Refusal {
     Malformed,
     /// The system could not hand over a connection, for example for want of descriptors.
     Accept,
+    /// More connections of clients that are not known than allowed.
+    UnknownConnections,
     /// A user without access, and without a token.
     Stranger,
     /// A token that is not ours.
@@ -41,7 +43,7 @@ pub(crate) enum Refusal {
     HandshakeTime,
 }
 
-const NAMES: [(Refusal, &str); 20] = [
+const NAMES: [(Refusal, &str); 21] = [
     (Refusal::Connections, "connections"),
     (Refusal::SocketConnections, "socket_connections"),
     (Refusal::HeadTime, "head_time"),
@@ -54,6 +56,7 @@ const NAMES: [(Refusal, &str); 20] = [
     (Refusal::AnswerMemory, "answer_memory"),
     (Refusal::Malformed, "malformed"),
     (Refusal::Accept, "accept"),
+    (Refusal::UnknownConnections, "unknown_connections"),
     (Refusal::Stranger, "stranger"),
     (Refusal::Token, "token"),
     (Refusal::NotOwner, "not_owner"),

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -20,44 +20,18 @@ use crate::guard::{Guard, is_loopback};
 use crate::listen::{self, accept_all};
 use crate::refusals::Refusals;
 use crate::routes::{Site, router};
+use crate::seats::Seats;
 use crate::settings::Settings;
 use crate::socket::{OwnedSocket, bind_socket};
 
 /// How long connections get to notice that they were dropped.
 const LAST_MOMENT: Duration = Duration::from_secs(1);
 
-/// One seat for each connection that is allowed. A connection keeps its seat until it ends.
+/// Connections over TCP and on the UNIX socket have seats of their own.
 #[derive(Debug, Clone)]
-pub(crate) struct Seats {
-    tcp: (Arc<Semaphore>, usize),
-    socket: (Arc<Semaphore>, usize),
-}
-
-impl Seats {
-    fn new(settings: &Settings) -> Seats {
-        let seats = |count: usize| {
-            let count = count.min(Semaphore::MAX_PERMITS);
-            (Arc::new(Semaphore::new(count)), count)
-        };
-        Seats {
-            tcp: seats(settings.connections_max),
-            socket: seats(settings.socket_connections_max),
-        }
-    }
-
-    /// Connections over TCP and on the UNIX socket.
-    pub fn taken(&self) -> (usize, usize) {
-        let taken = |(seats, count): &(Arc<Semaphore>, usize)| count - seats.available_permits();
-        (taken(&self.tcp), taken(&self.socket))
-    }
-
-    /// Returns when there is no connection left.
-    async fn empty(&self) {
-        for (seats, count) in [&self.tcp, &self.socket] {
-            let all = u32::try_from(*count).unwrap_or(u32::MAX);
-            let _ = seats.acquire_many(all).await;
-        }
-    }
+pub(crate) struct AllSeats {
+    pub tcp: Seats,
+    pub socket: Seats,
 }
 
 /// A server that has taken its addresses and does not serve yet.
@@ -121,7 +95,10 @@ impl Server {
     /// Serves on the runtime until it is stopped.
     pub fn start(self, handle: &Handle) -> std::io::Result<Running> {
         let (stage, watcher) = watch::channel(Stage::Serving);
-        let seats = Seats::new(&self.settings);
+        let seats = AllSeats {
+            tcp: Seats::new(self.settings.connections_max),
+            socket: Seats::new(self.settings.socket_connections_max),
+        };
         let site = Site {
             app: self.app,
             answers: Answers::new(&self.settings, self.refusals.clone()),
@@ -147,14 +124,14 @@ impl Server {
                 listener: tokio::net::TcpListener::from_std(listener)?,
                 is_private,
             };
-            accepting.push(handle.spawn(accept_all(listener, seats.tcp.0.clone(), shared.clone())));
+            accepting.push(handle.spawn(accept_all(listener, seats.tcp.clone(), shared.clone())));
         }
         let mut socket = None;
         if let Some((listener, owned)) = self.socket {
             let listener = tokio::net::UnixListener::from_std(listener)?;
             accepting.push(handle.spawn(accept_all(
                 listener,
-                seats.socket.0.clone(),
+                seats.socket.clone(),
                 shared.clone(),
             )));
             socket = Some(owned);
@@ -201,7 +178,7 @@ impl Reload {
 pub struct Running {
     stage: watch::Sender<Stage>,
     accepting: Vec<JoinHandle<()>>,
-    seats: Seats,
+    seats: AllSeats,
     refusals: Arc<Refusals>,
     addresses: Vec<SocketAddr>,
     socket: Option<OwnedSocket>,
@@ -233,9 +210,14 @@ impl Running {
         for accepting in std::mem::take(&mut self.accepting) {
             let _ = accepting.await;
         }
-        if timeout(grace, self.seats.empty()).await.is_err() {
+        let AllSeats { tcp, socket } = self.seats.clone();
+        let empty = async || {
+            tcp.empty().await;
+            socket.empty().await;
+        };
+        if timeout(grace, empty()).await.is_err() {
             self.stage.send_replace(Stage::Ended);
-            let _ = timeout(LAST_MOMENT, self.seats.empty()).await;
+            let _ = timeout(LAST_MOMENT, empty()).await;
         }
     }
 }

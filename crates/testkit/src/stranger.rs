@@ -3,6 +3,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use rustix::process::{Gid, Uid};
+use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
+
 use crate::{Finished, Process, need, need_hardware};
 
 /// Another user of this machine.
@@ -32,6 +35,22 @@ impl Stranger {
             .current_dir("/")
             .args(args);
         Process::start(&mut command).wait(Duration::from_secs(30))
+    }
+
+    /// Runs as this user, on a thread that is given up afterwards.
+    pub fn act<T: Send>(self, work: impl FnOnce() -> T + Send) -> T {
+        std::thread::scope(|scope| {
+            let acting = scope.spawn(move || {
+                // Linux gives each thread credentials of its own.
+                set_thread_groups(&[]).expect("root");
+                set_thread_gid(Gid::from_raw(Stranger::UID)).expect("root");
+                set_thread_uid(Uid::from_raw(Stranger::UID)).expect("root");
+                work()
+            });
+            acting
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
     }
 
     /// The status of an HTTP answer, 0 when there is none; and all that curl printed.

@@ -244,8 +244,13 @@ impl Guard {
         verdict
     }
 
-    fn rights(&self, peer: Peer, headers: &HeaderMap) -> Rights {
-        let of_peer = match peer {
+    /// Whether the peer has rights by itself, before it has shown a token.
+    pub fn knows(&self, peer: Peer) -> bool {
+        self.rights_of(peer) > Rights::None
+    }
+
+    fn rights_of(&self, peer: Peer) -> Rights {
+        match peer {
             Peer::User(uid) if uid == self.own_uid || uid == 0 => Rights::Owner,
             Peer::User(uid) if self.allowed.contains(&uid) => Rights::User,
             Peer::Remote {
@@ -253,7 +258,11 @@ impl Guard {
             } => Rights::Owner,
             Peer::Remote { .. } if self.is_open => Rights::User,
             _ => Rights::None,
-        };
+        }
+    }
+
+    fn rights(&self, peer: Peer, headers: &HeaderMap) -> Rights {
+        let of_peer = self.rights_of(peer);
         let has_token = || {
             let token = self.token.as_ref().map(Kept::get);
             token.is_some_and(|token| token::given(headers).is_some_and(|given| token.is(given)))

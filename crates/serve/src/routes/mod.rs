@@ -28,7 +28,7 @@ use crate::connection::Stage;
 use crate::failure::Failure;
 use crate::guard::{Access, Caller, Guard};
 use crate::refusals::Refusals;
-use crate::server::Seats;
+use crate::server::AllSeats;
 
 /// What handlers work with.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub(crate) struct Site {
     pub answers: Answers,
     pub refusals: Arc<Refusals>,
     pub guard: Arc<Guard>,
-    pub seats: Seats,
+    pub seats: AllSeats,
     pub stage: watch::Receiver<Stage>,
     /// Series that the last `/metrics` had to leave out.
     pub collisions: AtomicUsize,

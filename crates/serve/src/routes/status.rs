@@ -23,7 +23,6 @@ pub(super) async fn status(State(site): Shared) -> impl IntoResponse {
         .into_iter()
         .map(|(name, count)| (name.to_owned(), count.into()))
         .collect();
-    let (tcp, socket) = site.seats.taken();
     let ours = json!({
         "node": app.node,
         "version": app.version,
@@ -37,8 +36,8 @@ pub(super) async fn status(State(site): Shared) -> impl IntoResponse {
         "senders": [],
         "store": store,
         "http": {
-            "connections": tcp,
-            "socket_connections": socket,
+            "connections": site.seats.tcp.taken(),
+            "socket_connections": site.seats.socket.taken(),
             "refused": refused,
             "guard": site.guard.describe(),
             "name_collisions": site.collisions.load(Ordering::Relaxed),
