@@ -63,6 +63,11 @@ impl Group {
         }
     }
 
+    /// Whether families of this level are kept: what is dear and not kept need not be read.
+    pub fn keeps(&self, level: Level) -> bool {
+        level <= self.level
+    }
+
     /// A slot for a series that was not seen before. Call it once per series, not once per tick.
     pub fn declare(
         &mut self,
