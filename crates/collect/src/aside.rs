@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use pegel_metric::{Clock, Input, Level, Tick};
 
 use crate::figures::CollectorFigures;
-use crate::station::Station;
+use crate::station::{ABSENT_WAIT, Station};
 use crate::{Context, Entry, State};
 
 /// A reading that takes longer is taken for hung.
@@ -73,7 +73,10 @@ struct Papers {
     /// The monotonic time at which the reading in progress began.
     started: Option<Duration>,
     reading: Option<Reading>,
+    /// Nobody wants readings any more.
     is_closed: bool,
+    /// The thread is gone, because there was nothing to read.
+    is_ended: bool,
 }
 
 /// What a completed pass left behind.
@@ -123,6 +126,7 @@ impl Desk {
     fn deliver(&self, tick: &mut Tick, figures: &CollectorFigures, at: Duration) {
         let (state, note) = figures.condition_now();
         let mut papers = self.papers();
+        papers.is_ended = state == State::Absent;
         let started = papers.started.take().unwrap_or(at);
         let last = papers.reading.take();
         let number = last.as_ref().map_or(1, |last| last.number + 1);
@@ -192,10 +196,10 @@ impl Aside {
         figures: &CollectorFigures,
         tick: &mut Tick,
     ) -> (u64, Option<Duration>) {
-        if !self.is_started {
+        let now = context.clock.monotonic();
+        if !self.is_started || self.is_time_to_look_again(now) {
             self.start(context, figures);
         }
-        let now = context.clock.monotonic();
         let desk = self.desk.clone();
         let mut papers = desk.papers();
         let hangs = papers
@@ -205,6 +209,7 @@ impl Aside {
             reading,
             wanted,
             started,
+            is_ended,
             ..
         } = &mut *papers;
         let mut cost = Duration::ZERO;
@@ -228,7 +233,7 @@ impl Aside {
                 );
             }
         }
-        if started.is_none() && wanted.is_none() {
+        if started.is_none() && wanted.is_none() && !*is_ended {
             // Late enough to be current when it is picked up, early enough to be complete.
             let lead = (LEAD + 2 * cost).min(self.rate / 2);
             *wanted = Some(Instant::now() + (self.rate - lead));
@@ -244,6 +249,18 @@ impl Aside {
         (series, new)
     }
 
+    /// A node without such a thing needs no thread for it: only one that looks every minute.
+    fn is_time_to_look_again(&self, now: Duration) -> bool {
+        let mut papers = self.desk.papers();
+        let last = papers.reading.as_ref().map_or(now, |reading| reading.at);
+        let is_time = papers.is_ended && now.saturating_sub(last) >= ABSENT_WAIT;
+        if is_time {
+            papers.is_ended = false;
+            papers.wanted = Some(Instant::now());
+        }
+        is_time
+    }
+
     /// Waits until the reading in progress is there, or takes one where none is; at most until
     /// `deadline`.
     pub(crate) fn settle(&self, deadline: Instant) {
@@ -252,6 +269,9 @@ impl Aside {
             let number = papers.reading.as_ref().map_or(0, |reading| reading.number);
             number > self.number
         };
+        if papers.is_ended {
+            return;
+        }
         if !is_new(&papers) && papers.started.is_none() {
             papers.wanted = Some(Instant::now());
             self.desk.changed.notify_all();
@@ -319,6 +339,9 @@ fn work(desk: &Desk, name: &'static str, mut station: Station, context: &Context
         tick.reset(0);
         station.append_to(&mut tick);
         desk.deliver(&mut tick, &figures, context.clock.monotonic());
+        if figures.state() == State::Absent {
+            return;
+        }
     }
 }
 

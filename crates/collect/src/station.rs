@@ -10,7 +10,7 @@ use crate::panics::message;
 use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, State};
 
 /// How long to wait before an absent source is looked for again, or a failed one opened again.
-const ABSENT_WAIT: Duration = Duration::from_secs(60);
+pub(crate) const ABSENT_WAIT: Duration = Duration::from_secs(60);
 const FAILED_WAIT: Duration = Duration::from_secs(5);
 
 /// One collector with its group of series and its state.
@@ -25,6 +25,8 @@ pub(crate) struct Station {
     work: Option<Work>,
     /// The monotonic time at which it was last opened.
     opened: Duration,
+    /// Failed in a part only: it has values, and is not opened again.
+    is_partial: bool,
 }
 
 #[derive(Debug)]
@@ -66,6 +68,7 @@ impl Station {
             reason: String::new(),
             work: None,
             opened: Duration::ZERO,
+            is_partial: false,
         }
     }
 
@@ -94,7 +97,7 @@ impl Station {
                     figures,
                 );
             }
-            Err(error) => self.fail(&error, at, figures),
+            Err(error) => self.fail(chain(&error), at, figures),
         }
     }
 
@@ -110,6 +113,7 @@ impl Station {
             State::Active => Duration::MAX,
             State::Disabled => return,
             State::Absent => ABSENT_WAIT,
+            State::Failed if self.is_partial => Duration::MAX,
             State::Failed => FAILED_WAIT,
         };
         if self.state != State::Active
@@ -118,17 +122,21 @@ impl Station {
             self.open(context, figures);
         }
         let Some(work) = &mut self.work else { return };
-        match work.pass() {
-            Ok(()) if self.state == State::Active => {}
-            Ok(()) => {
+        let result = work.pass();
+        let trouble = work.collector.trouble().map(str::to_owned);
+        self.is_partial = result.is_ok() && trouble.is_some();
+        match (result, trouble) {
+            (Ok(()), None) if self.state == State::Active => {}
+            (Ok(()), None) => {
                 tracing::info!(collector = self.entry.name, "a collector works again");
                 self.turn(State::Active, None, context.clock.utc(), figures);
             }
-            Err(error) => {
+            (Ok(()), Some(reason)) => self.fail(reason, context.clock.utc(), figures),
+            (Err(error), _) => {
                 if work.is_spoiled {
                     self.work = None;
                 }
-                self.fail(&error, context.clock.utc(), figures);
+                self.fail(chain(&error), context.clock.utc(), figures);
             }
         }
     }
@@ -141,15 +149,14 @@ impl Station {
         tick.rows().last().map_or(0, |row| row.present_count())
     }
 
-    fn fail(&mut self, error: &dyn Error, at: Millis, figures: &CollectorFigures) {
-        let reason = chain(error);
+    fn fail(&mut self, reason: String, at: Millis, figures: &CollectorFigures) {
         if self.state == State::Failed && self.reason == reason {
             return;
         }
         tracing::warn!(
             collector = self.entry.name,
             reason,
-            "a collector failed and is tried again"
+            "a collector failed, wholly or in part, and is tried again"
         );
         self.reason.clone_from(&reason);
         self.turn(State::Failed, Some(reason), at, figures);
@@ -183,6 +190,7 @@ mod tests {
     use super::*;
     use crate::procfile::SharedFile;
     use crate::scan::Fault;
+    use crate::single::Single;
     use crate::{Figures, Host, Note, Pace, Tier};
 
     #[derive(Debug)]
@@ -305,6 +313,35 @@ mod tests {
         assert_eq!(stand.pass(), (0, 0, Some("panicked: not yet".to_owned())));
         let recovered = (0..4).any(|_| stand.pass() == (1, 1, None));
         assert!(recovered, "{:?}", stand.context.figures.status());
+    }
+
+    /// Says in its second pass that a part is missing.
+    #[derive(Debug)]
+    struct Partial(u32, Single);
+
+    impl Collector for Partial {
+        fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
+            self.0 += 1;
+            self.1.set(out, f64::from(self.0)).expect("valid");
+            Ok(())
+        }
+
+        fn trouble(&self) -> Option<&str> {
+            (2..9).contains(&self.0).then_some("a part is missing")
+        }
+    }
+
+    #[test]
+    fn a_partial_failure_keeps_the_values_and_the_collector() {
+        static ENTRY: Entry =
+            entry(|_| Ok(Opened::Active(Box::new(Partial(0, Single::new(&FAMILY))))));
+        let mut stand = Stand::new(&ENTRY);
+        assert_eq!(stand.pass(), (1, 1, None));
+        for _ in 2..9 {
+            let reason = Some("a part is missing".to_owned());
+            assert_eq!(stand.pass(), (1, 1, reason), "longer than five seconds");
+        }
+        assert_eq!(stand.pass(), (1, 1, None));
     }
 
     /// Declares a series and breaks off, each time.

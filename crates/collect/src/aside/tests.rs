@@ -209,8 +209,10 @@ fn a_hung_thread_is_not_waited_for() {
 }
 
 #[test]
-fn what_is_absent_is_quiet() {
+fn what_is_absent_is_quiet_and_needs_no_thread() {
+    static OPENED: AtomicI64 = AtomicI64::new(0);
     static ENTRY: Entry = entry(|_| {
+        OPENED.fetch_add(1, Relaxed);
         Ok(Opened::Absent {
             looked_for: "/far".into(),
         })
@@ -224,6 +226,16 @@ fn what_is_absent_is_quiet() {
         (status.state, status.looked_for.as_deref()),
         (State::Absent, Some("/far"))
     );
+    let deadline = Instant::now() + LONG;
+    while Arc::strong_count(&stand.aside.desk) > 1 {
+        assert!(Instant::now() < deadline, "the thread is still there");
+        std::thread::yield_now();
+    }
+    stand.pass(ABSENT_WAIT - 2 * RATE);
+    assert_eq!(OPENED.load(Relaxed), 1);
+    stand.pass(2 * RATE);
+    stand.settle();
+    assert_eq!(OPENED.load(Relaxed), 2, "looked for again after a minute");
 }
 
 #[test]

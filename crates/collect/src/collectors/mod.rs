@@ -6,11 +6,13 @@ mod agent_process;
 pub mod cpu;
 pub mod disk;
 mod disk_info;
+pub mod filesystem;
+mod filesystem_survey;
 pub mod load;
 pub mod memory;
 pub mod network;
 pub mod pressure;
 pub mod stat;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 pub mod vmstat;

@@ -3,6 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::support::{TestClock, fixture, open};
 use pegel_collect::{CollectorSet, Host, Settings};
@@ -46,6 +47,7 @@ static ALLOCATOR: Counting = Counting;
 fn allocations_of_a_third_pass(mut set: CollectorSet) -> u64 {
     let mut tick = Tick::new(Input::Collect);
     let tracks: Vec<usize> = (0..set.rates().len()).collect();
+    set.settle(Duration::from_secs(30));
     for time in 0..2 {
         set.sample(time, &tracks, &mut tick);
     }

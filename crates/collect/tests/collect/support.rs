@@ -1,11 +1,12 @@
 //! A machine made of files, and a clock that the test moves.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 use std::time::Duration;
 
-use pegel_collect::{CollectorSet, Host, Settings};
+use pegel_collect::{CollectorSet, Host, Settings, Volume};
 use pegel_metric::{Clock, Ledger, Level, Millis};
 
 #[derive(Debug)]
@@ -44,8 +45,26 @@ pub fn machine(root: &Path) -> Host {
     Host {
         page_bytes: 4096,
         user_hz: 100,
+        statvfs: written_statvfs,
         ..Host::at(root)
     }
+}
+
+/// What a mount says is written in its folder, in a file `statvfs` of six numbers.
+fn written_statvfs(path: &Path) -> io::Result<Volume> {
+    let text = std::fs::read_to_string(path.join("statvfs"))?;
+    let numbers: Vec<u64> = text
+        .split_whitespace()
+        .map(|word| word.parse().expect("a number"))
+        .collect();
+    Ok(Volume {
+        block_bytes: numbers[0],
+        blocks: numbers[1],
+        blocks_free: numbers[2],
+        blocks_available: numbers[3],
+        files: numbers[4],
+        files_free: numbers[5],
+    })
 }
 
 pub fn open(settings: &Settings, host: Host, level: Level, clock: &Arc<TestClock>) -> CollectorSet {

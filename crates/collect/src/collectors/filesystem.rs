@@ -1,0 +1,311 @@
+//! Room and inodes of each mounted file system: `/proc/self/mountinfo` and statvfs(2).
+//!
+//! A mount whose server is dead hangs whoever asks for it. So each pass asks on a thread of its own,
+//! and a mount that does not answer within [`PATIENCE`] keeps that thread while another one goes on
+//! with the rest. Until it answers it is not asked again and is reported as failed by its name.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use pegel_metric::{Family, Group, Kind};
+
+use super::filesystem_survey::{Answer, PATIENCE, STUCK_MAX, Survey};
+use crate::scan::{Fault, Words, label};
+use crate::sheet::Sheet;
+use crate::{CollectError, Collector, Context, Entry, Note, OpenError, Opened, Pace, Tier};
+
+const fn gauge(name: &'static str, unit: &'static str, help: &'static str) -> Family {
+    Family::new(name, Kind::Gauge, unit, 2, help)
+}
+
+static SIZE: Family = gauge("node_filesystem_size_bytes", "bytes", "Size in bytes.");
+static FREE: Family = gauge("node_filesystem_free_bytes", "bytes", "Free room in bytes.");
+static AVAIL: Family = gauge(
+    "node_filesystem_avail_bytes",
+    "bytes",
+    "Room in bytes that programs without privileges may use.",
+);
+static FILES: Family = gauge("node_filesystem_files", "", "Inodes that there can be.");
+static FILES_FREE: Family = gauge("node_filesystem_files_free", "", "Free inodes.");
+static READONLY: Family = gauge(
+    "node_filesystem_readonly",
+    "",
+    "1 if the mount is read-only, else 0.",
+);
+static ERROR: Family = gauge(
+    "node_filesystem_device_error",
+    "",
+    "1 if the mount cannot be asked or does not answer, else 0.",
+);
+
+pub static ENTRY: Entry = Entry {
+    name: "filesystem",
+    tier: Tier::FiveSeconds,
+    pace: Pace::Aside,
+    level: 2,
+    families: &[&SIZE, &FREE, &AVAIL, &FILES, &FILES_FREE, &READONLY, &ERROR],
+    open,
+};
+
+/// No node mounts more; autofs and container hosts come near.
+const MOUNTS_MAX: usize = 2_048;
+
+#[derive(Debug)]
+struct FileSystems {
+    mountinfo: PathBuf,
+    root: PathBuf,
+    note: Note,
+    survey: Survey,
+    sheet: Sheet,
+    trouble: Option<String>,
+}
+
+/// A mount that is asked.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Mount {
+    /// As bytes, because that is what it is asked by.
+    point: Vec<u8>,
+    device: String,
+    fstype: String,
+    is_readonly: bool,
+}
+
+fn open(context: &Context) -> Result<Opened, OpenError> {
+    let host = &context.host;
+    // What is mounted elsewhere is seen by that machine's first process, not by this one.
+    let of_first = host.proc.join("1/mountinfo");
+    let mountinfo = match host.root == Path::new("/") || !of_first.exists() {
+        true => host.proc.join("self/mountinfo"),
+        false => of_first,
+    };
+    if !mountinfo.exists() {
+        return Ok(Opened::Absent {
+            looked_for: mountinfo,
+        });
+    }
+    Ok(Opened::Active(Box::new(FileSystems {
+        mountinfo,
+        root: host.root.clone(),
+        note: context.note.clone(),
+        survey: Survey::new(host.statvfs, PATIENCE),
+        sheet: Sheet::new(),
+        trouble: None,
+    })))
+}
+
+impl Collector for FileSystems {
+    /// Never fails as a whole: opened anew, it would not know which mounts are stuck.
+    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
+        self.note.set(&self.mountinfo.to_string_lossy());
+        let found = fs::read(&self.mountinfo)
+            .map_err(|error| error.to_string())
+            .and_then(|text| {
+                let mounts = parse_all(&text).map_err(|what| what.to_owned())?;
+                self.update(&mounts, out)
+                    .map_err(|fault| fault.at(&self.mountinfo).to_string())
+            });
+        self.trouble = found.unwrap_or_else(|error| {
+            self.sheet.begin();
+            self.sheet.end(out);
+            Some(format!("cannot read {}: {error}", self.mountinfo.display()))
+        });
+        self.note.set("");
+        Ok(())
+    }
+
+    fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
+    }
+}
+
+impl FileSystems {
+    /// Returns what is wrong with some of them.
+    fn update(&mut self, mounts: &[Mount], out: &mut Group) -> Result<Option<String>, Fault> {
+        let paths = mounts.iter().map(|mount| path_below(&self.root, mount));
+        let answers = self.survey.ask(paths.collect(), &self.note);
+        self.sheet.begin();
+        for (mount, answer) in mounts.iter().zip(&answers) {
+            put(&mut self.sheet, mount, answer, out)?;
+        }
+        self.sheet.end(out);
+        Ok(trouble(mounts, &answers))
+    }
+}
+
+fn put(sheet: &mut Sheet, mount: &Mount, answer: &Answer, out: &mut Group) -> Result<(), Fault> {
+    let point = label(&mount.point);
+    let labels = [
+        ("device", &*mount.device),
+        ("fstype", &*mount.fstype),
+        ("mountpoint", &*point),
+    ];
+    let volume = match answer {
+        Answer::Volume(volume) => volume,
+        Answer::NotAsked => return Ok(()),
+        Answer::Refused(_) | Answer::Stuck => return sheet.set(out, &ERROR, &labels, 1.0),
+    };
+    let block = volume.block_bytes as f64;
+    for (family, value) in [
+        (&SIZE, volume.blocks as f64 * block),
+        (&FREE, volume.blocks_free as f64 * block),
+        (&AVAIL, volume.blocks_available as f64 * block),
+        (&FILES, volume.files as f64),
+        (&FILES_FREE, volume.files_free as f64),
+        (&READONLY, f64::from(u8::from(mount.is_readonly))),
+        (&ERROR, 0.0),
+    ] {
+        sheet.set(out, family, &labels, value)?;
+    }
+    Ok(())
+}
+
+/// Only mounts that hang make the collector failed: one that says no has answered, and its
+/// `device_error` shows it.
+fn trouble(mounts: &[Mount], answers: &[Answer]) -> Option<String> {
+    let is_stuck = |&(_, answer): &(&Mount, &Answer)| matches!(answer, Answer::Stuck);
+    let stuck = mounts.iter().zip(answers).filter(is_stuck);
+    let names: Vec<String> = stuck
+        .map(|(mount, _)| label(&mount.point).into_owned())
+        .collect();
+    let is_missing = answers
+        .iter()
+        .any(|answer| matches!(answer, Answer::NotAsked));
+    match (names.as_slice(), is_missing) {
+        ([], false) => None,
+        ([], true) => Some("some mounts could not be asked in time".to_owned()),
+        ([name], false) => Some(format!("the mount {name} does not answer")),
+        (names, false) => Some(format!("the mounts {} do not answer", names.join(", "))),
+        (names, true) => Some(format!(
+            "the mounts {} do not answer; from {STUCK_MAX} on the others are not asked",
+            names.join(", ")
+        )),
+    }
+}
+
+fn path_below(root: &Path, mount: &Mount) -> PathBuf {
+    use std::os::unix::ffi::OsStrExt;
+    let relative = mount.point.strip_prefix(b"/").unwrap_or(&mount.point);
+    root.join(std::ffi::OsStr::from_bytes(relative))
+}
+
+/// All mounts that are looked at, each once.
+fn parse_all(text: &[u8]) -> Result<Vec<Mount>, &'static str> {
+    let (mut mounts, mut seen) = (Vec::new(), BTreeSet::new());
+    for line in text.split(|&byte| byte == b'\n') {
+        if line.is_empty() {
+            continue;
+        }
+        let mount = parse(line).ok_or("a line is not a mount")?;
+        if is_excluded_type(&mount.fstype) || is_excluded_point(&mount.point) {
+            continue;
+        }
+        let name = (
+            mount.device.clone(),
+            mount.fstype.clone(),
+            mount.point.clone(),
+        );
+        if seen.insert(name) {
+            if mounts.len() == MOUNTS_MAX {
+                return Err("there are more than 2048 mounts");
+            }
+            mounts.push(mount);
+        }
+    }
+    Ok(mounts)
+}
+
+/// `36 35 98:0 /root /mnt/point rw,noatime shared:1 - ext3 /dev/root rw,errors=continue`: between
+/// the options of the mount and the dash there may be any number of words.
+fn parse(line: &[u8]) -> Option<Mount> {
+    let mut words = Words(line);
+    let point = words.nth(4)?;
+    let options = words.next()?;
+    words.find(|word| *word == b"-")?;
+    let (fstype, device, of_super) = (words.next()?, words.next()?, words.next()?);
+    let is_readonly = |options: &[u8]| options.split(|&byte| byte == b',').any(|o| o == b"ro");
+    Some(Mount {
+        point: unescape(point),
+        device: label(&unescape(device)).into_owned(),
+        fstype: label(&unescape(fstype)).into_owned(),
+        is_readonly: is_readonly(options) || is_readonly(of_super),
+    })
+}
+
+/// The kernel writes blanks, newlines and backslashes as `\` and three octal digits.
+fn unescape(word: &[u8]) -> Vec<u8> {
+    let (mut bytes, mut rest) = (Vec::new(), word);
+    while let [first, after @ ..] = rest {
+        match rest {
+            [
+                b'\\',
+                a @ b'0'..=b'3',
+                b @ b'0'..=b'7',
+                c @ b'0'..=b'7',
+                after @ ..,
+            ] => {
+                bytes.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
+                rest = after;
+            }
+            _ => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    bytes
+}
+
+/// The kinds that node_exporter leaves out: they hold no data.
+fn is_excluded_type(fstype: &str) -> bool {
+    matches!(
+        fstype,
+        "autofs"
+            | "binfmt_misc"
+            | "bpf"
+            | "cgroup"
+            | "cgroup2"
+            | "configfs"
+            | "debugfs"
+            | "devpts"
+            | "devtmpfs"
+            | "fusectl"
+            | "hugetlbfs"
+            | "iso9660"
+            | "mqueue"
+            | "nsfs"
+            | "overlay"
+            | "proc"
+            | "procfs"
+            | "pstore"
+            | "rpc_pipefs"
+            | "securityfs"
+            | "selinuxfs"
+            | "squashfs"
+            | "sysfs"
+            | "tracefs"
+    )
+}
+
+/// The places that node_exporter leaves out: kernel file systems, credentials, containers.
+fn is_excluded_point(point: &[u8]) -> bool {
+    let is_at = |place: &[u8]| {
+        point
+            .strip_prefix(place)
+            .is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+    };
+    let is_below = |place: &[u8]| {
+        point
+            .strip_prefix(place)
+            .is_some_and(|rest| !rest.is_empty())
+    };
+    is_at(b"/dev")
+        || is_at(b"/proc")
+        || is_at(b"/sys")
+        || is_below(b"/run/credentials/")
+        || is_below(b"/var/lib/docker/")
+        || is_below(b"/var/lib/containers/storage/")
+}
+
+#[cfg(test)]
+mod tests;
