@@ -1,7 +1,7 @@
 //! A shared node is no private place: other users and other sites' pages get nothing, and are told why.
 
 use std::fs;
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use pegel_testkit::{
     Address, AgentBuilder, AgentProcess, PLANTED_TOKEN, Process, Stranger, TempDir, curl,
-    eventually, get, get_with, need,
+    eventually, get, get_with, need, need_hardware,
 };
 use rustix::process::Signal;
 
@@ -221,6 +221,26 @@ fn an_agent_of_another_user_serves_that_user_and_root_only() {
     assert_ne!(finished.code(), Some(0), "{finished}");
     theirs.signal(Signal::TERM);
     assert_eq!(theirs.wait(Duration::from_secs(30)).code(), Some(0));
+}
+
+#[test]
+fn every_loopback_address_knows_its_users() {
+    let Some(stranger) = Stranger::new() else {
+        return;
+    };
+    let has_ipv6 = TcpListener::bind("[::1]:0").is_ok();
+    if need_hardware(has_ipv6, "IPv6 loopback address").is_none() {
+        return;
+    }
+    let agent = agent().listen(&["[::1]:0", "127.0.0.2:0"]).start();
+    for address in &agent.endpoint.http {
+        let url = format!("http://{address}/metrics");
+        let (status, output) = stranger.curl(&[&url]);
+        assert_eq!(status, 401, "{address}: {output}");
+        let (status, output) = curl(&[&url]);
+        assert_eq!(status, 200, "{address}: {output}");
+    }
+    agent.assert_conserved();
 }
 
 #[test]

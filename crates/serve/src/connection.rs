@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::{Request, Response, header};
+use axum::http::{HeaderName, HeaderValue, Request, Response, header};
 use axum::response::IntoResponse;
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
@@ -37,6 +37,18 @@ pub(crate) enum Stage {
     Ended,
 }
 
+/// Our answers are for our own pages, and are what they say they are.
+const FOR_BROWSERS: [(HeaderName, HeaderValue); 2] = [
+    (
+        HeaderName::from_static("cross-origin-resource-policy"),
+        HeaderValue::from_static("same-origin"),
+    ),
+    (
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    ),
+];
+
 /// What all connections share.
 #[derive(Debug, Clone)]
 pub(crate) struct Shared {
@@ -60,7 +72,8 @@ where
             progress.request_begins();
             let (shared, progress) = (shared.clone(), progress.clone());
             async move {
-                let answer = answer(request, visit, shared).await;
+                let mut answer = answer(request, visit, shared).await;
+                answer.headers_mut().extend(FOR_BROWSERS);
                 Ok::<_, Infallible>(answer.map(|body| Ending {
                     body,
                     _end: OnDrop(progress),

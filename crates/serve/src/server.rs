@@ -137,7 +137,9 @@ impl Server {
             socket = Some(owned);
         }
         let reload = Reload(self.guard);
-        accepting.push(handle.spawn(reload.clone().now_and_then(shared)));
+        if reload.0.has_files() {
+            accepting.push(handle.spawn(reload.clone().now_and_then(shared)));
+        }
         Ok(Running {
             stage,
             accepting,

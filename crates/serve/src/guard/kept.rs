@@ -56,17 +56,21 @@ impl<T, E: std::error::Error + 'static> Kept<T, E> {
             .clone()
     }
 
+    pub fn has_files(&self) -> bool {
+        !self.files.is_empty()
+    }
+
     /// Why the files, as they are now, are not in force.
     pub fn trouble(&self) -> Option<String> {
         let look = self.look.lock().unwrap_or_else(PoisonError::into_inner);
         look.trouble.clone()
     }
 
-    /// Reads the files again if they changed; `ask`ed for, in any case. May block.
+    /// Reads the files again if they changed, or in any case when `asked` to. May block.
     pub fn refresh(&self, asked: bool) {
         let mut look = self.look.lock().unwrap_or_else(PoisonError::into_inner);
         let stamps = stamps(&self.files);
-        if self.files.is_empty() || (stamps == look.stamps && !asked) {
+        if !self.has_files() || (stamps == look.stamps && !asked) {
             return;
         }
         look.stamps = stamps;

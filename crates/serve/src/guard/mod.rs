@@ -183,6 +183,11 @@ impl Guard {
         self.tls.as_ref().map(Kept::get)
     }
 
+    /// Whether there is anything to look after.
+    pub fn has_files(&self) -> bool {
+        self.tls.is_some() || self.token.as_ref().is_some_and(Kept::has_files)
+    }
+
     /// Looks whether the files changed; `asked` to, reads them in any case. May block.
     pub fn refresh(&self, asked: bool) {
         if let Some(token) = &self.token {

@@ -127,3 +127,76 @@ async fn wrong_method(method: Method, uri: Uri) -> Response {
     let failure = Failure::new(StatusCode::METHOD_NOT_ALLOWED, message).hint("use GET");
     ([("allow", "GET, HEAD")], failure).into_response()
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::http::request::Parts;
+    use axum::routing::post;
+    use tower_service::Service;
+
+    use super::*;
+    use crate::guard::{Peer, Rights};
+    use crate::settings::Settings;
+
+    /// What a caller gets from a route that needs this access.
+    async fn status(access: Access, rights: Rights, change: fn(&mut Parts)) -> u16 {
+        let guard = Guard::new(&Settings::default(), "nid0001", Arc::default()).expect("a guard");
+        let route = guarded(&Arc::new(guard), access, post(async || "done"));
+        let mut router: Router = Router::new().route("/stop", route);
+        let mut head = Request::post("/stop")
+            .header("host", "localhost")
+            .body(())
+            .expect("a request")
+            .into_parts()
+            .0;
+        head.extensions.insert(Caller {
+            peer: Peer::User(4001),
+            rights,
+        });
+        change(&mut head);
+        let request = Request::from_parts(head, Body::empty());
+        let Ok(answer) = router.call(request).await;
+        answer.status().as_u16()
+    }
+
+    #[test]
+    fn a_route_is_guarded_by_what_it_declares() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        runtime.expect("a runtime").block_on(async {
+            let as_is = |_: &mut Parts| {};
+            assert_eq!(status(Access::Owner, Rights::Owner, as_is).await, 200);
+            assert_eq!(status(Access::Owner, Rights::User, as_is).await, 403);
+            assert_eq!(status(Access::Owner, Rights::None, as_is).await, 401);
+            assert_eq!(status(Access::Change, Rights::User, as_is).await, 200);
+            assert_eq!(status(Access::Change, Rights::None, as_is).await, 401);
+            let foreign = |head: &mut Parts| {
+                let origin = "http://evil.example".parse().expect("a header");
+                head.headers.insert("origin", origin);
+            };
+            assert_eq!(status(Access::Owner, Rights::Owner, foreign).await, 403);
+            let unseen = |head: &mut Parts| head.extensions.clear();
+            assert_eq!(
+                status(Access::Open, Rights::Owner, unseen).await,
+                500,
+                "nobody gets to a route around the guard"
+            );
+        });
+    }
+
+    #[test]
+    fn only_what_is_open_by_name_is_open() {
+        assert_eq!(first_access("/healthz"), Access::Open);
+        for path in [
+            "/",
+            "/status",
+            "/healthz/",
+            "//healthz",
+            "/HEALTHZ",
+            "/%68ealthz",
+            "*",
+            "",
+        ] {
+            assert_eq!(first_access(path), Access::Read, "{path}");
+        }
+    }
+}
