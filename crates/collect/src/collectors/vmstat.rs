@@ -52,6 +52,7 @@ impl Collector for Vmstat {
 
 fn update(keys: &mut Roster<Slot>, text: &[u8], out: &mut Group) -> Result<(), Fault> {
     keys.begin();
+    let mut is_found = false;
     for (number, line) in whole_lines(text)? {
         if !is_wanted(line) {
             continue;
@@ -63,6 +64,13 @@ fn update(keys: &mut Roster<Slot>, text: &[u8], out: &mut Group) -> Result<(), F
         let (key, value) = parse(line).ok_or(malformed)?;
         let slot = keys.entry(key, || declare(key, out))?;
         out.set(*slot, value as f64);
+        is_found = true;
+    }
+    if !is_found {
+        return Err(Fault::Malformed {
+            line: 1,
+            what: "no line about paging or page faults",
+        });
     }
     keys.sweep(|slot| out.retire(slot));
     Ok(())

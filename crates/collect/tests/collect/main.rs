@@ -2,6 +2,7 @@
 
 mod allocations;
 mod golden;
+mod kernel_files;
 mod sampler;
 mod states;
 mod support;

@@ -1,0 +1,407 @@
+//! What the kernel's files may do: be missing, empty, cut, garbage, too large, fail when they are
+//! read, count backwards, and list devices that come and go.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
+
+use crate::support::{TestClock, machine, open, repository};
+use pegel_collect::{CollectorSet, CollectorStatus, Settings, State};
+use pegel_metric::{Input, Tick};
+
+/// Long enough for a failed collector to be opened again.
+const LATER: Duration = Duration::from_secs(6);
+
+/// A copy of the recorded machine, whose files the test changes; removed at the end.
+struct Node {
+    root: PathBuf,
+    clock: Arc<TestClock>,
+    set: CollectorSet,
+    tick: Tick,
+}
+
+impl Node {
+    fn new(prepare: impl FnOnce(&Path)) -> Node {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Relaxed);
+        let name = format!("pegel-kernel-{}-{number}", std::process::id());
+        let root = std::env::temp_dir().join(name);
+        copy(&repository().join("tests/fixtures/basic"), &root);
+        prepare(&root);
+        let clock = TestClock::at(1_000_000);
+        let set = open(&Settings::default(), machine(&root), 4, &clock);
+        let tick = Tick::new(Input::Collect);
+        Node {
+            root,
+            clock,
+            set,
+            tick,
+        }
+    }
+
+    fn write(&self, file: &str, text: &[u8]) {
+        fs::write(self.root.join(file), text).expect("written");
+    }
+
+    fn read(&self, file: &str) -> Vec<u8> {
+        fs::read(self.root.join(file)).expect("read")
+    }
+
+    fn pass(&mut self) {
+        self.clock.advance(LATER);
+        self.set.sample_all(0, &mut self.tick);
+    }
+
+    fn status(&self, name: &str) -> CollectorStatus {
+        let all = self.set.status();
+        all.into_iter()
+            .find(|status| status.name == name)
+            .expect("known")
+    }
+
+    /// Those that are failed, and why.
+    fn failed(&self) -> BTreeMap<&'static str, String> {
+        let all = self.set.status().into_iter();
+        let failed = all.filter(|status| status.state == State::Failed);
+        failed
+            .map(|status| (status.name, status.error.unwrap_or_default()))
+            .collect()
+    }
+
+    /// The present series of each group. What the agent tells of itself depends on the others.
+    fn series(&self) -> BTreeMap<String, BTreeSet<String>> {
+        let rows = self
+            .tick
+            .rows()
+            .iter()
+            .filter(|row| &*row.members.group != "agent");
+        let series = rows.map(|row| {
+            let members = row.members.series.iter().enumerate();
+            let present = members.filter(|(index, _)| row.is_present(*index));
+            let texts = present.map(|(_, series)| series.text().to_owned());
+            (row.members.group.to_string(), texts.collect())
+        });
+        series
+            .filter(|(_, texts): &(_, BTreeSet<String>)| !texts.is_empty())
+            .collect()
+    }
+
+    fn value(&self, series: &str) -> Option<f64> {
+        self.tick.rows().iter().find_map(|row| {
+            let mut members = row.members.series.iter().enumerate();
+            let (index, _) =
+                members.find(|(index, known)| known.text() == series && row.is_present(*index))?;
+            Some(row.values[index])
+        })
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.root);
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a directory");
+    for entry in fs::read_dir(from).expect("a directory") {
+        let entry = entry.expect("an entry");
+        let to = to.join(entry.file_name());
+        match entry.file_type().expect("a type").is_dir() {
+            true => copy(&entry.path(), &to),
+            false => drop(fs::copy(entry.path(), &to).expect("copied")),
+        }
+    }
+}
+
+/// Each file, and whose it is.
+const FILES: &[(&str, &[&str])] = &[
+    ("proc/stat", &["cpu", "stat"]),
+    ("proc/meminfo", &["memory"]),
+    ("proc/loadavg", &["load"]),
+    ("proc/uptime", &["load"]),
+    ("proc/pressure/cpu", &["pressure"]),
+    ("proc/pressure/io", &["pressure"]),
+    ("proc/pressure/memory", &["pressure"]),
+    ("proc/diskstats", &["disk"]),
+    ("proc/net/dev", &["network"]),
+    ("proc/vmstat", &["vmstat"]),
+    ("proc/self/stat", &["agent"]),
+];
+
+#[test]
+fn a_spoiled_file_fails_its_collectors_with_a_reason_and_no_other() {
+    let mut node = Node::new(|_| {});
+    node.pass();
+    assert_eq!(node.failed(), BTreeMap::new());
+    let whole = node.series();
+    for (file, owners) in FILES {
+        let good = node.read(file);
+        let cut = &good[..good.len() - 2];
+        let garbage = [
+            &b""[..],
+            cut,
+            b"\xff\xfe\0\x01 \n\xf0\x28\n",
+            b"-1 -1 -1 -1 -1 -1 -1 -1\n",
+            b"cpu pgfault: some oom_kill total= 8 0\n",
+        ];
+        for text in garbage {
+            // A node without disks has an empty list of them.
+            if (*file, text) == ("proc/diskstats", b"") {
+                continue;
+            }
+            node.write(file, text);
+            node.pass();
+            let failed = node.failed();
+            let names: Vec<&str> = failed.keys().copied().collect();
+            assert_eq!(names, *owners, "{file} with {text:?}: {failed:?}");
+            for reason in failed.values() {
+                assert!(reason.contains(file), "{reason}");
+            }
+            let mut others = whole.clone();
+            others.retain(|group, _| !owners.contains(&group.as_str()));
+            assert_eq!(node.series(), others, "{file} with {text:?}");
+
+            node.write(file, &good);
+            node.pass();
+            assert_eq!(node.failed(), BTreeMap::new(), "{file} after {text:?}");
+            assert_eq!(node.series(), whole, "{file} after {text:?}");
+        }
+    }
+}
+
+#[test]
+fn a_missing_file_is_absent_and_comes_by_itself() {
+    for (file, owners) in FILES {
+        let mut node = Node::new(|root| fs::remove_file(root.join(file)).expect("removed"));
+        node.pass();
+        assert_eq!(node.failed(), BTreeMap::new(), "{file}");
+        let good = fs::read(repository().join("tests/fixtures/basic").join(file)).expect("read");
+        node.write(file, &good);
+        // Looked for once a minute.
+        for _ in 0..11 {
+            node.pass();
+        }
+        for owner in *owners {
+            assert_eq!(node.status(owner).state, State::Active, "{file}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_fails_when_it_is_read_is_named_with_the_cause() {
+    // The memory of a process cannot be read at its first byte.
+    let mut node = Node::new(|root| {
+        let path = root.join("proc/meminfo");
+        fs::remove_file(&path).expect("removed");
+        symlink("/proc/self/mem", path).expect("linked");
+    });
+    node.pass();
+    let failed = node.failed();
+    assert_eq!(failed.keys().collect::<Vec<_>>(), [&"memory"]);
+    assert!(
+        failed["memory"].starts_with("cannot read ") && failed["memory"].contains("os error 5"),
+        "{failed:?}"
+    );
+    assert_eq!(node.status("load").state, State::Active);
+}
+
+/// A process that only waits; ended with the value.
+struct Sleeper(Child);
+
+impl Sleeper {
+    fn start() -> Sleeper {
+        let mut command = Command::new("sleep");
+        Sleeper(
+            command
+                .arg("1000")
+                .stdin(Stdio::null())
+                .spawn()
+                .expect("started"),
+        )
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_file_that_disappears_after_it_was_opened_is_a_failure_until_it_is_back() {
+    let sleeper = Sleeper::start();
+    let mut node = Node::new(|root| {
+        let path = root.join("proc/self/stat");
+        fs::remove_file(&path).expect("removed");
+        symlink(format!("/proc/{}/stat", sleeper.0.id()), path).expect("linked");
+    });
+    node.pass();
+    assert_eq!(node.failed(), BTreeMap::new());
+    assert_eq!(node.value("pegel_threads"), Some(1.0));
+    let whole = node.series();
+
+    // The file stays open in the collector, but there is nobody behind it any more: ESRCH.
+    drop(sleeper);
+    node.clock.advance(Duration::from_millis(500));
+    node.set.sample_all(0, &mut node.tick);
+    let failed = node.failed();
+    assert_eq!(failed.keys().collect::<Vec<_>>(), [&"agent"]);
+    assert!(failed["agent"].contains("os error 3"), "{failed:?}");
+    assert_eq!(node.series(), whole, "the others go on");
+
+    let path = node.root.join("proc/self/stat");
+    fs::remove_file(&path).expect("removed");
+    fs::copy(
+        repository().join("tests/fixtures/basic/proc/self/stat"),
+        path,
+    )
+    .expect("copied");
+    node.pass();
+    assert_eq!(node.failed(), BTreeMap::new());
+}
+
+#[test]
+fn a_file_may_grow_beyond_the_buffer_but_not_without_end() {
+    let mut node = Node::new(|_| {});
+    node.pass();
+    let good = node.read("proc/meminfo");
+    let mut large = good.clone();
+    for number in 0..10_000 {
+        large.extend_from_slice(format!("Large{number}:   {number} kB\n").as_bytes());
+    }
+    node.write("proc/meminfo", &large);
+    node.pass();
+    assert_eq!(
+        node.value("node_memory_Large9999_bytes"),
+        Some(9999.0 * 1024.0)
+    );
+    assert_eq!(node.failed(), BTreeMap::new());
+
+    for number in 10_000..17_000 {
+        large.extend_from_slice(format!("Large{number}: 1 kB\n").as_bytes());
+    }
+    node.write("proc/meminfo", &large);
+    node.pass();
+    let failed = node.failed();
+    assert!(
+        failed["memory"].ends_with("meminfo has more than 16384 names"),
+        "{failed:?}"
+    );
+
+    let file = fs::OpenOptions::new()
+        .write(true)
+        .open(node.root.join("proc/meminfo"));
+    file.and_then(|file| file.set_len(17 << 20)).expect("grown");
+    node.pass();
+    let failed = node.failed();
+    assert!(
+        failed["memory"].ends_with("is larger than 16777216 bytes"),
+        "{failed:?}"
+    );
+    assert_eq!(failed.len(), 1);
+
+    node.write("proc/meminfo", &good);
+    node.pass();
+    assert_eq!(node.failed(), BTreeMap::new());
+    assert_eq!(
+        node.value("node_memory_Large9999_bytes"),
+        None,
+        "and its series are gone"
+    );
+}
+
+#[test]
+fn counters_at_their_end_and_counters_that_go_back_are_shown_as_they_are() {
+    let mut node = Node::new(|_| {});
+    let bytes = "node_network_receive_bytes_total{device=\"eth9\"}";
+    let reads = "node_disk_reads_completed_total{device=\"sdz\"}";
+    let heading = "Inter-|   Receive\n face |bytes\n";
+    for (counter, expected) in [
+        ("18446744073709551615", 1.844_674_407_370_955_2e19),
+        ("3", 3.0),
+        ("0", 0.0),
+    ] {
+        let columns = format!("{counter} 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0");
+        node.write(
+            "proc/net/dev",
+            format!("{heading} eth9: {columns}\n").as_bytes(),
+        );
+        node.write("proc/diskstats", format!("8 0 sdz {columns}\n").as_bytes());
+        node.write("proc/vmstat", format!("pgfault {counter}\n").as_bytes());
+        node.pass();
+        assert_eq!(node.failed(), BTreeMap::new());
+        for series in [bytes, reads, "node_vmstat_pgfault"] {
+            assert_eq!(node.value(series), Some(expected), "{series}");
+        }
+    }
+    node.write("proc/vmstat", b"pgfault 18446744073709551616\n");
+    node.pass();
+    assert_eq!(
+        node.failed().into_keys().collect::<Vec<_>>(),
+        ["vmstat"],
+        "more than a counter holds"
+    );
+}
+
+#[test]
+fn a_cpu_a_disk_and_an_interface_come_and_go() {
+    let mut node = Node::new(|_| {});
+    let sources = ["proc/stat", "proc/diskstats", "proc/net/dev"];
+    let good = sources.map(|file| String::from_utf8(node.read(file)).expect("text"));
+    let devices = ["cpu1 ", " sda ", "eth0:"];
+    node.pass();
+    node.pass();
+    let whole = node.series();
+    for round in 0..5 {
+        for ((file, text), device) in sources.iter().zip(&good).zip(devices) {
+            let less: String = text
+                .split_inclusive('\n')
+                .filter(|line| !line.contains(device))
+                .collect();
+            assert!(less.len() < text.len(), "{device} is in {file}");
+            node.write(file, less.as_bytes());
+        }
+        node.pass();
+        assert_eq!(node.failed(), BTreeMap::new(), "round {round}");
+        let texts: BTreeSet<String> = node.series().into_values().flatten().collect();
+        for gone in [
+            "cpu=\"1\",mode=\"user\"",
+            "device=\"sda\"",
+            "device=\"eth0\"",
+        ] {
+            assert!(
+                !texts
+                    .iter()
+                    .any(|text| text.contains(gone) && !text.contains("speed")),
+                "{gone} in round {round}"
+            );
+        }
+        for (file, text) in sources.iter().zip(&good) {
+            node.write(file, text.as_bytes());
+        }
+        node.pass();
+        assert_eq!(node.series(), whole, "round {round}");
+    }
+    // What came back took its old places: no series stands in a group twice.
+    for row in node.tick.rows() {
+        let texts: BTreeSet<&str> = row
+            .members
+            .series
+            .iter()
+            .map(|series| series.text())
+            .collect();
+        assert_eq!(
+            texts.len(),
+            row.members.series.len(),
+            "{}",
+            row.members.group
+        );
+    }
+}
