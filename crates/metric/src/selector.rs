@@ -3,11 +3,15 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use regex_lite::Regex;
+use regex_lite::{Regex, RegexBuilder};
 
 use crate::glob::glob_matches;
 use crate::series::quoted;
 use crate::{Family, Kind, Series, SeriesError};
+
+/// What one compiled expression may take in memory, and by that how long it takes to try: enough for thousands
+/// of characters, not for `(.{1000}){1000}`.
+const EXPRESSION_BYTES_MAX: usize = 64 << 10;
 
 /// A pattern over series.
 ///
@@ -135,6 +139,18 @@ impl Selector {
         }
     }
 
+    /// How many regular expressions it holds: they are what costs memory and time.
+    pub fn expression_count(&self) -> usize {
+        match &self.shape {
+            Shape::Matchers(_, matchers) => matchers
+                .iter()
+                .filter(|matcher| matches!(matcher.test, Test::Fit(_) | Test::Unfit(_)))
+                .count(),
+            Shape::Any(selectors) => selectors.iter().map(Selector::expression_count).sum(),
+            Shape::Glob(_) | Shape::Name(_) | Shape::Text(_) => 0,
+        }
+    }
+
     /// The one name that can match, where the pattern holds no wildcard: lets an index skip the rest.
     pub fn exact_name(&self) -> Option<&str> {
         match &self.shape {
@@ -176,7 +192,9 @@ fn canonical_text(text: &str) -> Result<Box<str>, SeriesError> {
 }
 
 fn whole(expression: &str) -> Result<Regex, SelectorError> {
-    Regex::new(&format!("^(?s:{expression})$"))
+    RegexBuilder::new(&format!("^(?s:{expression})$"))
+        .size_limit(EXPRESSION_BYTES_MAX)
+        .build()
         .map_err(|error| SelectorError::Expression(expression.to_owned(), error.to_string()))
 }
 
@@ -284,6 +302,23 @@ mod tests {
             Selector::any(vec![Selector::name("m")]).exact_name(),
             Some("m")
         );
+    }
+
+    #[test]
+    fn expressions_are_bounded_and_counted() {
+        let names: Vec<String> = (0..100).map(|n| format!("device-{n:03}")).collect();
+        let long = format!("m{{a=~\"{}\",b=\"1\"}}", names.join("|"));
+        let long = Selector::parse(&long).expect("a thousand characters are fine");
+        assert!(long.matches(&series(r#"m{a="device-042",b="1"}"#)));
+        let both = vec![long, Selector::parse(r#"{a=~"1",b!~"2"}"#).expect("valid")];
+        assert_eq!(Selector::any(both).expression_count(), 3);
+        for expression in [".{100000}", "(.{100}){100}", "(((a{9}){9}){9}){9}"] {
+            let parsed = Selector::parse(&format!("m{{a=~\"{expression}\"}}"));
+            assert!(
+                matches!(parsed, Err(SelectorError::Expression(..))),
+                "{expression}"
+            );
+        }
     }
 
     #[test]

@@ -4,6 +4,9 @@ use pegel_metric::{Selector, split_names};
 
 use crate::failure::Failure;
 
+/// How many regular expressions one request may hold.
+const EXPRESSIONS_MAX: usize = 16;
+
 /// What follows the `?`, checked against what the route knows.
 #[derive(Debug)]
 pub(crate) struct Parameters(Vec<(String, String)>);
@@ -42,10 +45,16 @@ impl Parameters {
     /// What any `match=` or any entry of `names=` asks for; all series when there is neither.
     pub fn selector(&self) -> Result<Selector, Failure> {
         let mut selectors = Vec::new();
+        let mut expressions = 0;
         for pattern in self.all("match") {
-            let selector = Selector::parse(pattern);
-            selectors
-                .push(selector.map_err(|error| Failure::bad(format!("match={pattern}: {error}")))?);
+            let selector = Selector::parse(pattern)
+                .map_err(|error| Failure::bad(format!("match={pattern}: {error}")))?;
+            expressions += selector.expression_count();
+            if expressions > EXPRESSIONS_MAX {
+                let message = format!("more than {EXPRESSIONS_MAX} regular expressions");
+                return Err(Failure::bad(message).hint("join them with |, or use globs"));
+            }
+            selectors.push(selector);
         }
         let mut entries = self.all("names").flat_map(split_names).peekable();
         let is_selective = !selectors.is_empty() || self.all("names").next().is_some();
@@ -129,6 +138,8 @@ mod tests {
         assert!(
             message("match=a%7Bb=~%22(%22%7D").starts_with("match=a{b=~\"(\"}: the expression")
         );
+        let expressions = "match=%7Ba=~%22x%22%7D&".repeat(17);
+        assert_eq!(message(&expressions), "more than 16 regular expressions");
         assert_eq!(
             message("names=a%7Bb%7D"),
             "names: a{b}: not a series: a label without '='"
