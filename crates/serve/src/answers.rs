@@ -18,6 +18,10 @@ use crate::settings::Settings;
 
 /// Memory is handed out in pieces of this size.
 const PIECE_BYTES: usize = 1024;
+/// A buffer doubles until it has this size, and then grows by it: doubling on would take twice what is needed.
+const GROWTH_BYTES_MAX: usize = 1 << 20;
+/// Answers up to this size are small.
+const SMALL_BYTES: usize = 256 << 10;
 /// Smaller answers gain nothing from being compressed.
 const GZIP_BYTES_MIN: usize = 512;
 
@@ -28,35 +32,44 @@ pub(crate) struct Answers {
     queries: Arc<Semaphore>,
     /// Questions about the present: they must not queue behind the others.
     looks: Arc<Semaphore>,
-    memory: Arc<Semaphore>,
+    memory: Memory,
     refusals: Arc<Refusals>,
+}
+
+/// For all answers, from their first byte that is made to their last one that is read.
+#[derive(Debug, Clone)]
+struct Memory {
+    all: Arc<Semaphore>,
+    /// What large answers may take of it: small ones find room although the readers of large ones are stuck.
+    large: Arc<Semaphore>,
 }
 
 /// A finished answer that is not yet on its way.
 #[derive(Debug)]
 pub(crate) struct Finished {
-    pub bytes: Vec<u8>,
+    pub bytes: Bytes,
     pub content_type: &'static str,
     pub gzipped: bool,
 }
 
 impl Answers {
     pub fn new(settings: &Settings, refusals: Arc<Refusals>) -> Answers {
+        let pieces = settings.answers_bytes_max / PIECE_BYTES;
         Answers {
             answer_bytes_max: settings.answer_bytes_max,
             queries: Arc::new(Semaphore::new(settings.queries_max)),
             looks: Arc::new(Semaphore::new(settings.queries_max)),
-            memory: Arc::new(Semaphore::new(settings.answers_bytes_max / PIECE_BYTES)),
+            memory: Memory {
+                all: Arc::new(Semaphore::new(pieces)),
+                large: Arc::new(Semaphore::new(pieces / 4 * 3)),
+            },
             refusals,
         }
     }
 
     /// Room for one answer.
     pub fn room(&self) -> Bounded {
-        Bounded {
-            bytes: Vec::new(),
-            bytes_max: self.answer_bytes_max,
-        }
+        Bounded::new(self.answer_bytes_max, self.memory.clone())
     }
 
     /// Works on a question about the past.
@@ -92,51 +105,41 @@ impl Answers {
             result
         });
         let result = done.await.map_err(|_| Failure::broken())?;
-        if let Err(failure) = &result
-            && *failure == Failure::answer_large(self.answer_bytes_max)
-        {
-            self.refusals.count(Refusal::AnswerSize);
+        if let Err(failure) = &result {
+            if *failure == Failure::answer_large(self.answer_bytes_max) {
+                self.refusals.count(Refusal::AnswerSize);
+            } else if *failure == Failure::answers_many() {
+                self.refusals.count(Refusal::AnswerMemory);
+            }
         }
         result
     }
+}
 
-    /// Takes an answer's memory into account until its last byte is gone.
-    pub fn hold(&self, bytes: Vec<u8>) -> Result<Bytes, Failure> {
-        let pieces = u32::try_from(bytes.capacity().div_ceil(PIECE_BYTES)).unwrap_or(u32::MAX);
-        match self.memory.clone().try_acquire_many_owned(pieces) {
-            Ok(permit) => Ok(Bytes::from_owner(Held {
-                bytes,
-                _permit: permit,
-            })),
-            Err(_) => {
-                self.refusals.count(Refusal::AnswerMemory);
-                Err(Failure::answers_many())
-            }
-        }
-    }
-
-    pub fn respond(&self, finished: Finished) -> Result<Response, Failure> {
-        let mut response = Body::from(self.hold(finished.bytes)?).into_response();
+impl IntoResponse for Finished {
+    fn into_response(self) -> Response {
+        let mut response = Body::from(self.bytes).into_response();
         let headers = response.headers_mut();
         headers.insert(
             header::CONTENT_TYPE,
-            HeaderValue::from_static(finished.content_type),
+            HeaderValue::from_static(self.content_type),
         );
         headers.insert(
             header::VARY,
             HeaderValue::from_static("accept, accept-encoding"),
         );
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        if finished.gzipped {
+        if self.gzipped {
             headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         }
-        Ok(response)
+        response
     }
 }
 
+/// The bytes of an answer, whose memory is given back with the last of them.
 struct Held {
     bytes: Vec<u8>,
-    _permit: OwnedSemaphorePermit,
+    _permits: Vec<OwnedSemaphorePermit>,
 }
 
 impl AsRef<[u8]> for Held {
@@ -145,65 +148,116 @@ impl AsRef<[u8]> for Held {
     }
 }
 
-impl Finished {
-    /// Compresses where the client wants it and it pays.
-    pub fn new(mut bytes: Vec<u8>, content_type: &'static str, gzip: bool) -> Finished {
-        let gzipped = gzip && bytes.len() >= GZIP_BYTES_MIN;
-        if gzipped {
-            bytes = gzip_of(&bytes);
-        } else {
-            bytes.shrink_to_fit();
-        }
-        Finished {
-            bytes,
-            content_type,
-            gzipped,
-        }
-    }
-}
-
-fn gzip_of(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 8), Compression::fast());
-    io::Write::write_all(&mut encoder, bytes)
-        .and_then(|()| encoder.finish())
-        .expect("writing to memory cannot fail")
-}
-
-/// A buffer that does not grow beyond the largest answer.
+/// The buffer of one answer: it grows to the largest answer at most, and takes from the memory of all as it grows.
 #[derive(Debug)]
 pub(crate) struct Bounded {
     bytes: Vec<u8>,
     bytes_max: usize,
+    memory: Memory,
+    /// What it took of the memory, of which the pieces beyond [`SMALL_BYTES`] twice.
+    permits: Vec<OwnedSemaphorePermit>,
+    pieces: usize,
 }
 
 impl Bounded {
+    fn new(bytes_max: usize, memory: Memory) -> Bounded {
+        Bounded {
+            bytes: Vec::new(),
+            bytes_max,
+            memory,
+            permits: Vec::new(),
+            pieces: 0,
+        }
+    }
+
     pub fn json(&mut self, value: &impl Serialize) -> Result<(), Failure> {
         let bytes_max = self.bytes_max;
-        serde_json::to_writer(self, value).map_err(|_| Failure::answer_large(bytes_max))
+        serde_json::to_writer(self, value)
+            .map_err(|error| failure(error.io_error_kind(), bytes_max))
     }
 
     pub fn text(&mut self, text: &str) -> Result<(), Failure> {
         let bytes_max = self.bytes_max;
-        io::Write::write_all(self, text.as_bytes()).map_err(|_| Failure::answer_large(bytes_max))
+        io::Write::write_all(self, text.as_bytes())
+            .map_err(|error| failure(Some(error.kind()), bytes_max))
     }
 
-    /// Lets a buffer through that was made elsewhere, unless it is too large.
-    pub fn admit(&self, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
-        match bytes.len() > self.bytes_max {
-            true => Err(Failure::answer_large(self.bytes_max)),
-            false => Ok(bytes),
+    /// Takes over a buffer that was made elsewhere, unless it is too large.
+    pub fn admit(&mut self, bytes: Vec<u8>) -> Result<(), Failure> {
+        let fits = if bytes.len() > self.bytes_max {
+            Err(io::ErrorKind::FileTooLarge.into())
+        } else {
+            self.take(bytes.capacity())
+        };
+        fits.map_err(|error: io::Error| failure(Some(error.kind()), self.bytes_max))?;
+        self.bytes = bytes;
+        Ok(())
+    }
+
+    /// An answer, compressed where the client wants it and it pays.
+    pub fn finish(self, content_type: &'static str, gzip: bool) -> Result<Finished, Failure> {
+        let gzipped = gzip && self.bytes.len() >= GZIP_BYTES_MIN;
+        let done = if gzipped { self.gzip()? } else { self };
+        Ok(Finished {
+            bytes: done.into_bytes(),
+            content_type,
+            gzipped,
+        })
+    }
+
+    pub fn into_bytes(self) -> Bytes {
+        Bytes::from_owner(Held {
+            bytes: self.bytes,
+            _permits: self.permits,
+        })
+    }
+
+    fn gzip(self) -> Result<Bounded, Failure> {
+        let room = Bounded::new(self.bytes_max, self.memory);
+        let mut encoder = GzEncoder::new(room, Compression::fast());
+        io::Write::write_all(&mut encoder, &self.bytes)
+            .and_then(|()| encoder.finish())
+            .map_err(|error| failure(Some(error.kind()), self.bytes_max))
+    }
+
+    /// Takes what is missing for a buffer of this size.
+    fn take(&mut self, capacity: usize) -> io::Result<()> {
+        let wanted = capacity.div_ceil(PIECE_BYTES).max(self.pieces);
+        let large = |pieces: usize| pieces.saturating_sub(SMALL_BYTES / PIECE_BYTES);
+        for (memory, more) in [
+            (&self.memory.large, large(wanted) - large(self.pieces)),
+            (&self.memory.all, wanted - self.pieces),
+        ] {
+            let more = u32::try_from(more).unwrap_or(u32::MAX);
+            let permit = memory.clone().try_acquire_many_owned(more);
+            self.permits
+                .push(permit.map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?);
         }
+        self.pieces = wanted;
+        Ok(())
     }
+}
 
-    pub fn into_bytes(self) -> Vec<u8> {
-        self.bytes
+fn failure(kind: Option<io::ErrorKind>, bytes_max: usize) -> Failure {
+    match kind {
+        Some(io::ErrorKind::OutOfMemory) => Failure::answers_many(),
+        _ => Failure::answer_large(bytes_max),
     }
 }
 
 impl io::Write for Bounded {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.bytes.len() + bytes.len() > self.bytes_max {
+        let wanted = self.bytes.len() + bytes.len();
+        if wanted > self.bytes_max {
             return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        if wanted > self.bytes.capacity() {
+            let growth = self.bytes.capacity().clamp(PIECE_BYTES, GROWTH_BYTES_MAX);
+            let capacity = wanted
+                .max(self.bytes.capacity() + growth)
+                .min(self.bytes_max);
+            self.take(capacity)?;
+            self.bytes.reserve_exact(capacity - self.bytes.len());
         }
         self.bytes.extend_from_slice(bytes);
         Ok(bytes.len())
@@ -230,28 +284,57 @@ mod tests {
     #[test]
     fn memory_is_given_back_when_the_last_byte_is_gone() {
         let answers = answers(1 << 20, 8 << 10);
-        let first = answers.hold(vec![1; 6 << 10]).expect("room");
+        let text = "x".repeat(6 << 10);
+        let mut first = answers.room();
+        first.text(&text).expect("room");
+        assert_eq!(
+            answers.room().text(&text),
+            Err(Failure::answers_many()),
+            "while it is made"
+        );
+        let first = first.into_bytes();
         let slice = first.slice(10..20);
         drop(first);
-        assert_eq!(answers.hold(vec![0; 6 << 10]), Err(Failure::answers_many()));
+        assert_eq!(
+            answers.room().text(&text),
+            Err(Failure::answers_many()),
+            "while it is read"
+        );
         drop(slice);
-        assert!(answers.hold(vec![0; 6 << 10]).is_ok());
-        assert!(answers.refusals.all().contains(&("answer_memory", 1)));
+        assert_eq!(answers.room().text(&text), Ok(()));
+    }
+
+    #[test]
+    fn large_answers_leave_room_for_small_ones() {
+        let answers = answers(8 << 20, 4 << 20);
+        let mut large = answers.room();
+        large.text(&"x".repeat(5 << 19)).expect("room");
+        let rest = "x".repeat(5 << 18);
+        assert_eq!(answers.room().text(&rest), Err(Failure::answers_many()));
+        assert_eq!(answers.room().text("x"), Ok(()));
+        drop(large);
+        assert_eq!(answers.room().text(&rest), Ok(()));
     }
 
     #[test]
     fn an_answer_stops_at_its_largest_size() {
-        let mut room = answers(10, 0).room();
+        let mut room = answers(10, 1 << 20).room();
         assert_eq!(room.json(&"1234567"), Ok(()));
         assert_eq!(room.text("ab"), Err(Failure::answer_large(10)));
-        assert_eq!(room.into_bytes(), b"\"1234567\"");
+        assert_eq!(room.into_bytes(), b"\"1234567\""[..]);
     }
 
     #[test]
     fn only_what_gains_is_compressed() {
-        let small = Finished::new(vec![b'a'; 100], "text/plain", true);
+        let answers = answers(1 << 20, 1 << 20);
+        let finished = |bytes: usize| {
+            let mut room = answers.room();
+            room.text(&"a".repeat(bytes)).expect("room");
+            room.finish("text/plain", true).expect("finished")
+        };
+        let small = finished(100);
         assert!(!small.gzipped && small.bytes.len() == 100);
-        let large = Finished::new(vec![b'a'; 10_000], "text/plain", true);
+        let large = finished(10_000);
         assert!(large.gzipped && large.bytes.len() < 200);
         assert!(large.bytes.starts_with(&[0x1f, 0x8b]));
     }

@@ -2,11 +2,11 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
+use axum::response::IntoResponse;
 use pegel_metric::Series;
 use serde::Serialize;
 
 use super::{Answer, Shared};
-use crate::answers::Finished;
 use crate::negotiate;
 use crate::parameters::Parameters;
 
@@ -30,9 +30,9 @@ pub(super) async fn list(State(site): Shared, uri: Uri, headers: HeaderMap) -> A
         found.sort_unstable();
         let listed: Vec<Listed<'_>> = found.iter().map(|series| listed(series)).collect();
         room.json(&listed)?;
-        Ok(Finished::new(room.into_bytes(), "application/json", gzip))
+        room.finish("application/json", gzip)
     });
-    site.answers.respond(made.await?)
+    Ok(made.await?.into_response())
 }
 
 fn listed(series: &Series) -> Listed<'_> {

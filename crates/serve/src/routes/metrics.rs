@@ -3,11 +3,11 @@ use std::sync::atomic::Ordering;
 
 use axum::extract::State;
 use axum::http::HeaderMap;
+use axum::response::IntoResponse;
 use pegel_metric::{Selector, Series};
 use pegel_wire::{openmetrics, prometheus};
 
 use super::{Answer, Shared};
-use crate::answers::Finished;
 use crate::negotiate::{self, Format};
 
 /// All current values, for Prometheus. Parameters are ignored: a scraper may add its own.
@@ -15,7 +15,7 @@ pub(super) async fn metrics(State(site): Shared, headers: HeaderMap) -> Answer {
     let format = negotiate::format(&headers);
     let gzip = negotiate::gzip(&headers);
     let store = site.app.store.clone();
-    let room = site.answers.room();
+    let mut room = site.answers.room();
     let (finished, collisions) = site
         .answers
         .look(move || {
@@ -35,8 +35,8 @@ pub(super) async fn metrics(State(site): Shared, headers: HeaderMap) -> Answer {
                 ),
             };
             drop(readings);
-            let finished = Finished::new(room.admit(text.into_bytes())?, content_type, gzip);
-            Ok((finished, encoded.collisions))
+            room.admit(text.into_bytes())?;
+            Ok((room.finish(content_type, gzip)?, encoded.collisions))
         })
         .await?;
     if site.collisions.swap(collisions, Ordering::Relaxed) != collisions && collisions > 0 {
@@ -45,5 +45,5 @@ pub(super) async fn metrics(State(site): Shared, headers: HeaderMap) -> Answer {
             "series were left out of /metrics: with foreign characters as '_' their names are not unique"
         );
     }
-    site.answers.respond(finished)
+    Ok(finished.into_response())
 }

@@ -1,12 +1,13 @@
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
+use axum::response::IntoResponse;
 use pegel_metric::{Labels, Millis, Series};
 use pegel_store::{Fold, Question, Step, Store};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use super::{Answer, Shared};
-use crate::answers::{Bounded, Finished};
+use crate::answers::Bounded;
 use crate::failure::Failure;
 use crate::moment::{parse_moment, parse_span};
 use crate::negotiate;
@@ -20,9 +21,9 @@ pub(super) async fn range(State(site): Shared, uri: Uri, headers: HeaderMap) -> 
     let mut room = site.answers.room();
     let made = site.answers.query(move || {
         write_range(&mut room, &store, &question)?;
-        Ok(Finished::new(room.into_bytes(), "application/json", gzip))
+        room.finish("application/json", gzip)
     });
-    site.answers.respond(made.await?)
+    Ok(made.await?.into_response())
 }
 
 pub(crate) fn question(uri: &Uri, now: Millis) -> Result<Question, Failure> {

@@ -2,12 +2,13 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
+use axum::response::IntoResponse;
 use pegel_metric::{Selector, Series};
 use pegel_store::{Latest, Store};
 use serde::Serialize;
 
 use super::{Answer, Shared};
-use crate::answers::{Bounded, Finished};
+use crate::answers::Bounded;
 use crate::failure::Failure;
 use crate::negotiate;
 use crate::parameters::Parameters;
@@ -29,9 +30,9 @@ pub(super) async fn values(State(site): Shared, uri: Uri, headers: HeaderMap) ->
     let mut room = site.answers.room();
     let made = site.answers.look(move || {
         write_current(&mut room, &store, &selector, 0)?;
-        Ok(Finished::new(room.into_bytes(), "application/json", gzip))
+        room.finish("application/json", gzip)
     });
-    site.answers.respond(made.await?)
+    Ok(made.await?.into_response())
 }
 
 /// How many values a look at the store found, and the number of the latest change.
