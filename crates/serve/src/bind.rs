@@ -12,6 +12,8 @@ use crate::socket::SocketError;
 
 /// How many ports beyond the wanted one `--port-search` tries.
 const PORTS_TRIED: u16 = 100;
+/// How many connections may wait to be accepted. Where the list is full, a client tries again a second later.
+const BACKLOG: i32 = 1024;
 
 /// Why the server could not take its places. Nothing stays bound.
 #[derive(Debug, thiserror::Error)]
@@ -108,10 +110,11 @@ fn try_bind(address: SocketAddr) -> Result<Option<TcpListener>, BindError> {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Ok(None),
         Err(source) => return Err(BindError::Io { address, source }),
     };
-    match listener.set_nonblocking(true) {
-        Ok(()) => Ok(Some(listener)),
-        Err(source) => Err(BindError::Io { address, source }),
-    }
+    rustix::net::listen(&listener, BACKLOG)
+        .map_err(io::Error::from)
+        .and_then(|()| listener.set_nonblocking(true))
+        .map_err(|source| BindError::Io { address, source })?;
+    Ok(Some(listener))
 }
 
 #[cfg(test)]
