@@ -10,17 +10,28 @@ impl Samples {
     /// Every sample of the last hour of the series that match.
     #[track_caller]
     pub fn read(agent: &AgentProcess, matching: &str) -> Samples {
+        Samples::since(agent, matching, "-1h")
+    }
+
+    /// The same from `start` on, which is written as in a request. A series or a time that comes twice, or
+    /// out of order, fails the test.
+    #[track_caller]
+    pub fn since(agent: &AgentProcess, matching: &str, start: &str) -> Samples {
         let answer = agent
-            .get(&format!("/api/v1/range?match={matching}&start=-1h"))
+            .get(&format!("/api/v1/range?match={matching}&start={start}"))
             .json();
         let mut samples = BTreeMap::new();
         for series in answer.as_array().expect("a list of series") {
             let text = format!("{}{}", series["name"], series["labels"]);
+            let mut last = i64::MIN;
             for point in series["points"].as_array().expect("a list of points") {
                 let time = point[0].as_i64().expect("milliseconds");
                 // What is not finite is null in JSON.
                 let value = point[1].as_f64().unwrap_or(f64::NAN).to_bits();
-                samples.insert((text.clone(), time), value);
+                assert!(last < time, "{text}: {time} after {last}");
+                last = time;
+                let before = samples.insert((text.clone(), time), value);
+                assert!(before.is_none(), "{text} comes twice");
             }
         }
         Samples(samples)
@@ -36,6 +47,16 @@ impl Samples {
 
     pub fn extend(&mut self, other: Samples) {
         self.0.extend(other.0);
+    }
+
+    pub fn insert(&mut self, series: String, time: i64, value: f64) {
+        self.0.insert((series, time), value.to_bits());
+    }
+
+    /// Those from this time on.
+    pub fn from(&self, time: i64) -> Samples {
+        let later = self.0.iter().filter(|((_, at), _)| *at >= time);
+        Samples(later.map(|(key, value)| (key.clone(), *value)).collect())
     }
 
     /// The times of all samples, in no particular order.
