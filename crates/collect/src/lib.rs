@@ -14,12 +14,16 @@
 //! | [`Pace::Aside`] | collectors whose reads may hang, each on its own thread |
 
 mod aside;
+mod attribute;
 pub mod collectors;
 mod config;
 mod context;
+mod fact;
 mod figures;
+mod files;
 mod host;
 mod panics;
+mod places;
 mod procfile;
 mod roster;
 mod sampler;
@@ -50,6 +54,11 @@ pub use set::CollectorSet;
 pub use settings::{CollectorSettings, RATE_MAX, RATE_MIN, Settings, SettingsError};
 
 use collectors::{agent, cpu, disk, load, memory, network, pressure, stat, vmstat};
+use collectors::{
+    arp, bonding, clocksource, conntrack, dmi, entropy, filefd, lustre, md, mountstats, netclass,
+    netstat, nfs, nfsd, os, power_supply, process_states, processes, schedstat, selinux, sockstat,
+    softnet, swap, timex, udp_queues, uname,
+};
 
 /// Every collector there is. `agent` comes last, so that its figures include this pass.
 pub static REGISTRY: &[&Entry] = &[
@@ -62,6 +71,33 @@ pub static REGISTRY: &[&Entry] = &[
     &network::ENTRY,
     &vmstat::ENTRY,
     &collectors::filesystem::ENTRY,
+    &collectors::nvidia::ENTRY,
+    &netstat::ENTRY,
+    &sockstat::ENTRY,
+    &softnet::ENTRY,
+    &udp_queues::ENTRY,
+    &arp::ENTRY,
+    &netclass::ENTRY,
+    &bonding::ENTRY,
+    &conntrack::ENTRY,
+    &processes::ENTRY,
+    &process_states::ENTRY,
+    &schedstat::ENTRY,
+    &swap::ENTRY,
+    &filefd::ENTRY,
+    &entropy::ENTRY,
+    &md::ENTRY,
+    &nfs::ENTRY,
+    &nfsd::ENTRY,
+    &mountstats::ENTRY,
+    &lustre::ENTRY,
+    &timex::ENTRY,
+    &clocksource::ENTRY,
+    &uname::ENTRY,
+    &os::ENTRY,
+    &selinux::ENTRY,
+    &dmi::ENTRY,
+    &power_supply::ENTRY,
     &agent::ENTRY,
 ];
 

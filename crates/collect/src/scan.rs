@@ -139,6 +139,28 @@ pub(crate) fn integer(word: &[u8]) -> Option<u64> {
     Some(value)
 }
 
+/// A whole number that may have a sign, as protocol counters have for "no limit".
+#[inline]
+pub(crate) fn signed(word: &[u8]) -> Option<f64> {
+    match word.strip_prefix(b"-") {
+        Some(digits) => integer(digits).map(|value| -(value as f64)),
+        None => integer(word).map(|value| value as f64),
+    }
+}
+
+/// A hexadecimal number without prefix.
+#[inline]
+pub(crate) fn hexadecimal(word: &[u8]) -> Option<u64> {
+    if word.is_empty() || word.len() > 16 {
+        return None;
+    }
+    let mut value: u64 = 0;
+    for &byte in word {
+        value = value << 4 | u64::from((byte as char).to_digit(16)?);
+    }
+    Some(value)
+}
+
 /// A number like `12.34`: exact digits over a power of ten, so that it is the f64 nearest to what
 /// the text says.
 pub(crate) fn decimal(word: &[u8]) -> Option<f64> {
@@ -208,6 +230,20 @@ mod tests {
             b"1.",
         ] {
             assert_eq!(integer(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn signs_and_hexadecimal_digits_are_read() {
+        assert_eq!(signed(b"-1"), Some(-1.0));
+        assert_eq!(signed(b"17"), Some(17.0));
+        for bad in [&b"-"[..], b"--1", b"+1", b"1-", b""] {
+            assert_eq!(signed(bad), None, "{bad:?}");
+        }
+        assert_eq!(hexadecimal(b"000c66F0"), Some(0xc66f0));
+        assert_eq!(hexadecimal(b"ffffffffffffffff"), Some(u64::MAX));
+        for bad in [&b"0x1"[..], b"", b"g", b"00000000000000001", b"\xff"] {
+            assert_eq!(hexadecimal(bad), None, "{bad:?}");
         }
     }
 

@@ -2,6 +2,10 @@ use std::sync::Arc;
 
 use pegel_metric::{Family, Group, SeriesError, Slot};
 
+use crate::CollectError;
+use crate::procfile::ProcFile;
+use crate::scan::{Fault, Words, integer, whole_lines};
+
 /// A series without labels, declared with its first value.
 #[derive(Debug)]
 pub(crate) struct Single {
@@ -25,5 +29,44 @@ impl Single {
         };
         out.set(slot, value);
         Ok(())
+    }
+
+    /// Sets it to the number at the beginning of a file of `/proc/sys`.
+    pub(crate) fn set_from(
+        &mut self,
+        file: &mut ProcFile,
+        out: &mut Group,
+    ) -> Result<(), CollectError> {
+        let done = first_number(file.read()?).and_then(|value| Ok(self.set(out, value as f64)?));
+        done.map_err(|fault| fault.at(file.path()))
+    }
+}
+
+fn first_number(text: &[u8]) -> Result<u64, Fault> {
+    let line = whole_lines(text)?.next().map_or(&[][..], |(_, line)| line);
+    let malformed = Fault::Malformed {
+        line: 1,
+        what: "not a number",
+    };
+    Words(line).next().and_then(integer).ok_or(malformed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collectors::testing::update_fails;
+
+    #[test]
+    fn the_first_number_counts() {
+        assert_eq!(first_number(b"674\t0\t2465780\n"), Ok(674));
+        update_fails(
+            |text| first_number(text).map(|_| ()),
+            &[
+                ("", 0, "the file is empty"),
+                ("674", 1, "the last line is cut off"),
+                ("x\n", 1, "not a number"),
+                ("\n", 1, "not a number"),
+            ],
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Paging, swapping and out-of-memory kills from `/proc/vmstat`.
+//! Paging, swapping and out-of-memory kills from `/proc/vmstat`; at level 4 all of its lines.
 
 use std::sync::Arc;
 
@@ -17,12 +17,20 @@ static FIELD: Family = Family::new(
     "A line of /proc/vmstat about paging, swapping, page faults or out-of-memory kills.",
 );
 
+static DETAIL: Family = Family::new(
+    "node_vmstat_<key>",
+    Kind::Unknown,
+    "",
+    4,
+    "Any other line of /proc/vmstat.",
+);
+
 pub static ENTRY: Entry = Entry {
     name: "vmstat",
     tier: Tier::FiveSeconds,
     pace: Pace::Here,
     level: 2,
-    families: &[&FIELD],
+    families: &[&FIELD, &DETAIL],
     open,
 };
 
@@ -53,8 +61,9 @@ impl Collector for Vmstat {
 fn update(keys: &mut Roster<Slot>, text: &[u8], out: &mut Group) -> Result<(), Fault> {
     keys.begin();
     let mut is_found = false;
+    let has_detail = out.keeps(DETAIL.level);
     for (number, line) in whole_lines(text)? {
-        if !is_wanted(line) {
+        if !has_detail && !is_wanted(line) {
             continue;
         }
         let malformed = Fault::Malformed {
@@ -96,12 +105,13 @@ fn parse(line: &[u8]) -> Option<(&[u8], u64)> {
 }
 
 fn declare(key: &[u8], out: &mut Group) -> Result<Slot, Fault> {
+    let base = if is_wanted(key) { &FIELD } else { &DETAIL };
     // The parser lets only ASCII through.
     let key = String::from_utf8_lossy(key);
     let family = Family {
-        name: FIELD.name.replace("<key>", &key).into(),
+        name: base.name.replace("<key>", &key).into(),
         help: format!("{key} of /proc/vmstat.").into(),
-        ..FIELD.clone()
+        ..base.clone()
     };
     Ok(out.declare(&Arc::new(family), &[])?)
 }
@@ -130,6 +140,19 @@ mod tests {
     }
 
     #[test]
+    fn the_fourth_level_has_all_lines() {
+        let mut group = Group::new("vmstat", 4, 1000);
+        let text = b"nr_free_pages 5\npgpgin 1\nthp_split_page 0\n";
+        update(&mut Roster::new(), text, &mut group).expect("valid");
+        let expected = [
+            "node_vmstat_nr_free_pages 5",
+            "node_vmstat_pgpgin 1",
+            "node_vmstat_thp_split_page 0",
+        ];
+        assert_eq!(texts(&mut group), expected);
+    }
+
+    #[test]
     fn garbage_is_named_by_its_line() {
         let group = || Group::new("vmstat", 3, 1000);
         let what = "not a key and a number";
@@ -141,6 +164,7 @@ mod tests {
                 ("pgpgin 1\npgpgout\n", 2, what),
                 ("pgpgin -1\n", 1, what),
                 ("pgpg\"in 1\n", 1, what),
+                ("\u{fffd}\0\n\n", 1, "no line about paging or page faults"),
             ],
         );
     }

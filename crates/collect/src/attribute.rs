@@ -1,0 +1,71 @@
+//! Attributes: small files with one value, as `/sys` has them. Opened, read and closed each time,
+//! for collectors that are not hot. What cannot be read has no value: drivers leave out attributes,
+//! or refuse them while a device is down, and that is no failure.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+
+use crate::scan::{hexadecimal, signed};
+
+/// The kernel gives a page at most.
+const BYTES_MAX: u64 = 64 * 1024;
+/// More devices of one kind than any node has.
+const NAMES_MAX: usize = 16_384;
+
+/// The text without blanks around it.
+pub(crate) fn text(path: &Path) -> Option<String> {
+    let mut bytes = Vec::new();
+    let mut file = File::open(path).ok()?.take(BYTES_MAX);
+    file.read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).trim().to_owned())
+}
+
+/// A whole number, decimal or with `0x` before it.
+pub(crate) fn number(path: &Path) -> Option<f64> {
+    let text = text(path)?;
+    match text.strip_prefix("0x") {
+        Some(digits) => hexadecimal(digits.as_bytes()).map(|value| value as f64),
+        None => signed(text.as_bytes()),
+    }
+}
+
+/// What is in a directory, sorted; nothing when it is not there.
+pub(crate) fn names(directory: &Path) -> Vec<OsString> {
+    let Ok(entries) = fs::read_dir(directory) else {
+        return Vec::new();
+    };
+    let names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
+    let mut names: Vec<OsString> = names.take(NAMES_MAX).collect();
+    names.sort_unstable();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_or_left_out() {
+        let folder = std::env::temp_dir().join(format!("pegel-attribute-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("create");
+        let path = folder.join("value");
+        for (written, expected) in [
+            ("1500\n", Some(1500.0)),
+            ("-1\n", Some(-1.0)),
+            ("0x1003\n", Some(4099.0)),
+            ("\n", None),
+            ("up\n", None),
+            ("0x\n", None),
+        ] {
+            fs::write(&path, written).expect("write");
+            assert_eq!(number(&path), expected, "{written:?}");
+        }
+        fs::write(&path, " a b \n").expect("write");
+        assert_eq!(text(&path).as_deref(), Some("a b"));
+        assert_eq!(names(&folder), ["value"]);
+        fs::remove_dir_all(&folder).expect("remove");
+        assert_eq!((text(&path), names(&folder).len()), (None, 0));
+    }
+}

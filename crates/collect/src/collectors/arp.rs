@@ -1,0 +1,148 @@
+//! How many neighbours each interface knows, from `/proc/net/arp`.
+
+use std::sync::Arc;
+
+use pegel_metric::{Family, Group, Kind, Slot};
+
+use crate::files::{Parser, open_files};
+use crate::procfile::Shape;
+use crate::roster::Roster;
+use crate::scan::{Fault, Words, label, whole_lines};
+use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+
+static ENTRIES: Family = Family::new(
+    "node_arp_entries",
+    Kind::Gauge,
+    "",
+    2,
+    "Addresses in the ARP table, by interface.",
+);
+
+pub static ENTRY: Entry = Entry {
+    name: "arp",
+    tier: Tier::FiveSeconds,
+    pace: Pace::Here,
+    level: 2,
+    families: &[&ENTRIES],
+    open,
+};
+
+fn open(context: &Context) -> Result<Opened, OpenError> {
+    let path = context.host.proc.join("net/arp");
+    open_files([(path, Shape::List, Readings::new())])
+}
+
+#[derive(Debug)]
+struct Readings {
+    family: Arc<Family>,
+    pass: u64,
+    devices: Roster<Device>,
+}
+
+#[derive(Debug)]
+struct Device {
+    slot: Slot,
+    count: u64,
+    /// The pass that `count` belongs to.
+    pass: u64,
+}
+
+impl Readings {
+    fn new() -> Readings {
+        Readings {
+            family: Arc::new(ENTRIES.clone()),
+            pass: 0,
+            devices: Roster::new(),
+        }
+    }
+}
+
+impl Parser for Readings {
+    fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
+        let mut lines = whole_lines(text)?;
+        if lines
+            .next()
+            .is_none_or(|(_, line)| !line.starts_with(b"IP "))
+        {
+            return Err(Fault::Malformed {
+                line: 1,
+                what: "not the heading of addresses",
+            });
+        }
+        self.pass += 1;
+        let (pass, family) = (self.pass, &self.family);
+        self.devices.begin();
+        for (number, line) in lines {
+            let malformed = Fault::Malformed {
+                line: number,
+                what: "not an address with its interface",
+            };
+            let name = Words(line).nth(5).ok_or(malformed)?;
+            let device = self.devices.entry(name, || {
+                let slot = out.declare(family, &[("device", &label(name))])?;
+                Ok(Device {
+                    slot,
+                    count: 0,
+                    pass,
+                })
+            })?;
+            device.count = if device.pass == pass {
+                device.count + 1
+            } else {
+                1
+            };
+            device.pass = pass;
+            out.set(device.slot, device.count as f64);
+        }
+        self.devices.sweep(|device| out.retire(device.slot));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collectors::testing::{texts, update_fails};
+
+    const HEADING: &str = "IP address       HW type     Flags       HW address  Mask  Device\n";
+
+    #[test]
+    fn addresses_are_counted_by_interface() {
+        let (mut readings, mut group) = (Readings::new(), Group::new("arp", 3, 1000));
+        let line = |device: &str| format!("192.0.2.1 0x1 0x2 02:00:00:00:00:05 * {device}\n");
+        let cases: [(&[&str], &[&str]); 3] = [
+            (
+                &["eth0", "ib0", "eth0"],
+                &[
+                    "node_arp_entries{device=\"eth0\"} 2",
+                    "node_arp_entries{device=\"ib0\"} 1",
+                ],
+            ),
+            (&["eth0"], &["node_arp_entries{device=\"eth0\"} 1"]),
+            (&[], &[]),
+        ];
+        for (devices, expected) in cases {
+            group.clear();
+            let lines: String = devices.iter().map(|device| line(device)).collect();
+            let text = format!("{HEADING}{lines}");
+            readings.update(text.as_bytes(), &mut group).expect("valid");
+            assert_eq!(texts(&mut group), expected);
+        }
+    }
+
+    #[test]
+    fn garbage_is_named_by_its_line() {
+        update_fails(
+            |text| Readings::new().update(text, &mut Group::new("arp", 3, 1000)),
+            &[
+                ("", 0, "the file is empty"),
+                ("192.0.2.1\n", 1, "not the heading of addresses"),
+                (
+                    &format!("{HEADING}192.0.2.1 0x1\n"),
+                    2,
+                    "not an address with its interface",
+                ),
+            ],
+        );
+    }
+}

@@ -1,0 +1,93 @@
+//! Bonded network interfaces, from `/sys/class/net/bonding_masters`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pegel_metric::{Family, Group, Kind};
+
+use crate::attribute::text;
+use crate::places::{Places, shared};
+use crate::roster::Roster;
+use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Pace, Tier};
+
+static SLAVES: Family = Family::new(
+    "node_bonding_slaves",
+    Kind::Gauge,
+    "",
+    2,
+    "Interfaces that the bond has.",
+);
+static ACTIVE: Family = Family::new(
+    "node_bonding_active",
+    Kind::Gauge,
+    "",
+    2,
+    "Interfaces of the bond whose link works.",
+);
+static FAMILIES: [&Family; 2] = [&SLAVES, &ACTIVE];
+
+pub static ENTRY: Entry = Entry {
+    name: "bonding",
+    tier: Tier::FiveSeconds,
+    pace: Pace::Here,
+    level: 2,
+    families: &FAMILIES,
+    open,
+};
+
+#[derive(Debug)]
+struct Bonding {
+    folder: PathBuf,
+    families: Vec<Arc<Family>>,
+    masters: Roster<Places>,
+}
+
+fn open(context: &Context) -> Result<Opened, OpenError> {
+    let folder = context.host.sys.join("class/net");
+    let looked_for = folder.join("bonding_masters");
+    if !looked_for.exists() {
+        return Ok(Opened::Absent { looked_for });
+    }
+    Ok(Opened::Active(Box::new(Bonding {
+        folder,
+        families: shared(&FAMILIES),
+        masters: Roster::new(),
+    })))
+}
+
+impl Collector for Bonding {
+    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
+        let list = self.folder.join("bonding_masters");
+        let families = &self.families;
+        self.masters.begin();
+        for master in text(&list).unwrap_or_default().split_whitespace() {
+            let (slaves, active) = count(&self.folder.join(master));
+            let set = self
+                .masters
+                .entry(master.as_bytes(), || Ok(Places::new(families)))
+                .and_then(|places| {
+                    let labels = [("master", master)];
+                    places.set(out, families, 0, &labels, slaves as f64)?;
+                    Ok(places.set(out, families, 1, &labels, active as f64)?)
+                });
+            set.map_err(|fault| fault.at(&list))?;
+        }
+        self.masters.sweep(|places| places.retire(out));
+        Ok(())
+    }
+}
+
+/// How many interfaces a bond has, and how many of them work.
+fn count(master: &Path) -> (usize, usize) {
+    let slaves = text(&master.join("bonding/slaves")).unwrap_or_default();
+    let is_active = |slave: &&str| {
+        // Kernels before 3.13 call the link to the interface by its older name.
+        let status = ["lower_", "slave_"].iter().find_map(|prefix| {
+            let slave = master.join(format!("{prefix}{slave}"));
+            text(&slave.join("bonding_slave/mii_status"))
+        });
+        status.as_deref() == Some("up")
+    };
+    let active = slaves.split_whitespace().filter(is_active).count();
+    (slaves.split_whitespace().count(), active)
+}

@@ -1,0 +1,145 @@
+//! The hardware that the kernel tells the time by, from `/sys/devices/system/clocksource`.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use pegel_metric::{Family, Group, Kind};
+
+use crate::attribute::{names, text};
+use crate::fact::Fact;
+use crate::scan::{Fault, label};
+use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Pace, Tier};
+
+static AVAILABLE: Family = Family::new(
+    "node_time_clocksource_available_info",
+    Kind::Gauge,
+    "",
+    2,
+    "A clock source that the kernel could use; always 1.",
+);
+static CURRENT: Family = Family::new(
+    "node_time_clocksource_current_info",
+    Kind::Gauge,
+    "",
+    2,
+    "The clock source that the kernel uses; always 1.",
+);
+
+pub static ENTRY: Entry = Entry {
+    name: "clocksource",
+    tier: Tier::Minute,
+    pace: Pace::Here,
+    level: 2,
+    families: &[&AVAILABLE, &CURRENT],
+    open,
+};
+
+#[derive(Debug)]
+struct Clocksource {
+    folder: PathBuf,
+    /// By device; there is one in practice.
+    devices: BTreeMap<OsString, Device>,
+}
+
+#[derive(Debug)]
+struct Device {
+    current: Fact,
+    available: Vec<Fact>,
+}
+
+fn open(context: &Context) -> Result<Opened, OpenError> {
+    let folder = context.host.sys.join("devices/system/clocksource");
+    if !folder.is_dir() {
+        return Ok(Opened::Absent { looked_for: folder });
+    }
+    Ok(Opened::Active(Box::new(Clocksource {
+        folder,
+        devices: BTreeMap::new(),
+    })))
+}
+
+impl Collector for Clocksource {
+    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
+        for name in names(&self.folder) {
+            let Some(number) = name.as_bytes().strip_prefix(b"clocksource") else {
+                continue;
+            };
+            let number = label(number).into_owned();
+            let path = self.folder.join(&name);
+            let device = self.devices.entry(name).or_insert_with(|| Device {
+                current: Fact::new(&CURRENT),
+                available: Vec::new(),
+            });
+            let attribute = |name: &str| text(&path.join(name)).unwrap_or_default();
+            let set = device.set(
+                &number,
+                &attribute("current_clocksource"),
+                &attribute("available_clocksource"),
+                out,
+            );
+            set.map_err(|fault| fault.at(&path))?;
+        }
+        Ok(())
+    }
+}
+
+impl Device {
+    fn set(
+        &mut self,
+        number: &str,
+        current: &str,
+        available: &str,
+        out: &mut Group,
+    ) -> Result<(), Fault> {
+        let labels = |source: &str| {
+            vec![
+                ("device", number.to_owned()),
+                ("clocksource", source.to_owned()),
+            ]
+        };
+        if !current.is_empty() {
+            self.current.set(out, labels(current), 1.0)?;
+        }
+        let count = available.split_whitespace().count();
+        // A source that drops out lets the others move up: none may hold the name of the next.
+        if count < self.available.len() {
+            self.available
+                .drain(..)
+                .for_each(|mut fact| fact.retire(out));
+        }
+        self.available.resize_with(count, || Fact::new(&AVAILABLE));
+        for (fact, source) in self.available.iter_mut().zip(available.split_whitespace()) {
+            fact.set(out, labels(source), 1.0)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collectors::testing::texts;
+
+    #[test]
+    fn a_source_that_proves_unstable_drops_out() {
+        let mut group = Group::new("clocksource", 3, 1000);
+        let mut device = Device {
+            current: Fact::new(&CURRENT),
+            available: Vec::new(),
+        };
+        for (current, available, count) in [("tsc", "tsc hpet acpi_pm", 4), ("hpet", "hpet", 2)] {
+            group.clear();
+            device
+                .set("0", current, available, &mut group)
+                .expect("valid");
+            let found = texts(&mut group);
+            assert_eq!(found.len(), count, "{found:?}");
+            let expected = format!(
+                "node_time_clocksource_current_info{{clocksource=\"{current}\",device=\"0\"}} 1"
+            );
+            assert!(found.contains(&expected), "{found:?}");
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Connections that the kernel tracks, from `/proc/sys/net/netfilter` and
+//! `/proc/net/stat/nf_conntrack`.
+
+use pegel_metric::{Family, Group, Kind};
+
+use crate::procfile::{ProcFile, Shape};
+use crate::scan::{Fault, Words, hexadecimal, whole_lines};
+use crate::single::Single;
+use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Pace, Tier};
+
+const fn gauge(name: &'static str, level: u8, help: &'static str) -> Family {
+    Family::new(name, Kind::Gauge, "", level, help)
+}
+
+static ENTRIES: Family = gauge(
+    "node_nf_conntrack_entries",
+    2,
+    "Connections that are tracked.",
+);
+static LIMIT: Family = gauge(
+    "node_nf_conntrack_entries_limit",
+    2,
+    "How many connections can be tracked.",
+);
+static FOUND: Family = gauge(
+    "node_nf_conntrack_stat_found",
+    4,
+    "Searches that found a connection, since boot.",
+);
+static INVALID: Family = gauge(
+    "node_nf_conntrack_stat_invalid",
+    4,
+    "Packets that belong to no connection, since boot.",
+);
+static IGNORE: Family = gauge(
+    "node_nf_conntrack_stat_ignore",
+    4,
+    "Packets that were tracked already, since boot.",
+);
+static INSERT: Family = gauge(
+    "node_nf_conntrack_stat_insert",
+    4,
+    "Connections added, since boot.",
+);
+static INSERT_FAILED: Family = gauge(
+    "node_nf_conntrack_stat_insert_failed",
+    4,
+    "Connections that could not be added, since boot.",
+);
+static DROP: Family = gauge(
+    "node_nf_conntrack_stat_drop",
+    4,
+    "Packets dropped because tracking failed, since boot.",
+);
+static EARLY_DROP: Family = gauge(
+    "node_nf_conntrack_stat_early_drop",
+    4,
+    "Connections forgotten to make room for new ones, since boot.",
+);
+static RESTART: Family = gauge(
+    "node_nf_conntrack_stat_search_restart",
+    4,
+    "Searches that had to begin anew, since boot.",
+);
+
+/// Columns by their names, summed over the CPUs.
+const STATISTICS: usize = 8;
+static COLUMNS: [(&[u8], &Family); STATISTICS] = [
+    (b"found", &FOUND),
+    (b"invalid", &INVALID),
+    (b"ignore", &IGNORE),
+    (b"insert", &INSERT),
+    (b"insert_failed", &INSERT_FAILED),
+    (b"drop", &DROP),
+    (b"early_drop", &EARLY_DROP),
+    (b"search_restart", &RESTART),
+];
+
+pub static ENTRY: Entry = Entry {
+    name: "conntrack",
+    tier: Tier::FiveSeconds,
+    pace: Pace::Here,
+    level: 2,
+    families: &[
+        &ENTRIES,
+        &LIMIT,
+        &FOUND,
+        &INVALID,
+        &IGNORE,
+        &INSERT,
+        &INSERT_FAILED,
+        &DROP,
+        &EARLY_DROP,
+        &RESTART,
+    ],
+    open,
+};
+
+#[derive(Debug)]
+struct Conntrack {
+    count: ProcFile,
+    limit: ProcFile,
+    /// Not in every kernel.
+    statistics: Option<ProcFile>,
+    entries: Single,
+    entries_limit: Single,
+    sums: [Single; STATISTICS],
+}
+
+fn open(context: &Context) -> Result<Opened, OpenError> {
+    let folder = context.host.proc.join("sys/net/netfilter");
+    let count = ProcFile::open(folder.join("nf_conntrack_count"), Shape::Whole)?;
+    let limit = ProcFile::open(folder.join("nf_conntrack_max"), Shape::Whole)?;
+    let (Some(count), Some(limit)) = (count, limit) else {
+        let looked_for = folder.join("nf_conntrack_count");
+        return Ok(Opened::Absent { looked_for });
+    };
+    let statistics = context.host.proc.join("net/stat/nf_conntrack");
+    Ok(Opened::Active(Box::new(Conntrack {
+        count,
+        limit,
+        statistics: ProcFile::open(statistics, Shape::List)?,
+        entries: Single::new(&ENTRIES),
+        entries_limit: Single::new(&LIMIT),
+        sums: COLUMNS.map(|(_, family)| Single::new(family)),
+    })))
+}
+
+impl Collector for Conntrack {
+    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
+        self.entries.set_from(&mut self.count, out)?;
+        self.entries_limit.set_from(&mut self.limit, out)?;
+        if let Some(file) = &mut self.statistics
+            && out.keeps(FOUND.level)
+        {
+            let sums = sum(file.read()?).map_err(|fault| fault.at(file.path()))?;
+            for (single, sum) in self.sums.iter_mut().zip(sums) {
+                if let Some(sum) = sum {
+                    let set = single.set(out, sum as f64);
+                    set.map_err(|error| Fault::from(error).at(file.path()))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The sum of each known column over the CPUs; `None` for a column that this kernel lacks.
+fn sum(text: &[u8]) -> Result<[Option<u64>; STATISTICS], Fault> {
+    let mut lines = whole_lines(text)?;
+    let heading = lines.next().map_or(&[][..], |(_, line)| line);
+    let mut sums = [None; STATISTICS];
+    for (sum, (name, _)) in sums.iter_mut().zip(COLUMNS) {
+        *sum = Words(heading).any(|word| word == name).then_some(0_u64);
+    }
+    if sums.iter().all(Option::is_none) {
+        return Err(Fault::Malformed {
+            line: 1,
+            what: "not the heading of tracking statistics",
+        });
+    }
+    for (number, line) in lines {
+        let malformed = Fault::Malformed {
+            line: number,
+            what: "not a CPU's tracking statistics",
+        };
+        let mut values = Words(line);
+        for name in Words(heading) {
+            let value = values
+                .next()
+                .and_then(hexadecimal)
+                .ok_or(malformed.clone())?;
+            let known = COLUMNS.iter().position(|(column, _)| *column == name);
+            if let Some(sum) = known.and_then(|index| sums[index].as_mut()) {
+                *sum = sum.saturating_add(value);
+            }
+        }
+    }
+    Ok(sums)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collectors::testing::update_fails;
+
+    #[test]
+    fn columns_are_found_by_name_and_added_up() {
+        let text = b"entries  clashres found drop search_restart\n1 2 a 4 5\n1 2 5 4 5\n";
+        let sums = sum(text).expect("valid");
+        assert_eq!(
+            sums,
+            [Some(15), None, None, None, None, Some(8), None, Some(10)]
+        );
+    }
+
+    #[test]
+    fn garbage_is_named_by_its_line() {
+        update_fails(
+            |text| sum(text).map(|_| ()),
+            &[
+                ("", 0, "the file is empty"),
+                ("1 2 3\n", 1, "not the heading of tracking statistics"),
+                ("found drop\n1\n", 2, "not a CPU's tracking statistics"),
+                ("found drop\n1 x\n", 2, "not a CPU's tracking statistics"),
+            ],
+        );
+    }
+}

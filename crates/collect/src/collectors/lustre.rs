@@ -1,0 +1,203 @@
+//! What this node did on Lustre file systems, from `llite/*/stats` below `/proc/fs/lustre` or
+//! `/sys/kernel/debug/lustre`.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pegel_metric::{Family, Group, Kind};
+
+use crate::attribute::{names, text};
+use crate::places::{Places, shared};
+use crate::roster::Roster;
+use crate::scan::{Fault, Words, integer, label};
+use crate::{CollectError, Collector, Context, Entry, Note, OpenError, Opened, Pace, Tier};
+
+const fn counter(name: &'static str, unit: &'static str, help: &'static str) -> Family {
+    Family::new(name, Kind::Counter, unit, 3, help)
+}
+
+static READ: Family = counter(
+    "node_lustre_read_bytes_total",
+    "bytes",
+    "Bytes that programs read.",
+);
+static WRITTEN: Family = counter(
+    "node_lustre_write_bytes_total",
+    "bytes",
+    "Bytes that programs wrote.",
+);
+static OPERATIONS: Family = counter(
+    "node_lustre_operations_total",
+    "",
+    "Calls by programs, by what they asked for.",
+);
+static FAMILIES: [&Family; 3] = [&READ, &WRITTEN, &OPERATIONS];
+
+/// Aside, because the kernel asks its servers for some of it.
+pub static ENTRY: Entry = Entry {
+    name: "lustre",
+    tier: Tier::FiveSeconds,
+    pace: Pace::Aside,
+    level: 3,
+    families: &FAMILIES,
+    open,
+};
+
+#[derive(Debug)]
+struct Lustre {
+    folder: PathBuf,
+    note: Note,
+    readings: Readings,
+}
+
+#[derive(Debug)]
+struct Readings {
+    families: Vec<Arc<Family>>,
+    /// By file system and operation.
+    places: Roster<Places>,
+}
+
+fn open(context: &Context) -> Result<Opened, OpenError> {
+    let folders = [
+        context.host.proc.join("fs/lustre/llite"),
+        context.host.sys.join("kernel/debug/lustre/llite"),
+    ];
+    let Some(folder) = folders.iter().find(|folder| folder.is_dir()) else {
+        let [looked_for, _] = folders;
+        return Ok(Opened::Absent { looked_for });
+    };
+    Ok(Opened::Active(Box::new(Lustre {
+        folder: folder.clone(),
+        note: context.note.clone(),
+        readings: Readings::new(),
+    })))
+}
+
+impl Collector for Lustre {
+    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
+        self.readings.places.begin();
+        for mount in names(&self.folder) {
+            let path = self.folder.join(&mount).join("stats");
+            self.note.set(&path.to_string_lossy());
+            // Unmounted since it was listed.
+            let Some(text) = text(&path) else { continue };
+            let name = file_system(&label(mount.as_bytes()));
+            let set = self.readings.set(&name, &text, out);
+            set.map_err(|fault| fault.at(Path::new(&path)))?;
+        }
+        self.readings.places.sweep(|places| places.retire(out));
+        Ok(())
+    }
+}
+
+/// `scratch-ffff8fd3b7d5b000`: the address tells two mounts of one file system apart, and changes
+/// with each mount.
+fn file_system(mount: &str) -> String {
+    let parts = mount.rsplit_once('-');
+    let is_address = |text: &str| text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
+    match parts {
+        Some((name, address)) if is_address(address) => name.to_owned(),
+        _ => mount.to_owned(),
+    }
+}
+
+impl Readings {
+    fn new() -> Readings {
+        Readings {
+            families: shared(&FAMILIES),
+            places: Roster::new(),
+        }
+    }
+
+    fn set(&mut self, file_system: &str, text: &str, out: &mut Group) -> Result<(), Fault> {
+        for (number, line) in (1..).zip(text.lines()) {
+            let malformed = Fault::Malformed {
+                line: number,
+                what: "not an operation's count",
+            };
+            let Some((name, count, sum)) = parse(line.as_bytes()).ok_or(malformed)? else {
+                continue;
+            };
+            let key = format!("{file_system}\n{}", label(name));
+            let families = &self.families;
+            let places = self
+                .places
+                .entry(key.as_bytes(), || Ok(Places::new(families)))?;
+            let operation = label(name);
+            let labels = [("fs", file_system), ("operation", &*operation)];
+            places.set(out, families, 2, &labels, count as f64)?;
+            let index = match name {
+                b"read_bytes" => 0,
+                b"write_bytes" => 1,
+                _ => continue,
+            };
+            places.set(out, families, index, &labels[..1], sum as f64)?;
+        }
+        Ok(())
+    }
+}
+
+/// `read_bytes  26 samples [bytes] 1 4096 80000`, or without sizes: the name, how many, and the sum.
+/// `Some(None)` for the line with the time.
+#[allow(clippy::type_complexity, reason = "a name would hide the three parts")]
+fn parse(line: &[u8]) -> Option<Option<(&[u8], u64, u64)>> {
+    let mut words = Words(line);
+    let (name, count) = (words.next()?, words.next()?);
+    if words.next()? != b"samples" {
+        return matches!(name, b"snapshot_time" | b"start_time" | b"elapsed_time").then_some(None);
+    }
+    let sum = words.nth(3).map_or(Some(0), integer)?;
+    Some(Some((name, integer(count)?, sum)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collectors::testing::{texts, update_fails};
+
+    #[test]
+    fn bytes_are_sums_and_the_rest_are_counts() {
+        let mut group = Group::new("lustre", 3, 1000);
+        let text = "snapshot_time             1730000000.123456789 secs.nsecs\n\
+                    read_bytes                26 samples [bytes] 1 4096 80000\n\
+                    open                      7 samples [reqs]\n";
+        let mut readings = Readings::new();
+        readings.set("scratch", text, &mut group).expect("valid");
+        assert_eq!(
+            texts(&mut group),
+            [
+                "node_lustre_operations_total{fs=\"scratch\",operation=\"read_bytes\"} 26",
+                "node_lustre_read_bytes_total{fs=\"scratch\"} 80000",
+                "node_lustre_operations_total{fs=\"scratch\",operation=\"open\"} 7",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_address_of_a_mount_is_left_out() {
+        assert_eq!(file_system("scratch-ffff8fd3b7d5b000"), "scratch");
+        assert_eq!(file_system("my-scratch"), "my-scratch");
+    }
+
+    #[test]
+    fn garbage_is_named_by_its_line() {
+        let what = "not an operation's count";
+        update_fails(
+            |text| {
+                let text = String::from_utf8_lossy(text);
+                Readings::new().set("x", &text, &mut Group::new("lustre", 3, 1000))
+            },
+            &[
+                ("open 7\n", 1, what),
+                ("open x samples [reqs]\n", 1, what),
+                (
+                    "open 1 samples [reqs]\nread_bytes 1 samples [bytes] 1 2 x\n",
+                    2,
+                    what,
+                ),
+                ("\n", 1, what),
+            ],
+        );
+    }
+}

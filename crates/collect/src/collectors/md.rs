@@ -1,0 +1,165 @@
+//! Software RAID, from `/proc/mdstat`.
+
+use std::sync::Arc;
+
+use pegel_metric::{Family, Group, Kind, SeriesError, Slot};
+
+use super::md_status::{Array, State, parse};
+use crate::files::{Parser, open_files};
+use crate::places::shared;
+use crate::procfile::Shape;
+use crate::roster::Roster;
+use crate::scan::{Fault, label};
+use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+
+const fn gauge(name: &'static str, help: &'static str) -> Family {
+    Family::new(name, Kind::Gauge, "", 2, help)
+}
+
+static BLOCKS: Family = gauge("node_md_blocks", "Size of the array in blocks of 1 KiB.");
+static SYNCED: Family = gauge(
+    "node_md_blocks_synced",
+    "Blocks that are done, while the array is rebuilt or checked; else all of them.",
+);
+static DISKS: Family = gauge(
+    "node_md_disks",
+    "Disks of the array that are in this state.",
+);
+static REQUIRED: Family = gauge(
+    "node_md_disks_required",
+    "Disks that the array should have.",
+);
+static STATE: Family = gauge("node_md_state", "1 for the state that the array is in.");
+static FAMILIES: [&Family; 5] = [&BLOCKS, &SYNCED, &REQUIRED, &DISKS, &STATE];
+
+const DISK_STATES: [&str; 3] = ["active", "failed", "spare"];
+const STATES: [(&str, State); 5] = [
+    ("active", State::Active),
+    ("inactive", State::Inactive),
+    ("recovering", State::Recovering),
+    ("resync", State::Resync),
+    ("check", State::Check),
+];
+
+pub static ENTRY: Entry = Entry {
+    name: "md",
+    tier: Tier::FiveSeconds,
+    pace: Pace::Here,
+    level: 2,
+    families: &FAMILIES,
+    open,
+};
+
+fn open(context: &Context) -> Result<Opened, OpenError> {
+    let path = context.host.proc.join("mdstat");
+    open_files([(path, Shape::List, Readings::new())])
+}
+
+#[derive(Debug)]
+struct Readings {
+    families: Vec<Arc<Family>>,
+    arrays: Roster<Slots>,
+}
+
+#[derive(Debug)]
+struct Slots {
+    blocks: Slot,
+    synced: Slot,
+    required: Slot,
+    disks: [Slot; 3],
+    states: [Slot; 5],
+}
+
+impl Readings {
+    fn new() -> Readings {
+        Readings {
+            families: shared(&FAMILIES),
+            arrays: Roster::new(),
+        }
+    }
+}
+
+impl Parser for Readings {
+    fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
+        let (arrays, families) = (&mut self.arrays, &self.families);
+        arrays.begin();
+        parse(text, |array| {
+            let slots = arrays.entry(array.name, || {
+                Ok(Slots::declare(families, &label(array.name), out)?)
+            })?;
+            slots.set(&array, out);
+            Ok(())
+        })?;
+        arrays.sweep(|slots| slots.retire(out));
+        Ok(())
+    }
+}
+
+impl Slots {
+    fn declare(
+        families: &[Arc<Family>],
+        name: &str,
+        out: &mut Group,
+    ) -> Result<Slots, SeriesError> {
+        let mut plain = |index: usize| out.declare(&families[index], &[("device", name)]);
+        let (blocks, synced, required) = (plain(0)?, plain(1)?, plain(2)?);
+        let mut of = |index: usize, state| {
+            out.declare(&families[index], &[("device", name), ("state", state)])
+        };
+        let mut disks = [blocks; 3];
+        for (slot, state) in disks.iter_mut().zip(DISK_STATES) {
+            *slot = of(3, state)?;
+        }
+        let mut states = [blocks; 5];
+        for (slot, (state, _)) in states.iter_mut().zip(STATES) {
+            *slot = of(4, state)?;
+        }
+        Ok(Slots {
+            blocks,
+            synced,
+            required,
+            disks,
+            states,
+        })
+    }
+
+    fn set(&self, array: &Array<'_>, out: &mut Group) {
+        out.set(self.blocks, array.blocks as f64);
+        out.set(self.synced, array.synced as f64);
+        out.set(self.required, array.required as f64);
+        let counts = [array.active, array.failed, array.spare];
+        for (slot, count) in self.disks.iter().zip(counts) {
+            out.set(*slot, count as f64);
+        }
+        for (slot, (_, state)) in self.states.iter().zip(STATES) {
+            out.set(*slot, f64::from(u8::from(state == array.state)));
+        }
+    }
+
+    fn retire(self, out: &mut Group) {
+        let plain = [self.blocks, self.synced, self.required];
+        let all = plain.into_iter().chain(self.disks).chain(self.states);
+        all.for_each(|slot| out.retire(slot));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collectors::testing::texts;
+
+    #[test]
+    fn arrays_come_and_go() {
+        let (mut readings, mut group) = (Readings::new(), Group::new("md", 3, 1000));
+        let text = b"Personalities : [raid1]\nmd0 : active raid1 sda1[0] sdb1[1]\n      16 blocks [2/2] [UU]\n\n";
+        readings.update(text, &mut group).expect("valid");
+        let found = texts(&mut group);
+        assert_eq!(found.len(), 11);
+        assert_eq!(found[6], "node_md_state{device=\"md0\",state=\"active\"} 1");
+        group.clear();
+        readings
+            .update(b"Personalities :\n", &mut group)
+            .expect("valid");
+        assert!(texts(&mut group).is_empty());
+    }
+}

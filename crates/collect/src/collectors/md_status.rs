@@ -1,0 +1,180 @@
+//! What `/proc/mdstat` says about each array, in the few lines that it has.
+
+use crate::scan::{Fault, Words, integer, whole_lines};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    Active,
+    Inactive,
+    Recovering,
+    Resync,
+    Check,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Array<'a> {
+    pub(super) name: &'a [u8],
+    pub(super) state: State,
+    pub(super) blocks: u64,
+    pub(super) synced: u64,
+    pub(super) required: u64,
+    pub(super) active: u64,
+    pub(super) failed: u64,
+    pub(super) spare: u64,
+}
+
+/// Hands each array to `put`. An array is a line `md0 : active raid1 sda1[0] …`, a line with its
+/// size, and more until an empty one.
+pub(super) fn parse<'a>(
+    text: &'a [u8],
+    mut put: impl FnMut(Array<'a>) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let mut current: Option<Array<'a>> = None;
+    for (number, line) in whole_lines(text)? {
+        let malformed = Fault::Malformed {
+            line: number,
+            what: "not an array's state",
+        };
+        let mut words = Words(line);
+        let is_continued = matches!(line.first(), Some(b' ' | b'\t'));
+        if let (Some(array), true) = (current.as_mut(), is_continued) {
+            array.note(line).ok_or(malformed)?;
+            continue;
+        }
+        if let Some(array) = current.take() {
+            put(array)?;
+        }
+        let [Some(name), Some(b":")] = [words.next(), words.next()] else {
+            continue;
+        };
+        // `unused devices:` has its colon elsewhere.
+        if name != b"Personalities" {
+            current = Some(Array::begin(name, words).ok_or(malformed)?);
+        }
+    }
+    current.map_or(Ok(()), put)
+}
+
+impl<'a> Array<'a> {
+    fn begin(name: &'a [u8], mut words: Words<'_>) -> Option<Array<'a>> {
+        let state = match words.next()? {
+            b"active" => State::Active,
+            b"inactive" => State::Inactive,
+            _ => return None,
+        };
+        let (mut failed, mut spare, mut members) = (0, 0, 0);
+        for word in words.filter(|word| word.contains(&b'[')) {
+            members += 1;
+            failed += u64::from(word.ends_with(b"(F)"));
+            spare += u64::from(word.ends_with(b"(S)"));
+        }
+        // An array that has no spares to give says no more about its disks; one that is not
+        // running has none.
+        let active = if state == State::Active { members } else { 0 };
+        Some(Array {
+            name,
+            state,
+            blocks: 0,
+            synced: 0,
+            required: active,
+            active,
+            failed,
+            spare,
+        })
+    }
+
+    /// Takes what a further line says: the size, or how far a rebuild is.
+    fn note(&mut self, line: &[u8]) -> Option<()> {
+        let mut words = Words(line);
+        let first = words.next()?;
+        if words.next() == Some(b"blocks") {
+            self.blocks = integer(first)?;
+            self.synced = self.blocks;
+            if let Some((required, active)) = words.find_map(|word| counts(word, b'[', b']')) {
+                (self.required, self.active) = (required, active);
+            }
+            return Some(());
+        }
+        let state = Words(line).find_map(|word| {
+            let starts = |name: &[u8]| word.starts_with(name);
+            match word {
+                _ if starts(b"recovery") || starts(b"reshape") => Some(State::Recovering),
+                _ if starts(b"resync") => Some(State::Resync),
+                _ if starts(b"check") => Some(State::Check),
+                _ => None,
+            }
+        });
+        if let Some(state) = state {
+            self.state = state;
+            // `resync=DELAYED` and `resync=PENDING` have not begun.
+            let done = Words(line).find_map(|word| counts(word, b'(', b')'));
+            self.synced = done.map_or(0, |(done, _)| done);
+        }
+        Some(())
+    }
+}
+
+/// `[2/1]` or `(16775552/195310144)`.
+fn counts(word: &[u8], before: u8, after: u8) -> Option<(u64, u64)> {
+    let inside = word.strip_prefix(&[before])?.strip_suffix(&[after])?;
+    let slash = inside.iter().position(|&byte| byte == b'/')?;
+    Some((integer(&inside[..slash])?, integer(&inside[slash + 1..])?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collectors::testing::update_fails;
+
+    fn only(text: &str) -> Array<'_> {
+        let mut found = Vec::new();
+        parse(text.as_bytes(), |array| {
+            found.push(array);
+            Ok(())
+        })
+        .expect("valid");
+        assert_eq!(found.len(), 1);
+        found.remove(0)
+    }
+
+    #[test]
+    fn a_rebuild_says_how_far_it_is() {
+        let array = only(
+            "Personalities : [raid1]\nmd6 : active raid1 sdb2[2](F) sdc[1](S) sda2[0]\n  \
+             1000 blocks [2/1] [U_]\n  [=>...]  recovery =  8.5% (85/1000) finish=17.0min\n\n\
+             unused devices: <none>\n",
+        );
+        assert_eq!(array.state, State::Recovering);
+        assert_eq!((array.blocks, array.synced), (1000, 85));
+        assert_eq!((array.required, array.active), (2, 1));
+        assert_eq!((array.failed, array.spare), (1, 1));
+    }
+
+    #[test]
+    fn a_rebuild_that_waits_has_done_nothing() {
+        let array =
+            only("md9 : active raid1 sda[0]\n    16 blocks [2/1] [U_]\n    resync=DELAYED\n");
+        assert_eq!((array.state, array.synced), (State::Resync, 0));
+    }
+
+    #[test]
+    fn stripes_need_all_their_disks() {
+        let array =
+            only("md0 : active raid0 sdk1[0] sdl1[1]\n    16 blocks super 1.2 512k chunks\n");
+        assert_eq!((array.required, array.active, array.synced), (2, 2, 16));
+    }
+
+    #[test]
+    fn garbage_is_named_by_its_line() {
+        let what = "not an array's state";
+        update_fails(
+            |text| parse(text, |_| Ok(())),
+            &[
+                ("", 0, "the file is empty"),
+                ("md0 : active raid1 sda[0]\n  x blocks [1/1] [U]\n", 2, what),
+                ("md0 : broken raid1 sda[0]\n", 1, what),
+                ("md0 : active raid1", 1, "the last line is cut off"),
+            ],
+        );
+    }
+}

@@ -1,0 +1,191 @@
+//! What each NFS mount did, from `/proc/self/mountstats`.
+
+use std::sync::Arc;
+
+use pegel_metric::{Family, Group, Kind};
+
+use super::mountstats_text::{Mount, OPERATION, parse};
+use crate::files::{Parser, open_files};
+use crate::places::{Places, shared};
+use crate::procfile::Shape;
+use crate::roster::Roster;
+use crate::scan::{Fault, label};
+use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+
+/// Numbers of a mount: its age and its bytes.
+const MOUNT: usize = 9;
+
+macro_rules! families {
+    ($($static:ident $name:literal $unit:literal $help:literal;)*) => {
+        $(static $static: Family = Family::new(
+            concat!("node_mountstats_nfs_", $name, "_total"), Kind::Counter, $unit, 3, $help);)*
+        static FAMILIES: [&Family; MOUNT + OPERATION] = [$(&$static),*];
+    };
+}
+
+// In the order of the file.
+families! {
+    AGE "age_seconds" "seconds" "How long the mount has been there.";
+    READ "read_bytes" "bytes" "Bytes that programs read through the cache.";
+    WRITE "write_bytes" "bytes" "Bytes that programs wrote through the cache.";
+    DIRECT_READ "direct_read_bytes" "bytes" "Bytes that programs read past the cache.";
+    DIRECT_WRITE "direct_write_bytes" "bytes" "Bytes that programs wrote past the cache.";
+    TOTAL_READ "total_read_bytes" "bytes" "Bytes that came from the server.";
+    TOTAL_WRITE "total_write_bytes" "bytes" "Bytes that went to the server.";
+    READ_PAGES "read_pages" "" "Pages that came from the server.";
+    WRITE_PAGES "write_pages" "" "Pages that went to the server.";
+    REQUESTS "operations_requests" "" "Requests, by operation.";
+    TRANSMISSIONS "operations_transmissions" "" "Requests sent, those sent again included.";
+    TIMEOUTS "operations_major_timeouts" "" "Requests that were not answered in time.";
+    SENT "operations_sent_bytes" "bytes" "Bytes sent, by operation.";
+    RECEIVED "operations_received_bytes" "bytes" "Bytes received, by operation.";
+    QUEUED "operations_queue_time_seconds" "seconds" "Time that requests waited before they were sent.";
+    ANSWERED "operations_response_time_seconds" "seconds" "Time that the server took to answer.";
+    TAKEN "operations_request_time_seconds" "seconds" "Time that requests took in all.";
+}
+
+/// The numbers of an operation that are times, in milliseconds.
+const FIRST_TIME: usize = 5;
+
+pub static ENTRY: Entry = Entry {
+    name: "mountstats",
+    tier: Tier::FiveSeconds,
+    pace: Pace::Here,
+    level: 3,
+    families: &FAMILIES,
+    open,
+};
+
+fn open(context: &Context) -> Result<Opened, OpenError> {
+    let path = context.host.proc.join("self/mountstats");
+    open_files([(path, Shape::List, Readings::new())])
+}
+
+#[derive(Debug)]
+struct Readings {
+    families: Vec<Arc<Family>>,
+    /// By the text of the line that names the mount and of that with its options.
+    mounts: Roster<Slots>,
+    key: Vec<u8>,
+}
+
+/// The series of one mount.
+#[derive(Debug)]
+struct Slots {
+    mount: Places,
+    operations: Roster<Places>,
+}
+
+impl Readings {
+    fn new() -> Readings {
+        Readings {
+            families: shared(&FAMILIES),
+            mounts: Roster::new(),
+            key: Vec::new(),
+        }
+    }
+}
+
+impl Parser for Readings {
+    /// A node without NFS has lines about other file systems only.
+    fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
+        self.mounts.begin();
+        parse(text, |mount| {
+            self.key.clear();
+            for part in [mount.export, b"\n", mount.protocol, b"\n", mount.address] {
+                self.key.extend_from_slice(part);
+            }
+            let families = &self.families;
+            let slots = self.mounts.entry(&self.key, || {
+                Ok(Slots {
+                    mount: Places::new(families),
+                    operations: Roster::new(),
+                })
+            })?;
+            slots.set(mount, families, out)
+        })?;
+        self.mounts.sweep(|slots| slots.retire(out));
+        Ok(())
+    }
+}
+
+impl Slots {
+    fn set(
+        &mut self,
+        mount: &Mount<'_>,
+        families: &[Arc<Family>],
+        out: &mut Group,
+    ) -> Result<(), Fault> {
+        let (export, protocol, address) = (
+            label(mount.export),
+            label(mount.protocol),
+            label(mount.address),
+        );
+        let of_mount = [
+            ("export", &*export),
+            ("protocol", &*protocol),
+            ("mountaddr", &*address),
+        ];
+        let values = [mount.age].into_iter().chain(mount.bytes);
+        for (index, value) in values.enumerate() {
+            self.mount
+                .set(out, families, index, &of_mount, value as f64)?;
+        }
+        self.operations.begin();
+        for operation in mount.operations() {
+            let (name, numbers) = operation?;
+            // What was never asked for would be most of the series.
+            if numbers[0] == 0 {
+                continue;
+            }
+            let places = self.operations.entry(name, || Ok(Places::new(families)))?;
+            let name = label(name);
+            let [a, b, c] = of_mount;
+            let labels = [a, b, c, ("operation", &*name)];
+            for (index, number) in numbers.into_iter().enumerate() {
+                let scale = if index < FIRST_TIME { 1.0 } else { 1000.0 };
+                places.set(out, families, MOUNT + index, &labels, number as f64 / scale)?;
+            }
+        }
+        self.operations.sweep(|places| places.retire(out));
+        Ok(())
+    }
+
+    fn retire(mut self, out: &mut Group) {
+        self.mount.retire(out);
+        self.operations.begin();
+        self.operations.sweep(|places| places.retire(out));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collectors::testing::texts;
+
+    #[test]
+    fn mounts_and_operations_come_and_go() {
+        let (mut readings, mut group) = (Readings::new(), Group::new("mountstats", 3, 1000));
+        let text = "device proc mounted on /proc with fstype proc\n\
+                    device srv:/home mounted on /home with fstype nfs4 statvers=1.1\n\
+                    \topts:\trw,vers=4.2,proto=tcp,addr=192.0.2.1\n\tage:\t60\n\
+                    \tbytes:\t1 2 3 4 5 6 7 8\n\tper-op statistics\n\
+                    \t        NULL: 0 0 0 0 0 0 0 0\n\t        READ: 2 3 0 5 6 7 8 2500 0\n\n";
+        readings.update(text.as_bytes(), &mut group).expect("valid");
+        let found = texts(&mut group);
+        assert_eq!(found.len(), MOUNT + OPERATION, "{found:?}");
+        let labels = "export=\"srv:/home\",mountaddr=\"192.0.2.1\"";
+        assert_eq!(
+            found[8],
+            format!("node_mountstats_nfs_write_pages_total{{{labels},protocol=\"tcp\"}} 8")
+        );
+        let expected = format!(
+            "node_mountstats_nfs_operations_request_time_seconds_total{{{labels},operation=\"READ\",protocol=\"tcp\"}} 2.5"
+        );
+        assert_eq!(found[16], expected);
+        group.clear();
+        let text = b"device proc mounted on /proc with fstype proc\n";
+        readings.update(text, &mut group).expect("valid");
+        assert!(texts(&mut group).is_empty());
+    }
+}

@@ -1,0 +1,166 @@
+//! The form of `/proc/self/mountstats`.
+
+use crate::scan::{Fault, Lines, Words, integer, integers, whole_lines};
+
+const BYTES: usize = 8;
+pub(super) const OPERATION: usize = 8;
+
+/// One NFS mount.
+#[derive(Debug)]
+pub(super) struct Mount<'a> {
+    pub(super) export: &'a [u8],
+    pub(super) protocol: &'a [u8],
+    pub(super) address: &'a [u8],
+    pub(super) age: u64,
+    pub(super) bytes: [u64; BYTES],
+    /// The lines after `per-op statistics`, up to the next mount.
+    operations: Option<Lines<'a>>,
+}
+
+/// Hands each NFS mount to `put`.
+pub(super) fn parse<'a>(
+    text: &'a [u8],
+    mut put: impl FnMut(&Mount<'a>) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let mut lines = whole_lines(text)?;
+    let mut current: Option<Mount<'a>> = None;
+    while let Some((number, line)) = lines.next() {
+        if line.starts_with(b"device ") {
+            if let Some(mount) = current.take() {
+                put(&mount)?;
+            }
+            current = export(line).map(Mount::new);
+        } else if let Some(mount) = &mut current {
+            let malformed = Fault::Malformed {
+                line: number,
+                what: "not a mount's statistics",
+            };
+            mount.note(line, &lines).ok_or(malformed)?;
+        }
+    }
+    current.map_or(Ok(()), |mount| put(&mount))
+}
+
+/// `device server:/export mounted on /mnt with fstype nfs4 statvers=1.1`, if it is NFS.
+fn export(line: &[u8]) -> Option<&[u8]> {
+    let words = Words(line);
+    let is_nfs = words
+        .clone()
+        .skip_while(|word| *word != b"fstype")
+        .nth(1)
+        .is_some_and(|kind| kind == b"nfs" || kind == b"nfs4");
+    if is_nfs { words.skip(1).next() } else { None }
+}
+
+impl<'a> Mount<'a> {
+    fn new(export: &'a [u8]) -> Mount<'a> {
+        Mount {
+            export,
+            protocol: &[],
+            address: &[],
+            age: 0,
+            bytes: [0; BYTES],
+            operations: None,
+        }
+    }
+
+    /// Takes what a line says; `rest` are the lines after it.
+    fn note(&mut self, line: &'a [u8], rest: &Lines<'a>) -> Option<()> {
+        let mut words = Words(line);
+        match words.next() {
+            Some(b"opts:") => self.note_options(words.next()?),
+            Some(b"age:") => self.age = integer(words.next()?)?,
+            Some(b"bytes:") => {
+                if integers(words, &mut self.bytes)? < BYTES {
+                    return None;
+                }
+            }
+            Some(b"per-op") => self.operations = Some(rest.clone()),
+            _ => {}
+        }
+        Some(())
+    }
+
+    fn note_options(&mut self, options: &'a [u8]) {
+        let mut address: &[u8] = &[];
+        for option in options.split(|&byte| byte == b',') {
+            if let Some(protocol) = option.strip_prefix(b"proto=") {
+                self.protocol = protocol;
+            } else if let Some(of_mount) = option.strip_prefix(b"mountaddr=") {
+                self.address = of_mount;
+            } else if let Some(of_server) = option.strip_prefix(b"addr=") {
+                address = of_server;
+            }
+        }
+        // Version 4 has no separate server for mounting.
+        if self.address.is_empty() {
+            self.address = address;
+        }
+    }
+
+    /// Each operation with its numbers.
+    pub(super) fn operations(
+        &self,
+    ) -> impl Iterator<Item = Result<(&'a [u8], [u64; OPERATION]), Fault>> {
+        let lines = self.operations.clone().into_iter().flatten();
+        let lines = lines.take_while(|(_, line)| !line.starts_with(b"device "));
+        let lines = lines.filter(|(_, line)| Words(line).next().is_some());
+        lines.map(|(number, line)| {
+            operation(line).ok_or(Fault::Malformed {
+                line: number,
+                what: "not an operation's statistics",
+            })
+        })
+    }
+}
+
+/// `READ: 1298 1298 0 207680 1210292152 6 79386 79407`; newer kernels append errors.
+fn operation(line: &[u8]) -> Option<(&[u8], [u64; OPERATION])> {
+    let mut words = Words(line);
+    let name = words.next()?.strip_suffix(b":")?;
+    let mut numbers = [0; OPERATION];
+    (integers(words, &mut numbers)? == OPERATION).then_some((name, numbers))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collectors::testing::update_fails;
+
+    #[test]
+    fn the_address_for_mounting_goes_first() {
+        let text = b"device s:/a mounted on /a with fstype nfs statvers=1.1\n\
+                     \topts:\tro,mountaddr=192.0.2.7,proto=udp,addr=192.0.2.8\n";
+        let mut found = Vec::new();
+        parse(text, |mount| {
+            found.push((mount.address, mount.protocol));
+            Ok(())
+        })
+        .expect("valid");
+        assert_eq!(found, [(&b"192.0.2.7"[..], &b"udp"[..])]);
+    }
+
+    #[test]
+    fn garbage_is_named_by_its_line() {
+        let with = |line: &str| format!("device s:/a mounted on /a with fstype nfs\n{line}\n");
+        let what = "not a mount's statistics";
+        update_fails(
+            |text| {
+                parse(text, |mount| {
+                    mount.operations().try_for_each(|one| one.map(|_| ()))
+                })
+            },
+            &[
+                ("", 0, "the file is empty"),
+                (&with("\tage:"), 2, what),
+                (&with("\tage: x"), 2, what),
+                (&with("\tbytes: 1 2 3"), 2, what),
+                (
+                    &with("\tper-op statistics\n\tREAD: 1"),
+                    3,
+                    "not an operation's statistics",
+                ),
+            ],
+        );
+    }
+}

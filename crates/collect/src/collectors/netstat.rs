@@ -1,0 +1,277 @@
+//! Counters of the network protocols, from `/proc/net/snmp`, `/proc/net/netstat` and
+//! `/proc/net/snmp6`.
+
+use std::sync::Arc;
+
+use pegel_metric::{Family, Group, Kind, Slot};
+
+use crate::files::{Parser, open_files};
+use crate::procfile::Shape;
+use crate::roster::Roster;
+use crate::scan::{Fault, Words, signed, whole_lines};
+use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+
+static CHOSEN: Family = Family::new(
+    "node_netstat_<key>",
+    Kind::Unknown,
+    "",
+    2,
+    "A counter of a protocol that dashboards ask for: segments, datagrams, octets, errors, \
+     retransmissions, full listen queues.",
+);
+static DETAIL: Family = Family::new(
+    "node_netstat_<key>",
+    Kind::Unknown,
+    "",
+    4,
+    "Any other counter of a protocol.",
+);
+
+pub static ENTRY: Entry = Entry {
+    name: "netstat",
+    tier: Tier::FiveSeconds,
+    pace: Pace::Here,
+    level: 2,
+    families: &[&CHOSEN, &DETAIL],
+    open,
+};
+
+fn open(context: &Context) -> Result<Opened, OpenError> {
+    let net = context.host.proc.join("net");
+    let tables = |name: &str| (net.join(name), Shape::Whole, Readings::table());
+    let mut files = vec![tables("snmp"), tables("netstat")];
+    files.push((net.join("snmp6"), Shape::Whole, Readings::list()));
+    open_files(files)
+}
+
+/// The two forms in which the kernel prints such counters.
+#[derive(Debug)]
+enum Readings {
+    /// Pairs of lines: `Tcp: Name …` and `Tcp: 1 …`.
+    Table(Roster<Protocol>),
+    /// `Ip6InReceives 11`, one line each.
+    List(Roster<Slot>),
+}
+
+#[derive(Debug, Default)]
+struct Protocol {
+    heading: Vec<u8>,
+    slots: Vec<Slot>,
+}
+
+impl Readings {
+    fn table() -> Readings {
+        Readings::Table(Roster::new())
+    }
+
+    fn list() -> Readings {
+        Readings::List(Roster::new())
+    }
+}
+
+impl Parser for Readings {
+    fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
+        match self {
+            Readings::Table(protocols) => update_table(protocols, text, out),
+            Readings::List(slots) => update_list(slots, text, out),
+        }
+    }
+}
+
+fn update_table(
+    protocols: &mut Roster<Protocol>,
+    text: &[u8],
+    out: &mut Group,
+) -> Result<(), Fault> {
+    protocols.begin();
+    let mut lines = whole_lines(text)?;
+    while let Some((number, heading)) = lines.next() {
+        let malformed = |line| Fault::Malformed {
+            line,
+            what: "not a heading and its numbers",
+        };
+        let name = Words(heading).next().ok_or(malformed(number))?;
+        let (number, values) = lines.next().ok_or(malformed(number))?;
+        let mut values = Words(values);
+        if !name.ends_with(b":") || values.next() != Some(name) {
+            return Err(malformed(number));
+        }
+        let protocol = protocols.entry(name, || Ok(Protocol::default()))?;
+        protocol.head(heading, out)?;
+        let mut count = 0;
+        for (slot, word) in protocol.slots.iter().zip(&mut values) {
+            out.set(*slot, signed(word).ok_or(malformed(number))?);
+            count += 1;
+        }
+        if count != protocol.slots.len() || values.next().is_some() {
+            return Err(malformed(number));
+        }
+    }
+    protocols.sweep(|protocol| protocol.slots.into_iter().for_each(|slot| out.retire(slot)));
+    Ok(())
+}
+
+impl Protocol {
+    /// The columns have their meaning from the heading, which is the same nearly always.
+    fn head(&mut self, heading: &[u8], out: &mut Group) -> Result<(), Fault> {
+        if self.heading == heading {
+            return Ok(());
+        }
+        self.slots.drain(..).for_each(|slot| out.retire(slot));
+        self.heading.clear();
+        let mut words = Words(heading);
+        let name = words.next().and_then(|name| name.strip_suffix(b":"));
+        let name = String::from_utf8_lossy(name.unwrap_or_default()).into_owned();
+        for field in words {
+            let key = format!("{name}_{}", String::from_utf8_lossy(field));
+            self.slots.push(declare(&key, out)?);
+        }
+        self.heading.extend_from_slice(heading);
+        Ok(())
+    }
+}
+
+fn update_list(slots: &mut Roster<Slot>, text: &[u8], out: &mut Group) -> Result<(), Fault> {
+    slots.begin();
+    for (number, line) in whole_lines(text)? {
+        let malformed = Fault::Malformed {
+            line: number,
+            what: "not a name and a number",
+        };
+        let mut words = Words(line);
+        let name = words.next().ok_or(malformed.clone())?;
+        let value = words.next().and_then(signed).ok_or(malformed.clone())?;
+        let six = name.iter().position(|&byte| byte == b'6');
+        let (protocol, field) = name.split_at(six.ok_or(malformed)? + 1);
+        let key = || [protocol, b"_", field].concat();
+        let slot = slots.entry(name, || declare(&String::from_utf8_lossy(&key()), out))?;
+        out.set(*slot, value);
+    }
+    slots.sweep(|slot| out.retire(slot));
+    Ok(())
+}
+
+/// A name with characters that no metric may have is refused here.
+fn declare(key: &str, out: &mut Group) -> Result<Slot, Fault> {
+    let base = if is_chosen(key) { &CHOSEN } else { &DETAIL };
+    let family = Family {
+        name: base.name.replace("<key>", key).into(),
+        help: format!("{} of /proc/net.", key.replace('_', " ")).into(),
+        ..base.clone()
+    };
+    Ok(out.declare(&Arc::new(family), &[])?)
+}
+
+/// What node_exporter takes by default, and what the dashboard Node Exporter Full asks for beyond.
+fn is_chosen(key: &str) -> bool {
+    let Some((protocol, field)) = key.split_once('_') else {
+        return false;
+    };
+    if matches!(field, "InErrors" | "InErrs") {
+        return true;
+    }
+    match protocol {
+        "Ip" => field == "Forwarding",
+        "Ip6" | "IpExt" => matches!(field, "InOctets" | "OutOctets"),
+        "Icmp" | "Icmp6" => matches!(field, "InMsgs" | "OutMsgs"),
+        "Tcp" => matches!(
+            field,
+            "ActiveOpens"
+                | "PassiveOpens"
+                | "InSegs"
+                | "OutSegs"
+                | "OutRsts"
+                | "RetransSegs"
+                | "CurrEstab"
+                | "MaxConn"
+        ),
+        "TcpExt" => {
+            field.starts_with("Listen")
+                || field.starts_with("Syncookies")
+                || matches!(
+                    field,
+                    "TCPSynRetrans" | "TCPTimeouts" | "TCPOFOQueue" | "TCPRcvQDrop"
+                )
+        }
+        "Udp" | "Udp6" => matches!(
+            field,
+            "InDatagrams" | "OutDatagrams" | "NoPorts" | "RcvbufErrors" | "SndbufErrors"
+        ),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collectors::testing::{texts, update_fails};
+
+    #[test]
+    fn a_heading_that_changes_moves_the_columns() {
+        let (mut readings, mut group) = (Readings::table(), Group::new("netstat", 4, 1000));
+        let cases = [
+            ("Tcp: MaxConn X\nTcp: -1 2\n", 2),
+            ("Tcp: X MaxConn Y\nTcp: 2 -1 3\nIcmpMsg:\nIcmpMsg:\n", 3),
+            ("Tcp: MaxConn X\nTcp: -1 2\n", 2),
+        ];
+        for (text, count) in cases {
+            group.clear();
+            readings.update(text.as_bytes(), &mut group).expect("valid");
+            let mut found = texts(&mut group);
+            found.sort();
+            assert_eq!(found.len(), count);
+            assert_eq!(
+                found[..2],
+                ["node_netstat_Tcp_MaxConn -1", "node_netstat_Tcp_X 2"]
+            );
+        }
+        assert_eq!(
+            group.members().series.len(),
+            3,
+            "each stands in the list once"
+        );
+    }
+
+    #[test]
+    fn the_default_level_leaves_the_long_tail_out() {
+        let mut group = Group::new("netstat", 3, 1000);
+        let text = b"TcpExt: ListenDrops ListenOverflows PAWSActive\nTcpExt: 1 2 3\n";
+        Readings::table().update(text, &mut group).expect("valid");
+        let text = b"Icmp6InMsgs 4\nIcmp6InCsumErrors 5\nUdp6InErrors\t6\n";
+        Readings::list().update(text, &mut group).expect("valid");
+        assert_eq!(
+            texts(&mut group),
+            [
+                "node_netstat_TcpExt_ListenDrops 1",
+                "node_netstat_TcpExt_ListenOverflows 2",
+                "node_netstat_Icmp6_InMsgs 4",
+                "node_netstat_Udp6_InErrors 6",
+            ]
+        );
+    }
+
+    #[test]
+    fn garbage_is_named_by_its_line() {
+        let group = || Group::new("netstat", 4, 1000);
+        let what = "not a heading and its numbers";
+        update_fails(
+            |text| Readings::table().update(text, &mut group()),
+            &[
+                ("", 0, "the file is empty"),
+                ("Tcp: A\nTcp: 1", 2, "the last line is cut off"),
+                ("Tcp: A\n", 1, what),
+                ("Tcp: A\nUdp: 1\n", 2, what),
+                ("Tcp: A B\nTcp: 1\n", 2, what),
+                ("Tcp: A\nTcp: 1 2\n", 2, what),
+                ("Tcp: A\nTcp: x\n", 2, what),
+                ("Tcp A\nTcp 1\n", 2, what),
+                ("\n\n", 1, what),
+            ],
+        );
+        let what = "not a name and a number";
+        update_fails(
+            |text| Readings::list().update(text, &mut group()),
+            &[("Ip6InMsgs\n", 1, what), ("IpInMsgs 1\n", 1, what)],
+        );
+    }
+}

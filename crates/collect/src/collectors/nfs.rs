@@ -1,0 +1,108 @@
+//! What this node asked of NFS servers, from `/proc/net/rpc/nfs`.
+
+use pegel_metric::{Family, Kind};
+
+use super::rpc::{Column, Columns, Layout, NFS2, NFS3, Readings};
+use crate::files::open_files;
+use crate::procfile::Shape;
+use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+
+const fn counter(name: &'static str, help: &'static str) -> Family {
+    Family::new(name, Kind::Counter, "", 3, help)
+}
+
+static PACKETS: Family = counter(
+    "node_nfs_packets_total",
+    "Packets exchanged with NFS servers, by transport.",
+);
+static CONNECTIONS: Family = counter(
+    "node_nfs_connections_total",
+    "TCP connections made to NFS servers.",
+);
+static RPCS: Family = counter("node_nfs_rpcs_total", "Calls made to NFS servers.");
+static RETRANSMISSIONS: Family = counter(
+    "node_nfs_rpc_retransmissions_total",
+    "Calls that had to be sent again.",
+);
+static REFRESHES: Family = counter(
+    "node_nfs_rpc_authentication_refreshes_total",
+    "Times that credentials for calls were renewed.",
+);
+static REQUESTS: Family = counter(
+    "node_nfs_requests_total",
+    "Calls made, by version of NFS and procedure.",
+);
+
+const fn column(
+    family: &'static Family,
+    labels: &'static [(&'static str, &'static str)],
+) -> Option<Column> {
+    Some(Column { family, labels })
+}
+
+const fn procedures(proto: &'static str, names: &'static [&'static str]) -> Columns {
+    Columns::Procedures {
+        family: &REQUESTS,
+        proto,
+        names,
+    }
+}
+
+static LAYOUT: Layout = &[
+    (
+        b"net",
+        Columns::Named(&[
+            None,
+            column(&PACKETS, &[("protocol", "udp")]),
+            column(&PACKETS, &[("protocol", "tcp")]),
+            column(&CONNECTIONS, &[]),
+        ]),
+    ),
+    (
+        b"rpc",
+        Columns::Named(&[
+            column(&RPCS, &[]),
+            column(&RETRANSMISSIONS, &[]),
+            column(&REFRESHES, &[]),
+        ]),
+    ),
+    (b"proc2", procedures("2", NFS2)),
+    (b"proc3", procedures("3", NFS3)),
+    (b"proc4", procedures("4", NFS4)),
+];
+
+/// In the order of the kernel's client; new ones are appended there.
+#[rustfmt::skip]
+const NFS4: &[&str] = &[
+    "Null", "Read", "Write", "Commit", "Open", "OpenConfirm", "OpenNoattr", "OpenDowngrade",
+    "Close", "Setattr", "FsInfo", "Renew", "SetClientID", "SetClientIDConfirm", "Lock", "Lockt",
+    "Locku", "Access", "Getattr", "Lookup", "LookupRoot", "Remove", "Rename", "Link", "Symlink",
+    "Create", "Pathconf", "StatFs", "ReadLink", "ReadDir", "ServerCaps", "DelegReturn", "GetACL",
+    "SetACL", "FsLocations", "ReleaseLockowner", "Secinfo", "FsidPresent", "ExchangeID",
+    "CreateSession", "DestroySession", "Sequence", "GetLeaseTime", "ReclaimComplete", "LayoutGet",
+    "GetDeviceInfo", "LayoutCommit", "LayoutReturn", "SecinfoNoName", "TestStateID", "FreeStateID",
+    "GetDeviceList", "BindConnToSession", "DestroyClientID", "Seek", "Allocate", "DeAllocate",
+    "LayoutStats", "Clone", "Copy", "OffloadCancel", "Lookupp", "LayoutError", "CopyNotify",
+    "Getxattr", "Setxattr", "Listxattrs", "Removexattr", "ReadPlus",
+];
+
+pub static ENTRY: Entry = Entry {
+    name: "nfs",
+    tier: Tier::FiveSeconds,
+    pace: Pace::Here,
+    level: 3,
+    families: &[
+        &PACKETS,
+        &CONNECTIONS,
+        &RPCS,
+        &RETRANSMISSIONS,
+        &REFRESHES,
+        &REQUESTS,
+    ],
+    open,
+};
+
+fn open(context: &Context) -> Result<Opened, OpenError> {
+    let path = context.host.proc.join("net/rpc/nfs");
+    open_files([(path, Shape::Whole, Readings::new(LAYOUT))])
+}

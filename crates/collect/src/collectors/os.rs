@@ -1,0 +1,166 @@
+//! The distribution, from `/etc/os-release` or `/usr/lib/os-release`.
+
+use std::path::PathBuf;
+
+use pegel_metric::{Family, Group, Kind};
+
+use crate::attribute::text;
+use crate::fact::Fact;
+use crate::scan::{Fault, decimal};
+use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Pace, Tier};
+
+static INFO: Family = Family::new(
+    "node_os_info",
+    Kind::Gauge,
+    "",
+    2,
+    "The distribution and its version; always 1.",
+);
+static VERSION: Family = Family::new(
+    "node_os_version",
+    Kind::Gauge,
+    "",
+    2,
+    "Major and minor version of the distribution as a number.",
+);
+
+const LABELS: [&str; 12] = [
+    "build_id",
+    "id",
+    "id_like",
+    "image_id",
+    "image_version",
+    "name",
+    "pretty_name",
+    "variant",
+    "variant_id",
+    "version",
+    "version_codename",
+    "version_id",
+];
+const PATHS: [&str; 2] = ["etc/os-release", "usr/lib/os-release"];
+
+pub static ENTRY: Entry = Entry {
+    name: "os",
+    tier: Tier::Minute,
+    pace: Pace::Here,
+    level: 2,
+    families: &[&INFO, &VERSION],
+    open,
+};
+
+#[derive(Debug)]
+struct Os {
+    path: PathBuf,
+    info: Fact,
+    version: Fact,
+}
+
+fn open(context: &Context) -> Result<Opened, OpenError> {
+    let paths = PATHS.map(|path| context.host.root.join(path));
+    let Some(path) = paths.iter().find(|path| path.exists()) else {
+        let [looked_for, _] = paths;
+        return Ok(Opened::Absent { looked_for });
+    };
+    Ok(Opened::Active(Box::new(Os {
+        path: path.clone(),
+        info: Fact::new(&INFO),
+        version: Fact::new(&VERSION),
+    })))
+}
+
+impl Collector for Os {
+    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
+        let said = parse(&text(&self.path).unwrap_or_default());
+        let set = self.set(&said, out);
+        set.map_err(|fault| fault.at(&self.path))
+    }
+}
+
+impl Os {
+    fn set(&mut self, said: &[String; LABELS.len()], out: &mut Group) -> Result<(), Fault> {
+        let labels = |wanted: &[&str]| {
+            let all = LABELS.into_iter().zip(said.iter().cloned());
+            all.filter(|(key, _)| wanted.contains(key)).collect()
+        };
+        self.info.set(out, labels(&LABELS), 1.0)?;
+        if let Some(version) = version(&said[LABELS.len() - 1]) {
+            let labels = labels(&["id", "id_like", "name"]);
+            self.version.set(out, labels, version)?;
+        }
+        Ok(())
+    }
+}
+
+/// What each label's variable says; `KEY=value`, with or without quotes.
+fn parse(text: &str) -> [String; LABELS.len()] {
+    LABELS.map(|label| {
+        let lines = text.lines().filter_map(|line| line.split_once('='));
+        let of_label = lines.filter(|(key, _)| key.trim().eq_ignore_ascii_case(label));
+        of_label
+            .last()
+            .map_or_else(String::new, |(_, value)| unquote(value.trim()))
+    })
+}
+
+fn unquote(value: &str) -> String {
+    let inside = |quote: char| value.strip_prefix(quote)?.strip_suffix(quote);
+    if let Some(literal) = inside('\'') {
+        return literal.to_owned();
+    }
+    let value = inside('"').unwrap_or(value);
+    let mut characters = value.chars();
+    let mut text = String::with_capacity(value.len());
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' => text.extend(characters.next()),
+            other => text.push(other),
+        }
+    }
+    text
+}
+
+/// `22.04.1` is 22.04; what does not begin with a number has none.
+fn version(id: &str) -> Option<f64> {
+    let is_number = |character: char| character.is_ascii_digit() || character == '.';
+    let end = id.find(|c| !is_number(c)).unwrap_or(id.len());
+    let mut parts = id[..end].split('.').filter(|part| !part.is_empty());
+    let major = parts.next()?;
+    match parts.next() {
+        Some(minor) => decimal(format!("{major}.{minor}").as_bytes()),
+        None => decimal(major.as_bytes()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_and_escapes_are_taken_off() {
+        let said = parse(
+            "# a comment\nID=rocky\nNAME=\"Rocky \\\"Linux\\\"\"\nVERSION_ID='9.4'\nVERSION_IDX=7\nbroken\n",
+        );
+        assert_eq!(said[1], "rocky");
+        assert_eq!(said[5], "Rocky \"Linux\"");
+        assert_eq!(said[11], "9.4");
+        assert_eq!(said[0], "");
+    }
+
+    #[test]
+    fn versions_are_numbers_where_they_begin_with_one() {
+        for (id, expected) in [
+            ("12", Some(12.0)),
+            ("22.04", Some(22.04)),
+            ("15.6.1", Some(15.6)),
+            ("9.4-rc1", Some(9.4)),
+            ("9.", Some(9.0)),
+            ("rolling", None),
+            ("", None),
+            (".", None),
+            ("99999999999999999999999", None),
+        ] {
+            assert_eq!(version(id), expected, "{id}");
+        }
+    }
+}

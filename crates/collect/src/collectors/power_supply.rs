@@ -1,0 +1,132 @@
+//! Mains and batteries, from `/sys/class/power_supply`.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pegel_metric::{Family, Group, Kind};
+
+use crate::attribute::{names, number, text};
+use crate::fact::Fact;
+use crate::places::{Places, shared};
+use crate::roster::Roster;
+use crate::scan::{Fault, label};
+use crate::{CollectError, Collector, Context, Entry, Note, OpenError, Opened, Pace, Tier};
+
+macro_rules! attributes {
+    ($($static:ident $name:literal $unit:literal $file:literal $divisor:literal $help:literal;)*) => {
+        $(static $static: Family =
+            Family::new(concat!("node_power_supply_", $name), Kind::Gauge, $unit, 3, $help);)*
+        const FILES: &[(&str, f64)] = &[$(($file, $divisor)),*];
+        static FAMILIES: &[&Family] = &[$(&$static),*];
+        static ALL_FAMILIES: &[&Family] = &[$(&$static,)* &INFO];
+    };
+}
+
+// A name and a unit, a file and how many of its units make one.
+attributes! {
+    ONLINE "online" "" "online" 1.0 "1 if the supply gives power.";
+    PRESENT "present" "" "present" 1.0 "1 if the battery is there.";
+    CAPACITY "capacity" "" "capacity" 1.0 "How full the battery is, in percent.";
+    CYCLES "cyclecount" "" "cycle_count" 1.0 "Times that the battery was charged and drained.";
+    VOLTAGE "voltage_volt" "volt" "voltage_now" 1e6 "The supply's voltage.";
+    VOLTAGE_MIN "voltage_min_design" "" "voltage_min_design" 1e6 "The lowest voltage that the battery was made for.";
+    VOLTAGE_MAX "voltage_max_design" "" "voltage_max_design" 1e6 "The highest voltage that the battery was made for.";
+    CURRENT "current_ampere" "ampere" "current_now" 1e6 "The supply's current.";
+    POWER "power_watt" "watt" "power_now" 1e6 "The power that the supply gives or takes.";
+    ENERGY "energy_watthour" "watthour" "energy_now" 1e6 "Energy in the battery.";
+    ENERGY_FULL "energy_full" "" "energy_full" 1e6 "Energy in the battery when it was last full, in watt hours.";
+    ENERGY_DESIGN "energy_full_design" "" "energy_full_design" 1e6 "Energy that the full battery was made for, in watt hours.";
+    CHARGE "charge_ampere" "ampere" "charge_now" 1e6 "Charge in the battery, in ampere hours.";
+    CHARGE_FULL "charge_full" "" "charge_full" 1e6 "Charge in the battery when it was last full, in ampere hours.";
+    CHARGE_DESIGN "charge_full_design" "" "charge_full_design" 1e6 "Charge that the full battery was made for, in ampere hours.";
+    TEMPERATURE "temp_celsius" "celsius" "temp" 10.0 "Temperature of the supply.";
+}
+static INFO: Family = Family::new(
+    "node_power_supply_info",
+    Kind::Gauge,
+    "",
+    3,
+    "What the supply is and does; always 1.",
+);
+
+/// Its serial number stays where it is.
+const INFO_KEYS: [&str; 10] = [
+    "capacity_level",
+    "charge_type",
+    "health",
+    "manufacturer",
+    "model_name",
+    "scope",
+    "status",
+    "technology",
+    "type",
+    "usb_type",
+];
+
+/// Aside, because firmware answers.
+pub static ENTRY: Entry = Entry {
+    name: "power_supply",
+    tier: Tier::Minute,
+    pace: Pace::Aside,
+    level: 3,
+    families: ALL_FAMILIES,
+    open,
+};
+
+#[derive(Debug)]
+struct PowerSupplies {
+    folder: PathBuf,
+    note: Note,
+    families: Vec<Arc<Family>>,
+    supplies: Roster<(Places, Fact)>,
+}
+
+fn open(context: &Context) -> Result<Opened, OpenError> {
+    let folder = context.host.sys.join("class/power_supply");
+    if names(&folder).is_empty() {
+        return Ok(Opened::Absent { looked_for: folder });
+    }
+    Ok(Opened::Active(Box::new(PowerSupplies {
+        folder,
+        note: context.note.clone(),
+        families: shared(FAMILIES),
+        supplies: Roster::new(),
+    })))
+}
+
+impl Collector for PowerSupplies {
+    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
+        self.supplies.begin();
+        for name in names(&self.folder) {
+            let path = self.folder.join(&name);
+            self.note.set(&path.to_string_lossy());
+            let set = self.set(&path, name.as_bytes(), out);
+            set.map_err(|fault| fault.at(&path))?;
+        }
+        self.supplies.sweep(|(places, mut info)| {
+            places.retire(out);
+            info.retire(out);
+        });
+        Ok(())
+    }
+}
+
+impl PowerSupplies {
+    fn set(&mut self, path: &Path, name: &[u8], out: &mut Group) -> Result<(), Fault> {
+        let families = &self.families;
+        let make = || Ok((Places::new(families), Fact::new(&INFO)));
+        let (places, info) = self.supplies.entry(name, make)?;
+        let supply = label(name);
+        for (index, (file, divisor)) in FILES.iter().enumerate() {
+            if let Some(value) = number(&path.join(file)) {
+                let labels = [("power_supply", &*supply)];
+                places.set(out, families, index, &labels, value / divisor)?;
+            }
+        }
+        let mut said = vec![("power_supply", supply.clone().into_owned())];
+        let texts = INFO_KEYS.iter().map(|key| (*key, text(&path.join(key))));
+        said.extend(texts.filter_map(|(key, text)| Some((key, text?))));
+        Ok(info.set(out, said, 1.0)?)
+    }
+}

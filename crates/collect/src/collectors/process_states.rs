@@ -1,0 +1,176 @@
+//! How many processes there are and what they do, from `/proc/<pid>/stat` of each.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pegel_metric::{Family, Group, Kind, Slot};
+
+use crate::scan::Fault;
+use crate::single::Single;
+use crate::{CollectError, Collector, Context, Entry, Note, OpenError, Opened, Pace, Tier};
+
+static PIDS: Family = Family::new(
+    "node_processes_pids",
+    Kind::Gauge,
+    "",
+    4,
+    "How many processes there are.",
+);
+static STATE: Family = Family::new(
+    "node_processes_state",
+    Kind::Gauge,
+    "",
+    4,
+    "Processes in a state, by the kernel's letter: R runs, S sleeps, D waits for a device, Z is dead.",
+);
+
+/// Aside, because a node may have very many of them.
+pub static ENTRY: Entry = Entry {
+    name: "process_states",
+    tier: Tier::FiveSeconds,
+    pace: Pace::Aside,
+    level: 4,
+    families: &[&PIDS, &STATE],
+    open,
+};
+
+/// A process is counted by one capital or small letter.
+const LETTERS: usize = 128;
+
+#[derive(Debug)]
+struct ProcessStates {
+    proc: PathBuf,
+    note: Note,
+    pids: Single,
+    family: Arc<Family>,
+    /// By letter, from the first time that it was seen.
+    slots: [Option<Slot>; LETTERS],
+}
+
+fn open(context: &Context) -> Result<Opened, OpenError> {
+    let proc = context.host.proc.clone();
+    if !proc.is_dir() {
+        return Ok(Opened::Absent { looked_for: proc });
+    }
+    Ok(Opened::Active(Box::new(ProcessStates {
+        proc,
+        note: context.note.clone(),
+        pids: Single::new(&PIDS),
+        family: Arc::new(STATE.clone()),
+        slots: [None; LETTERS],
+    })))
+}
+
+impl Collector for ProcessStates {
+    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
+        self.note.set(&self.proc.to_string_lossy());
+        let counts = count(&self.proc)?;
+        let set = self.set(&counts, out);
+        set.map_err(|fault| fault.at(&self.proc))
+    }
+}
+
+impl ProcessStates {
+    fn set(&mut self, counts: &[u64; LETTERS], out: &mut Group) -> Result<(), Fault> {
+        self.pids.set(out, counts.iter().sum::<u64>() as f64)?;
+        let letters = (0_u8..).zip(counts.iter().zip(&mut self.slots));
+        for (letter, (&count, slot)) in letters {
+            // A state that was seen once is zero when nobody is in it.
+            if slot.is_none() && count > 0 {
+                let state = char::from(letter).to_string();
+                *slot = Some(out.declare(&self.family, &[("state", &state)])?);
+            }
+            if let Some(slot) = *slot {
+                out.set(slot, count as f64);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Processes by the letter of their state. One that ended since it was listed is passed over.
+fn count(proc: &Path) -> Result<[u64; LETTERS], CollectError> {
+    let entries = fs::read_dir(proc).map_err(|source| CollectError::Read {
+        path: proc.to_owned(),
+        source,
+    })?;
+    let mut counts = [0; LETTERS];
+    // The name of a program has at most 64 bytes, and the state follows it.
+    let mut text = [0; 256];
+    for name in entries.filter_map(|entry| Some(entry.ok()?.file_name())) {
+        if !name.as_encoded_bytes().iter().all(u8::is_ascii_digit) {
+            continue;
+        }
+        let file = File::open(proc.join(name).join("stat"));
+        let Ok(length) = file.and_then(|mut file| file.read(&mut text)) else {
+            continue;
+        };
+        if let Some(letter) = state(&text[..length]) {
+            counts[usize::from(letter)] += 1;
+        }
+    }
+    Ok(counts)
+}
+
+/// `4711 (a name) S 1 …`: the name may hold anything, also parentheses.
+fn state(text: &[u8]) -> Option<u8> {
+    let end = text.iter().rposition(|&byte| byte == b')')?;
+    match text.get(end + 1..)? {
+        [b' ', letter, b' ', ..] if letter.is_ascii_alphabetic() => Some(*letter),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collectors::testing::texts;
+
+    #[test]
+    fn the_state_follows_the_last_parenthesis() {
+        assert_eq!(state(b"1 (init) S 0 1"), Some(b'S'));
+        assert_eq!(state(b"7 (a) R (b) D 1 7"), Some(b'D'));
+        for bad in [
+            &b""[..],
+            b"1 (init)",
+            b"1 init S 0",
+            b"1 (x) \xff 0",
+            b"1 (x) S",
+        ] {
+            assert_eq!(state(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_ended_is_passed_over_and_its_state_is_zero() {
+        let proc = std::env::temp_dir().join(format!("pegel-states-of-{}", std::process::id()));
+        for (pid, state) in [("1", "S"), ("22", "D"), ("333", "S")] {
+            fs::create_dir_all(proc.join(pid)).expect("create");
+            let text = format!("{pid} (name) {state} 1 1\n");
+            fs::write(proc.join(pid).join("stat"), text).expect("write");
+        }
+        fs::create_dir_all(proc.join("4444")).expect("a process without a file is gone");
+        fs::create_dir_all(proc.join("net")).expect("create");
+        let mut states = ProcessStates {
+            proc: proc.clone(),
+            note: Note::default(),
+            pids: Single::new(&PIDS),
+            family: Arc::new(STATE.clone()),
+            slots: [None; LETTERS],
+        };
+        let mut group = Group::new("process_states", 4, 1000);
+        states.collect(&mut group).expect("valid");
+        let of =
+            |state: &str, count: u8| format!("node_processes_state{{state=\"{state}\"}} {count}");
+        let pids = |count: u8| format!("node_processes_pids {count}");
+        assert_eq!(texts(&mut group), [pids(3), of("D", 1), of("S", 2)]);
+
+        fs::remove_dir_all(proc.join("22")).expect("remove");
+        group.clear();
+        states.collect(&mut group).expect("valid");
+        assert_eq!(texts(&mut group), [pids(2), of("D", 0), of("S", 2)]);
+        fs::remove_dir_all(&proc).expect("remove");
+    }
+}

@@ -1,0 +1,109 @@
+//! How many processes and threads there may be, from `/proc/sys/kernel`, and how many threads there
+//! are, from `/proc/loadavg`.
+
+use pegel_metric::{Family, Group, Kind};
+
+use crate::procfile::{ProcFile, Shape};
+use crate::scan::{Fault, Words, integer, whole_lines};
+use crate::single::Single;
+use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Pace, Tier};
+
+static MAX_PROCESSES: Family = Family::new(
+    "node_processes_max_processes",
+    Kind::Gauge,
+    "",
+    2,
+    "The highest number that a process or thread can have.",
+);
+static MAX_THREADS: Family = Family::new(
+    "node_processes_max_threads",
+    Kind::Gauge,
+    "",
+    2,
+    "How many threads there can be.",
+);
+static THREADS: Family = Family::new(
+    "node_processes_threads",
+    Kind::Gauge,
+    "",
+    2,
+    "How many threads there are.",
+);
+
+pub static ENTRY: Entry = Entry {
+    name: "processes",
+    tier: Tier::FiveSeconds,
+    pace: Pace::Here,
+    level: 2,
+    families: &[&MAX_PROCESSES, &MAX_THREADS, &THREADS],
+    open,
+};
+
+#[derive(Debug)]
+struct Processes {
+    loadavg: ProcFile,
+    limits: Vec<(ProcFile, Single)>,
+    threads: Single,
+}
+
+fn open(context: &Context) -> Result<Opened, OpenError> {
+    let path = context.host.proc.join("loadavg");
+    let Some(loadavg) = ProcFile::open(path.clone(), Shape::Whole)? else {
+        return Ok(Opened::Absent { looked_for: path });
+    };
+    let kernel = context.host.proc.join("sys/kernel");
+    let mut limits = Vec::new();
+    for (name, family) in [("pid_max", &MAX_PROCESSES), ("threads-max", &MAX_THREADS)] {
+        let file = ProcFile::open(kernel.join(name), Shape::Whole)?;
+        limits.extend(file.map(|file| (file, Single::new(family))));
+    }
+    Ok(Opened::Active(Box::new(Processes {
+        loadavg,
+        limits,
+        threads: Single::new(&THREADS),
+    })))
+}
+
+impl Collector for Processes {
+    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
+        for (file, single) in &mut self.limits {
+            single.set_from(file, out)?;
+        }
+        let threads = thread_count(self.loadavg.read()?);
+        let set = threads.and_then(|count| Ok(self.threads.set(out, count as f64)?));
+        set.map_err(|fault| fault.at(self.loadavg.path()))
+    }
+}
+
+/// `0.07 0.12 0.09 1/200 4711`: one of 200 threads runs.
+fn thread_count(text: &[u8]) -> Result<u64, Fault> {
+    let line = whole_lines(text)?.next().map_or(&[][..], |(_, line)| line);
+    let count = Words(line).nth(3).and_then(|word| {
+        let slash = word.iter().position(|&byte| byte == b'/')?;
+        integer(&word[slash + 1..])
+    });
+    count.ok_or(Fault::Malformed {
+        line: 1,
+        what: "no number of threads",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collectors::testing::update_fails;
+
+    #[test]
+    fn threads_stand_after_the_slash() {
+        assert_eq!(thread_count(b"0.07 0.12 0.09 1/200 4711\n"), Ok(200));
+        update_fails(
+            |text| thread_count(text).map(|_| ()),
+            &[
+                ("", 0, "the file is empty"),
+                ("0.07 0.12 0.09\n", 1, "no number of threads"),
+                ("0.07 0.12 0.09 200 4711\n", 1, "no number of threads"),
+                ("0.07 0.12 0.09 1/x 4711\n", 1, "no number of threads"),
+            ],
+        );
+    }
+}

@@ -1,0 +1,199 @@
+//! The form of the files in `/proc/net/rpc`: a word, then numbers whose meaning is their place.
+
+use std::sync::Arc;
+
+use pegel_metric::{Family, Group, Slot};
+
+use crate::files::Parser;
+use crate::scan::{Fault, Words, integer, whole_lines};
+
+/// What one number stands for.
+#[derive(Debug)]
+pub(super) struct Column {
+    pub(super) family: &'static Family,
+    pub(super) labels: &'static [(&'static str, &'static str)],
+}
+
+/// What the numbers of a line stand for.
+#[derive(Debug)]
+pub(super) enum Columns {
+    /// `None` for one that means nothing to us.
+    Named(&'static [Option<Column>]),
+    /// How many procedures follow, then the calls of each. An empty name is passed over.
+    Procedures {
+        family: &'static Family,
+        proto: &'static str,
+        names: &'static [&'static str],
+    },
+}
+
+/// The lines of a file by their first word.
+pub(super) type Layout = &'static [(&'static [u8], Columns)];
+
+#[derive(Debug)]
+pub(super) struct Readings {
+    layout: Layout,
+    /// For each line of the layout.
+    slots: Vec<Vec<Option<Slot>>>,
+}
+
+impl Readings {
+    pub(super) fn new(layout: Layout) -> Readings {
+        Readings {
+            layout,
+            slots: layout.iter().map(|_| Vec::new()).collect(),
+        }
+    }
+}
+
+impl Parser for Readings {
+    fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
+        for (number, line) in whole_lines(text)? {
+            let malformed = Fault::Malformed {
+                line: number,
+                what: "not a word and numbers",
+            };
+            let mut words = Words(line);
+            let word = words.next().ok_or(malformed.clone())?;
+            let Some(known) = self.layout.iter().position(|(name, _)| *name == word) else {
+                continue;
+            };
+            let columns = &self.layout[known].1;
+            if let Columns::Procedures { .. } = columns {
+                words.next().and_then(integer).ok_or(malformed.clone())?;
+            }
+            let slots = &mut self.slots[known];
+            for (index, word) in words.enumerate().take(columns.count()) {
+                if slots.len() == index {
+                    slots.push(columns.declare(index, out)?);
+                }
+                if let Some(slot) = slots[index] {
+                    let value = integer(word).ok_or(malformed.clone())?;
+                    out.set(slot, value as f64);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Columns {
+    fn count(&self) -> usize {
+        match self {
+            Columns::Named(columns) => columns.len(),
+            Columns::Procedures { names, .. } => names.len(),
+        }
+    }
+
+    fn declare(&self, index: usize, out: &mut Group) -> Result<Option<Slot>, Fault> {
+        let slot = match self {
+            Columns::Named(columns) => match &columns[index] {
+                Some(column) => out.declare(&Arc::new(column.family.clone()), column.labels)?,
+                None => return Ok(None),
+            },
+            Columns::Procedures { names, .. } if names[index].is_empty() => return Ok(None),
+            Columns::Procedures {
+                family,
+                proto,
+                names,
+            } => out.declare(
+                &Arc::new((*family).clone()),
+                &[("proto", proto), ("method", names[index])],
+            )?,
+        };
+        Ok(Some(slot))
+    }
+}
+
+/// The procedures of NFS 2 and 3, the same for client and server.
+pub(super) const NFS2: &[&str] = &[
+    "Null", "GetAttr", "SetAttr", "Root", "Lookup", "ReadLink", "Read", "WrCache", "Write",
+    "Create", "Remove", "Rename", "Link", "SymLink", "MkDir", "RmDir", "ReadDir", "FsStat",
+];
+pub(super) const NFS3: &[&str] = &[
+    "Null",
+    "GetAttr",
+    "SetAttr",
+    "Lookup",
+    "Access",
+    "ReadLink",
+    "Read",
+    "Write",
+    "Create",
+    "MkDir",
+    "SymLink",
+    "MkNod",
+    "Remove",
+    "RmDir",
+    "Rename",
+    "Link",
+    "ReadDir",
+    "ReadDirPlus",
+    "FsStat",
+    "FsInfo",
+    "PathConf",
+    "Commit",
+];
+
+#[cfg(test)]
+mod tests {
+    use pegel_metric::Kind;
+
+    use super::*;
+    use crate::collectors::testing::{texts, update_fails};
+
+    static CALLS: Family = Family::new("calls_total", Kind::Counter, "", 3, "Calls.");
+    static LAYOUT: Layout = &[
+        (
+            b"net",
+            Columns::Named(&[
+                None,
+                Some(Column {
+                    family: &CALLS,
+                    labels: &[("protocol", "udp")],
+                }),
+            ]),
+        ),
+        (
+            b"proc3",
+            Columns::Procedures {
+                family: &CALLS,
+                proto: "3",
+                names: &["Null", "", "Read"],
+            },
+        ),
+    ];
+
+    #[test]
+    fn numbers_have_their_meaning_from_their_place() {
+        let mut group = Group::new("rpc", 3, 1000);
+        let mut readings = Readings::new(LAYOUT);
+        let text = b"net 1 2 3\nwdeleg_getattr x\nproc3 4 10 x 12 13\n";
+        readings.update(text, &mut group).expect("valid");
+        let expected = [
+            "calls_total{protocol=\"udp\"} 2",
+            "calls_total{method=\"Null\",proto=\"3\"} 10",
+            "calls_total{method=\"Read\",proto=\"3\"} 12",
+        ];
+        assert_eq!(texts(&mut group), expected);
+        group.clear();
+        readings.update(text, &mut group).expect("again");
+        assert_eq!(texts(&mut group), expected);
+    }
+
+    #[test]
+    fn garbage_is_named_by_its_line() {
+        let what = "not a word and numbers";
+        update_fails(
+            |text| Readings::new(LAYOUT).update(text, &mut Group::new("rpc", 3, 1000)),
+            &[
+                ("", 0, "the file is empty"),
+                ("net 1 2\nproc3 2 1", 2, "the last line is cut off"),
+                ("net 1 x\n", 1, what),
+                ("proc3\n", 1, what),
+                ("proc3 x 1\n", 1, what),
+                ("\n", 1, what),
+            ],
+        );
+    }
+}

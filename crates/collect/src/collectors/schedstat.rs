@@ -1,0 +1,150 @@
+//! How long each CPU ran tasks and let them wait, from `/proc/schedstat`.
+
+use std::sync::Arc;
+
+use pegel_metric::{Family, Group, Kind, Slot};
+
+use crate::files::{Parser, open_files};
+use crate::places::shared;
+use crate::procfile::Shape;
+use crate::roster::Roster;
+use crate::scan::{Fault, Words, integers, label, whole_lines};
+use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+
+static RUNNING: Family = Family::new(
+    "node_schedstat_running_seconds_total",
+    Kind::Counter,
+    "seconds",
+    2,
+    "Time that tasks ran on the CPU.",
+);
+static WAITING: Family = Family::new(
+    "node_schedstat_waiting_seconds_total",
+    Kind::Counter,
+    "seconds",
+    2,
+    "Time that tasks waited for the CPU, added up over the tasks.",
+);
+static TIMESLICES: Family = Family::new(
+    "node_schedstat_timeslices_total",
+    Kind::Counter,
+    "",
+    2,
+    "Times that a task got the CPU.",
+);
+static FAMILIES: [&Family; 3] = [&RUNNING, &WAITING, &TIMESLICES];
+
+/// Numbers on a CPU's line; ours are the last three. The same in versions 14 to 17 of the file.
+const COLUMNS: usize = 9;
+
+pub static ENTRY: Entry = Entry {
+    name: "schedstat",
+    tier: Tier::FiveSeconds,
+    pace: Pace::Here,
+    level: 2,
+    families: &FAMILIES,
+    open,
+};
+
+fn open(context: &Context) -> Result<Opened, OpenError> {
+    let path = context.host.proc.join("schedstat");
+    open_files([(path, Shape::List, Readings::new())])
+}
+
+#[derive(Debug)]
+struct Readings {
+    families: Vec<Arc<Family>>,
+    cpus: Roster<[Slot; 3]>,
+}
+
+impl Readings {
+    fn new() -> Readings {
+        Readings {
+            families: shared(&FAMILIES),
+            cpus: Roster::new(),
+        }
+    }
+}
+
+impl Parser for Readings {
+    fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
+        let mut lines = whole_lines(text)?;
+        if lines
+            .next()
+            .is_none_or(|(_, line)| !line.starts_with(b"version "))
+        {
+            return Err(Fault::Malformed {
+                line: 1,
+                what: "not the version of scheduler statistics",
+            });
+        }
+        let families = &self.families;
+        self.cpus.begin();
+        for (number, line) in lines {
+            let Some(rest) = line.strip_prefix(b"cpu") else {
+                continue;
+            };
+            let mut words = Words(rest);
+            let cpu = words.next().unwrap_or_default();
+            let mut columns = [0; COLUMNS];
+            if cpu.is_empty() || integers(words, &mut columns) != Some(COLUMNS) {
+                return Err(Fault::Malformed {
+                    line: number,
+                    what: "not a CPU's scheduler statistics",
+                });
+            }
+            let [.., running, waiting, timeslices] = columns;
+            let slots = self.cpus.entry(cpu, || {
+                let cpu = label(cpu);
+                let mut slot = |index: usize| out.declare(&families[index], &[("cpu", &cpu)]);
+                Ok([slot(0)?, slot(1)?, slot(2)?])
+            })?;
+            out.set(slots[0], running as f64 / 1e9);
+            out.set(slots[1], waiting as f64 / 1e9);
+            out.set(slots[2], timeslices as f64);
+        }
+        self.cpus
+            .sweep(|slots| slots.into_iter().for_each(|slot| out.retire(slot)));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collectors::testing::{texts, update_fails};
+
+    #[test]
+    fn domains_are_passed_over() {
+        let mut group = Group::new("schedstat", 3, 1000);
+        let text = b"version 15\ntimestamp 1\ncpu0 0 0 0 0 0 0 1500000000 250000000 7\n\
+                     domain0 3 1 2\ncpu11 0 0 0 0 0 0 1 2 3\n";
+        Readings::new().update(text, &mut group).expect("valid");
+        let found = texts(&mut group);
+        assert_eq!(found.len(), 6);
+        assert_eq!(
+            found[..3],
+            [
+                "node_schedstat_running_seconds_total{cpu=\"0\"} 1.5",
+                "node_schedstat_waiting_seconds_total{cpu=\"0\"} 0.25",
+                "node_schedstat_timeslices_total{cpu=\"0\"} 7",
+            ]
+        );
+        assert_eq!(found[5], "node_schedstat_timeslices_total{cpu=\"11\"} 3");
+    }
+
+    #[test]
+    fn garbage_is_named_by_its_line() {
+        let what = "not a CPU's scheduler statistics";
+        update_fails(
+            |text| Readings::new().update(text, &mut Group::new("schedstat", 3, 1000)),
+            &[
+                ("", 0, "the file is empty"),
+                ("cpu0 1\n", 1, "not the version of scheduler statistics"),
+                ("version 15\ncpu0 1 2 3 4 5 6 7 8\n", 2, what),
+                ("version 15\ncpu0 1 2 3 4 5 6 7 8 x\n", 2, what),
+                ("version 15\ncpu\n", 2, what),
+            ],
+        );
+    }
+}

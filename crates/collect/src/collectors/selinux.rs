@@ -1,0 +1,107 @@
+//! Whether SELinux guards the node, from `/sys/fs/selinux` and `/etc/selinux/config`.
+
+use pegel_metric::{Family, Group, Kind};
+
+use crate::attribute::{number, text};
+use crate::scan::Fault;
+use crate::single::Single;
+use crate::{CollectError, Collector, Context, Entry, Host, OpenError, Opened, Pace, Tier};
+
+static ENABLED: Family = Family::new(
+    "node_selinux_enabled",
+    Kind::Gauge,
+    "",
+    2,
+    "1 if SELinux is on.",
+);
+static CONFIGURED: Family = Family::new(
+    "node_selinux_config_mode",
+    Kind::Gauge,
+    "",
+    2,
+    "What is configured: 1 enforcing, 0 permissive, -1 disabled.",
+);
+static CURRENT: Family = Family::new(
+    "node_selinux_current_mode",
+    Kind::Gauge,
+    "",
+    2,
+    "What is in force: 1 enforcing, 0 permissive.",
+);
+
+pub static ENTRY: Entry = Entry {
+    name: "selinux",
+    tier: Tier::Minute,
+    pace: Pace::Here,
+    level: 2,
+    families: &[&ENABLED, &CONFIGURED, &CURRENT],
+    open,
+};
+
+#[derive(Debug)]
+struct Selinux {
+    host: Host,
+    enabled: Single,
+    configured: Single,
+    current: Single,
+}
+
+/// Never absent on a node with `/sys`: that it is off is worth knowing.
+fn open(context: &Context) -> Result<Opened, OpenError> {
+    let sys = context.host.sys.clone();
+    if !sys.is_dir() {
+        return Ok(Opened::Absent { looked_for: sys });
+    }
+    Ok(Opened::Active(Box::new(Selinux {
+        host: context.host.clone(),
+        enabled: Single::new(&ENABLED),
+        configured: Single::new(&CONFIGURED),
+        current: Single::new(&CURRENT),
+    })))
+}
+
+impl Collector for Selinux {
+    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
+        let path = self.host.sys.join("fs/selinux/enforce");
+        let set = self.set(number(&path), out);
+        set.map_err(|fault| fault.at(&path))
+    }
+}
+
+impl Selinux {
+    fn set(&mut self, enforce: Option<f64>, out: &mut Group) -> Result<(), Fault> {
+        let Some(mode) = enforce else {
+            return Ok(self.enabled.set(out, 0.0)?);
+        };
+        self.enabled.set(out, 1.0)?;
+        self.current.set(out, mode)?;
+        let config = text(&self.host.root.join("etc/selinux/config")).unwrap_or_default();
+        Ok(self.configured.set(out, configured(&config))?)
+    }
+}
+
+fn configured(text: &str) -> f64 {
+    let lines = text.lines().filter_map(|line| line.trim().split_once('='));
+    let modes = lines.filter(|(key, _)| key.trim() == "SELINUX");
+    match modes.last().map(|(_, mode)| mode.trim()) {
+        Some("enforcing") => 1.0,
+        Some("permissive") => 0.0,
+        _ => -1.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_configured_mode_is_found_between_comments() {
+        assert_eq!(
+            configured("# SELINUX=disabled\nSELINUX=enforcing\nSELINUXTYPE=mls\n"),
+            1.0
+        );
+        assert_eq!(configured("SELINUX = permissive\n"), 0.0);
+        assert_eq!(configured("SELINUX=disabled\n"), -1.0);
+        assert_eq!(configured(""), -1.0);
+    }
+}

@@ -1,0 +1,175 @@
+//! Sockets in use, from `/proc/net/sockstat` and `/proc/net/sockstat6`.
+
+use std::sync::Arc;
+
+use pegel_metric::{Family, Group, Kind, Slot};
+
+use crate::files::{Parser, open_files};
+use crate::procfile::Shape;
+use crate::roster::Roster;
+use crate::scan::{Fault, Words, integer, whole_lines};
+use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+
+static COUNT: Family = Family::new(
+    "node_sockstat_<key>",
+    Kind::Gauge,
+    "",
+    2,
+    "Sockets of a protocol in a state, or its memory in pages.",
+);
+static BYTES: Family = Family::new(
+    "node_sockstat_<key>_bytes",
+    Kind::Gauge,
+    "bytes",
+    2,
+    "Memory for the buffers of a protocol's sockets.",
+);
+
+pub static ENTRY: Entry = Entry {
+    name: "sockstat",
+    tier: Tier::FiveSeconds,
+    pace: Pace::Here,
+    level: 2,
+    families: &[&COUNT, &BYTES],
+    open,
+};
+
+fn open(context: &Context) -> Result<Opened, OpenError> {
+    let net = context.host.proc.join("net");
+    let page_bytes = context.host.page_bytes;
+    open_files(["sockstat", "sockstat6"].map(|name| {
+        let readings = Readings {
+            page_bytes: page_bytes as f64,
+            protocols: Roster::new(),
+        };
+        (net.join(name), Shape::Whole, readings)
+    }))
+}
+
+#[derive(Debug)]
+struct Readings {
+    page_bytes: f64,
+    protocols: Roster<Roster<Field>>,
+}
+
+#[derive(Debug)]
+struct Field {
+    count: Slot,
+    /// The kernel counts pages where a field is called `mem`.
+    bytes: Option<Slot>,
+}
+
+impl Parser for Readings {
+    fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
+        self.protocols.begin();
+        for (number, line) in whole_lines(text)? {
+            let malformed = Fault::Malformed {
+                line: number,
+                what: "not a protocol's sockets",
+            };
+            let mut words = Words(line);
+            let name = words.next().and_then(|name| name.strip_suffix(b":"));
+            let name = name.ok_or(malformed.clone())?;
+            let fields = self.protocols.entry(name, || Ok(Roster::new()))?;
+            fields.begin();
+            while let Some(key) = words.next() {
+                let value = words.next().and_then(integer).ok_or(malformed.clone())? as f64;
+                let field = fields.entry(key, || Field::declare(name, key, out))?;
+                out.set(field.count, value);
+                if let Some(bytes) = field.bytes {
+                    out.set(bytes, value * self.page_bytes);
+                }
+            }
+            fields.sweep(|field| field.retire(out));
+        }
+        self.protocols.sweep(|mut fields| {
+            fields.begin();
+            fields.sweep(|field| field.retire(out));
+        });
+        Ok(())
+    }
+}
+
+impl Field {
+    fn declare(protocol: &[u8], key: &[u8], out: &mut Group) -> Result<Field, Fault> {
+        let (protocol, key) = (
+            String::from_utf8_lossy(protocol),
+            String::from_utf8_lossy(key),
+        );
+        let name = format!("{protocol}_{key}");
+        let mut declare = |base: &Family, help: String| {
+            let family = Family {
+                name: base.name.replace("<key>", &name).into(),
+                help: help.into(),
+                ..base.clone()
+            };
+            out.declare(&Arc::new(family), &[])
+        };
+        let count = declare(&COUNT, format!("{protocol} {key} of /proc/net/sockstat."))?;
+        let bytes = match &*key {
+            "mem" => Some(declare(
+                &BYTES,
+                format!("Memory for the buffers of {protocol} sockets."),
+            )?),
+            _ => None,
+        };
+        Ok(Field { count, bytes })
+    }
+
+    fn retire(self, out: &mut Group) {
+        out.retire(self.count);
+        if let Some(bytes) = self.bytes {
+            out.retire(bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collectors::testing::{texts, update_fails};
+
+    fn readings() -> Readings {
+        Readings {
+            page_bytes: 4096.0,
+            protocols: Roster::new(),
+        }
+    }
+
+    #[test]
+    fn pages_are_given_in_bytes_too() {
+        let (mut readings, mut group) = (readings(), Group::new("sockstat", 3, 1000));
+        let text = b"sockets: used 17\nTCP: inuse 1 mem 2\n";
+        readings.update(text, &mut group).expect("valid");
+        assert_eq!(
+            texts(&mut group),
+            [
+                "node_sockstat_sockets_used 17",
+                "node_sockstat_TCP_inuse 1",
+                "node_sockstat_TCP_mem 2",
+                "node_sockstat_TCP_mem_bytes 8192",
+            ]
+        );
+        group.clear();
+        readings
+            .update(b"TCP: inuse 3\n", &mut group)
+            .expect("valid");
+        assert_eq!(texts(&mut group), ["node_sockstat_TCP_inuse 3"]);
+    }
+
+    #[test]
+    fn garbage_is_named_by_its_line() {
+        let what = "not a protocol's sockets";
+        update_fails(
+            |text| readings().update(text, &mut Group::new("sockstat", 3, 1000)),
+            &[
+                ("", 0, "the file is empty"),
+                ("TCP: inuse 1\nUDP: inu", 2, "the last line is cut off"),
+                ("TCP: inuse\n", 1, what),
+                ("TCP: inuse -1\n", 1, what),
+                ("TCP inuse 1\n", 1, what),
+                ("\n", 1, what),
+            ],
+        );
+    }
+}

@@ -1,0 +1,230 @@
+//! Packets that each CPU took from the network, from `/proc/net/softnet_stat`.
+
+use std::sync::Arc;
+
+use pegel_metric::{Family, Group, Kind};
+
+use crate::files::{Parser, open_files};
+use crate::places::{Places, shared};
+use crate::procfile::Shape;
+use crate::scan::{Fault, Words, hexadecimal, whole_lines};
+use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+
+/// As many as are read. Kernels before 2.6.39 have 9, before 3.11 ten, before 5.10 eleven.
+const COLUMNS: usize = 13;
+const COLUMNS_MIN: usize = 9;
+/// The column with the number of the CPU, which differs from the line's when one is off.
+const CPU: usize = 12;
+
+const fn counter(name: &'static str, level: u8, help: &'static str) -> Family {
+    Family::new(name, Kind::Counter, "", level, help)
+}
+
+static PROCESSED: Family = counter(
+    "node_softnet_processed_total",
+    2,
+    "Packets that the CPU processed.",
+);
+static DROPPED: Family = counter(
+    "node_softnet_dropped_total",
+    2,
+    "Packets dropped because the CPU's backlog was full.",
+);
+static SQUEEZED: Family = counter(
+    "node_softnet_times_squeezed_total",
+    2,
+    "Times that the CPU stopped with packets left, out of time or of its share.",
+);
+static COLLISIONS: Family = counter(
+    "node_softnet_cpu_collision_total",
+    4,
+    "Times that a device was found locked by another CPU while sending.",
+);
+static STEERED: Family = counter(
+    "node_softnet_received_rps_total",
+    2,
+    "Wake-ups by another CPU that steered packets here.",
+);
+static LIMITED: Family = counter(
+    "node_softnet_flow_limit_count_total",
+    2,
+    "Packets dropped because one flow took too much of the backlog.",
+);
+static BACKLOG: Family = Family::new(
+    "node_softnet_backlog_len",
+    Kind::Gauge,
+    "",
+    4,
+    "Packets in the CPU's backlog.",
+);
+
+static FAMILIES: [&Family; 7] = [
+    &PROCESSED,
+    &DROPPED,
+    &SQUEEZED,
+    &COLLISIONS,
+    &STEERED,
+    &LIMITED,
+    &BACKLOG,
+];
+/// Their columns.
+const SOURCES: [usize; 7] = [0, 1, 2, 8, 9, 10, 11];
+
+pub static ENTRY: Entry = Entry {
+    name: "softnet",
+    tier: Tier::FiveSeconds,
+    pace: Pace::Here,
+    level: 2,
+    families: &FAMILIES,
+    open,
+};
+
+fn open(context: &Context) -> Result<Opened, OpenError> {
+    let path = context.host.proc.join("net/softnet_stat");
+    open_files([(path, Shape::List, Readings::new())])
+}
+
+#[derive(Debug)]
+struct Readings {
+    families: Vec<Arc<Family>>,
+    lines: Vec<Line>,
+}
+
+#[derive(Debug)]
+struct Line {
+    cpu: u64,
+    /// The same as text.
+    label: String,
+    places: Places,
+}
+
+impl Readings {
+    fn new() -> Readings {
+        Readings {
+            families: shared(&FAMILIES),
+            lines: Vec::new(),
+        }
+    }
+}
+
+impl Parser for Readings {
+    fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
+        let mut count = 0;
+        for (number, line) in whole_lines(text)? {
+            let malformed = Fault::Malformed {
+                line: number,
+                what: "not a CPU's packets",
+            };
+            let (columns, width) = parse(line).ok_or(malformed)?;
+            let cpu = if width > CPU {
+                columns[CPU]
+            } else {
+                count as u64
+            };
+            if self.lines.get(count).is_some_and(|line| line.cpu != cpu) {
+                // A CPU went or came: the lines from here on are about others.
+                self.forget_from(count, out);
+            }
+            if self.lines.len() == count {
+                self.lines.push(Line {
+                    cpu,
+                    label: cpu.to_string(),
+                    places: Places::new(&self.families),
+                });
+            }
+            let line = &mut self.lines[count];
+            let labels = [("cpu", &*line.label)];
+            for (index, &source) in SOURCES.iter().enumerate() {
+                if source < width {
+                    let value = columns[source] as f64;
+                    line.places
+                        .set(out, &self.families, index, &labels, value)?;
+                }
+            }
+            count += 1;
+        }
+        self.forget_from(count, out);
+        Ok(())
+    }
+}
+
+impl Readings {
+    fn forget_from(&mut self, first: usize, out: &mut Group) {
+        for line in self.lines.drain(first..) {
+            line.places.retire(out);
+        }
+    }
+}
+
+fn parse(line: &[u8]) -> Option<([u64; COLUMNS], usize)> {
+    let (mut columns, mut count) = ([0; COLUMNS], 0);
+    for (column, word) in columns.iter_mut().zip(Words(line)) {
+        *column = hexadecimal(word)?;
+        count += 1;
+    }
+    (count >= COLUMNS_MIN).then_some((columns, count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collectors::testing::{texts, update_fails};
+
+    fn line(first: &str, cpu: &str) -> String {
+        format!("{first} 2 3 0 0 0 0 0 8 9 a b {cpu} 0 0\n")
+    }
+
+    #[test]
+    fn a_cpu_that_is_off_has_no_line() {
+        let (mut readings, mut group) = (Readings::new(), Group::new("softnet", 4, 1000));
+        let cases = [
+            (
+                vec![("ff", "0"), ("1", "1"), ("2", "a")],
+                vec!["0", "1", "10"],
+            ),
+            (vec![("ff", "0"), ("2", "a")], vec!["0", "10"]),
+            (
+                vec![("ff", "0"), ("1", "1"), ("2", "a")],
+                vec!["0", "1", "10"],
+            ),
+        ];
+        for (lines, cpus) in cases {
+            group.clear();
+            let text: String = lines.iter().map(|(first, cpu)| line(first, cpu)).collect();
+            readings.update(text.as_bytes(), &mut group).expect("valid");
+            let found = texts(&mut group);
+            assert_eq!(found.len(), 7 * cpus.len());
+            for cpu in cpus {
+                let value = if cpu == "0" { 255 } else { cpu.len() };
+                let expected = format!("node_softnet_processed_total{{cpu=\"{cpu}\"}} {value}");
+                assert!(found.contains(&expected), "{expected}");
+            }
+        }
+        assert_eq!(group.members().series.len(), 21);
+    }
+
+    #[test]
+    fn old_kernels_have_fewer_columns() {
+        let mut group = Group::new("softnet", 3, 1000);
+        let text = b"000c66f0 1 2 0 0 0 0 0 0\n5 1 2 0 0 0 0 0 0\n";
+        Readings::new().update(text, &mut group).expect("valid");
+        let found = texts(&mut group);
+        assert_eq!(found.len(), 6);
+        assert_eq!(found[0], "node_softnet_processed_total{cpu=\"0\"} 812784");
+        assert_eq!(found[3], "node_softnet_processed_total{cpu=\"1\"} 5");
+    }
+
+    #[test]
+    fn garbage_is_named_by_its_line() {
+        let what = "not a CPU's packets";
+        update_fails(
+            |text| Readings::new().update(text, &mut Group::new("softnet", 3, 1000)),
+            &[
+                ("", 0, "the file is empty"),
+                ("1 2 3 4 5 6 7 8\n", 1, what),
+                ("1 2 3 4 5 6 7 8 9\n1 2 3 x 5 6 7 8 9\n", 2, what),
+                ("\n", 1, what),
+            ],
+        );
+    }
+}

@@ -1,0 +1,150 @@
+//! Swap areas, from `/proc/swaps`.
+
+use std::sync::Arc;
+
+use pegel_metric::{Family, Group, Kind, Slot};
+
+use crate::files::{Parser, open_files};
+use crate::places::shared;
+use crate::procfile::Shape;
+use crate::roster::Roster;
+use crate::scan::{Fault, Words, integer, label, signed, whole_lines};
+use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+
+static SIZE: Family = Family::new(
+    "node_swap_size_bytes",
+    Kind::Gauge,
+    "bytes",
+    2,
+    "Size of a swap area.",
+);
+static USED: Family = Family::new(
+    "node_swap_used_bytes",
+    Kind::Gauge,
+    "bytes",
+    2,
+    "How much of a swap area is in use.",
+);
+static PRIORITY: Family = Family::new(
+    "node_swap_priority",
+    Kind::Gauge,
+    "",
+    2,
+    "The kernel fills the swap area with the highest number first.",
+);
+const COLUMNS: usize = 3;
+static FAMILIES: [&Family; COLUMNS] = [&SIZE, &USED, &PRIORITY];
+
+pub static ENTRY: Entry = Entry {
+    name: "swap",
+    tier: Tier::FiveSeconds,
+    pace: Pace::Here,
+    level: 2,
+    families: &FAMILIES,
+    open,
+};
+
+fn open(context: &Context) -> Result<Opened, OpenError> {
+    let path = context.host.proc.join("swaps");
+    open_files([(path, Shape::List, Readings::new())])
+}
+
+#[derive(Debug)]
+struct Readings {
+    families: Vec<Arc<Family>>,
+    areas: Roster<[Slot; COLUMNS]>,
+}
+
+impl Readings {
+    fn new() -> Readings {
+        Readings {
+            families: shared(&FAMILIES),
+            areas: Roster::new(),
+        }
+    }
+}
+
+impl Parser for Readings {
+    fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
+        let mut lines = whole_lines(text)?;
+        if lines
+            .next()
+            .is_none_or(|(_, line)| !line.starts_with(b"Filename"))
+        {
+            return Err(Fault::Malformed {
+                line: 1,
+                what: "not the heading of swap areas",
+            });
+        }
+        let families = &self.families;
+        self.areas.begin();
+        for (number, line) in lines {
+            let malformed = Fault::Malformed {
+                line: number,
+                what: "not a swap area",
+            };
+            let (name, values) = parse(line).ok_or(malformed)?;
+            let slots = self.areas.entry(name, || {
+                let device = label(name);
+                let mut slot = |index: usize| out.declare(&families[index], &[("device", &device)]);
+                Ok([slot(0)?, slot(1)?, slot(2)?])
+            })?;
+            for (slot, value) in slots.iter().zip(values) {
+                out.set(*slot, value);
+            }
+        }
+        self.areas
+            .sweep(|slots| slots.into_iter().for_each(|slot| out.retire(slot)));
+        Ok(())
+    }
+}
+
+/// `/dev/sda2  partition  8388604  2048  -2`: blanks in the name are written as `\040`.
+fn parse(line: &[u8]) -> Option<(&[u8], [f64; COLUMNS])> {
+    let mut words = Words(line);
+    let (name, _kind) = (words.next()?, words.next()?);
+    let size = integer(words.next()?)? as f64 * 1024.0;
+    let used = integer(words.next()?)? as f64 * 1024.0;
+    Some((name, [size, used, signed(words.next()?)?]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collectors::testing::{texts, update_fails};
+
+    #[test]
+    fn areas_come_and_go() {
+        let (mut readings, mut group) = (Readings::new(), Group::new("swap", 3, 1000));
+        let text = b"Filename\tType\tSize\tUsed\tPriority\n/dev/sda2   partition\t8\t2\t-2\n";
+        readings.update(text, &mut group).expect("valid");
+        assert_eq!(
+            texts(&mut group),
+            [
+                "node_swap_size_bytes{device=\"/dev/sda2\"} 8192",
+                "node_swap_used_bytes{device=\"/dev/sda2\"} 2048",
+                "node_swap_priority{device=\"/dev/sda2\"} -2",
+            ]
+        );
+        group.clear();
+        readings.update(b"Filename\n", &mut group).expect("valid");
+        assert!(texts(&mut group).is_empty());
+    }
+
+    #[test]
+    fn garbage_is_named_by_its_line() {
+        update_fails(
+            |text| Readings::new().update(text, &mut Group::new("swap", 3, 1000)),
+            &[
+                ("", 0, "the file is empty"),
+                ("/dev/sda2\n", 1, "not the heading of swap areas"),
+                (
+                    "Filename\n/dev/sda2 partition 8 x 1\n",
+                    2,
+                    "not a swap area",
+                ),
+                ("Filename\n/dev/sda2 partition 8 1\n", 2, "not a swap area"),
+            ],
+        );
+    }
+}

@@ -1,0 +1,122 @@
+//! Bytes that wait in the queues of UDP sockets, from `/proc/net/udp` and `/proc/net/udp6`.
+
+use std::sync::Arc;
+
+use pegel_metric::{Family, Group, Kind, Slot};
+
+use crate::files::{Parser, open_files};
+use crate::procfile::Shape;
+use crate::scan::{Fault, Words, hexadecimal, whole_lines};
+use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+
+static QUEUES: Family = Family::new(
+    "node_udp_queues",
+    Kind::Gauge,
+    "",
+    2,
+    "Bytes in the send (tx) or receive (rx) queues of all UDP sockets.",
+);
+
+pub static ENTRY: Entry = Entry {
+    name: "udp_queues",
+    tier: Tier::FiveSeconds,
+    pace: Pace::Here,
+    level: 2,
+    families: &[&QUEUES],
+    open,
+};
+
+fn open(context: &Context) -> Result<Opened, OpenError> {
+    let net = context.host.proc.join("net");
+    let file = |name, ip| (net.join(name), Shape::List, Readings { ip, slots: None });
+    open_files([file("udp", "v4"), file("udp6", "v6")])
+}
+
+#[derive(Debug)]
+struct Readings {
+    ip: &'static str,
+    /// Of the send and of the receive queues.
+    slots: Option<[Slot; 2]>,
+}
+
+impl Parser for Readings {
+    fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
+        let (sent, received) = sum(text)?;
+        let [send, receive] = match self.slots {
+            Some(slots) => slots,
+            None => {
+                let family = Arc::new(QUEUES.clone());
+                let mut slot = |queue| out.declare(&family, &[("ip", self.ip), ("queue", queue)]);
+                *self.slots.insert([slot("tx")?, slot("rx")?])
+            }
+        };
+        out.set(send, sent as f64);
+        out.set(receive, received as f64);
+        Ok(())
+    }
+}
+
+/// `0: 0100007F:0035 00000000:0000 07 00000000:00000000 …`: the fifth word has both queues.
+fn sum(text: &[u8]) -> Result<(u64, u64), Fault> {
+    let mut lines = whole_lines(text)?;
+    let heading = lines.next().map(|(_, line)| Words(line).next());
+    if heading != Some(Some(b"sl")) {
+        return Err(Fault::Malformed {
+            line: 1,
+            what: "not the heading of sockets",
+        });
+    }
+    let (mut sent, mut received) = (0_u64, 0_u64);
+    for (number, line) in lines {
+        let malformed = Fault::Malformed {
+            line: number,
+            what: "not a socket with its queues",
+        };
+        let queues = Words(line).nth(4).and_then(|word| {
+            let colon = word.iter().position(|&byte| byte == b':')?;
+            Some((
+                hexadecimal(&word[..colon])?,
+                hexadecimal(&word[colon + 1..])?,
+            ))
+        });
+        let (send, receive) = queues.ok_or(malformed)?;
+        sent = sent.saturating_add(send);
+        received = received.saturating_add(receive);
+    }
+    Ok((sent, received))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collectors::testing::update_fails;
+
+    const HEADING: &str = "   sl  local_address rem_address   st tx_queue rx_queue tr\n";
+
+    #[test]
+    fn queues_are_added_up() {
+        let text = format!(
+            "{HEADING} 1: 0100007F:0035 00000000:0000 07 00000001:000000FF 00:0\n\
+             12: 0100007F:0035 00000000:0000 07 00000002:00000001 00:0\n"
+        );
+        assert_eq!(sum(text.as_bytes()), Ok((3, 256)));
+        assert_eq!(sum(HEADING.as_bytes()), Ok((0, 0)));
+    }
+
+    #[test]
+    fn garbage_is_named_by_its_line() {
+        let what = "not a socket with its queues";
+        let bad = |line: &str| format!("{HEADING}{line}");
+        update_fails(
+            |text| sum(text).map(|_| ()),
+            &[
+                ("", 0, "the file is empty"),
+                ("0: a b c 1:2\n", 1, "not the heading of sockets"),
+                (&bad("0: a b c 1:2"), 2, "the last line is cut off"),
+                (&bad("0: a b c\n"), 2, what),
+                (&bad("0: a b c 12\n"), 2, what),
+                (&bad("0: a b c 1:\n"), 2, what),
+            ],
+        );
+    }
+}
