@@ -60,9 +60,7 @@ impl Plan {
         Plan {
             node: config.own.node.clone().unwrap_or(host_name),
             level: config.own.level.get(),
-            host: environment("PEGEL_ROOT")
-                .filter(|root| !root.is_empty())
-                .map_or_else(Host::local, |root| Host::at(&PathBuf::from(root))),
+            host: host(environment),
             store,
             collect: config.own.collectors.settings(rate),
             serve,
@@ -70,6 +68,17 @@ impl Plan {
             remarks,
         }
     }
+}
+
+/// This machine, or one made of files; with another NVIDIA library where one is named.
+fn host(environment: Environment<'_>) -> Host {
+    let named = |key| environment(key).filter(|path| !path.is_empty());
+    let mut host =
+        named("PEGEL_ROOT").map_or_else(Host::local, |root| Host::at(&PathBuf::from(root)));
+    if let Some(path) = named("PEGEL_NVML") {
+        host.nvml = vec![PathBuf::from(path)];
+    }
+    host
 }
 
 fn dir(
@@ -257,7 +266,11 @@ mod tests {
     fn dragons_level_opens_the_node_port() {
         let plan = plan(
             &[("dir", "/nonexistent/x")],
-            &[("DRAGON_TELEMETRY_LEVEL", "2"), ("PEGEL_ROOT", "/fix")],
+            &[
+                ("DRAGON_TELEMETRY_LEVEL", "2"),
+                ("PEGEL_ROOT", "/fix"),
+                ("PEGEL_NVML", "/fix/nvml.so"),
+            ],
         );
         assert_eq!(
             listeners(&plan),
@@ -265,6 +278,7 @@ mod tests {
         );
         assert_eq!(plan.level, 2);
         assert_eq!(plan.host.proc, PathBuf::from("/fix/proc"));
+        assert_eq!(plan.host.nvml, [PathBuf::from("/fix/nvml.so")]);
     }
 
     #[test]

@@ -41,6 +41,9 @@ pub enum CollectError {
     },
     #[error("{path} has more than {max} names")]
     Many { path: PathBuf, max: usize },
+    /// A device or its driver does not answer.
+    #[error("{0}")]
+    Device(String),
     /// A fault of ours; the others go on all the same.
     #[error("panicked: {0}")]
     Panic(String),

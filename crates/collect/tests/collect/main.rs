@@ -3,6 +3,7 @@
 mod allocations;
 mod golden;
 mod kernel_files;
+mod nvidia;
 mod sampler;
 mod states;
 mod support;

@@ -1,0 +1,186 @@
+//! NVIDIA GPUs, asked through the driver's own library (NVML).
+//!
+//! The library is opened at run time, never linked: a node without it, without the driver or
+//! without a GPU is merely without these series. Its calls may block, so that the collector runs
+//! aside. What a GPU or driver does not support is absent, and not asked again for a minute. A GPU
+//! that falls off the bus fails alone: the others are read on, and it is looked for each minute.
+
+mod abi;
+mod answers;
+mod beat;
+mod families;
+mod fields;
+mod functions;
+mod gpu;
+mod library;
+mod links;
+mod mig;
+mod processes;
+mod questions;
+mod xids;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pegel_metric::{Clock, Group};
+
+use crate::{CollectError, Collector, Context, Entry, Note, OpenError, Opened, Pace, Tier};
+
+use abi::{DRIVER_NOT_LOADED, GPU_NOT_FOUND};
+use answers::Trouble;
+use beat::Pass;
+use functions::Functions;
+use gpu::{Facts, Gpu};
+use library::Library;
+use xids::Events;
+
+/// More than any node has.
+const GPUS_MAX: u32 = 64;
+
+pub static ENTRY: Entry = Entry {
+    name: "nvidia",
+    tier: Tier::Fast,
+    pace: Pace::Aside,
+    level: 3,
+    families: families::ALL,
+    open,
+};
+
+#[derive(Debug)]
+struct Nvidia {
+    nvml: Nvml,
+    clock: Arc<dyn Clock>,
+    note: Note,
+    facts: Facts,
+    events: Events,
+    gpus: Vec<Gpu>,
+    /// Which GPUs do not answer, and why.
+    trouble: Option<String>,
+}
+
+/// The library, started; shut down when this goes.
+#[derive(Debug)]
+struct Nvml {
+    path: PathBuf,
+    functions: Functions,
+}
+
+fn open(context: &Context) -> Result<Opened, OpenError> {
+    let absent = |path: &Path| {
+        Ok(Opened::Absent {
+            looked_for: path.to_owned(),
+        })
+    };
+    for path in &context.host.nvml {
+        context.note.set(&path.display().to_string());
+        let library = Library::open(path).map_err(CollectError::Device)?;
+        let Some(library) = library else { continue };
+        let Some(nvml) = Nvml::start(&library)? else {
+            return absent(path);
+        };
+        let count = nvml.functions.count.ask(0);
+        let count = count.map_err(|refusal| failure(path, &refusal.to_string()))?;
+        if count == 0 {
+            return absent(path);
+        }
+        return Ok(Opened::Active(Box::new(Nvidia {
+            clock: context.clock.clone(),
+            note: context.note.clone(),
+            facts: Facts::ask(&nvml.functions),
+            events: Events::new(&nvml.functions),
+            gpus: (0..count.min(GPUS_MAX)).map(Gpu::new).collect(),
+            trouble: None,
+            nvml,
+        })));
+    }
+    absent(
+        context
+            .host
+            .nvml
+            .first()
+            .map_or(Path::new("libnvidia-ml.so.1"), PathBuf::as_path),
+    )
+}
+
+fn failure(what: impl AsRef<Path>, reason: &str) -> CollectError {
+    CollectError::Device(format!("{}: {reason}", what.as_ref().display()))
+}
+
+impl Nvml {
+    /// Nothing when there is a library but no driver, as in many container images.
+    fn start(library: &Library) -> Result<Option<Nvml>, CollectError> {
+        // SAFETY: the names are NVML's own; a library that has others under them is none that a
+        // user would put there.
+        let functions = unsafe { Functions::load(library) };
+        if functions.init.is_missing() || functions.count.is_missing() {
+            return Err(failure(
+                library.path(),
+                "this is not NVML: it has no nvmlInit_v2",
+            ));
+        }
+        match functions.init.call() {
+            Ok(()) => Ok(Some(Nvml {
+                path: library.path().to_owned(),
+                functions,
+            })),
+            Err(DRIVER_NOT_LOADED | GPU_NOT_FOUND) => Ok(None),
+            Err(refusal) => Err(failure(library.path(), &refusal.to_string())),
+        }
+    }
+}
+
+impl Drop for Nvml {
+    fn drop(&mut self) {
+        let _ = self.functions.shutdown.call();
+    }
+}
+
+impl Collector for Nvidia {
+    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
+        let nvml = &self.nvml.functions;
+        let mut pass = Pass {
+            now: self.clock.monotonic(),
+            has_time: true,
+        };
+        self.note.set("the driver's events");
+        let gpus = &mut self.gpus;
+        // A set that fails tells nothing more; that a GPU is gone shows in its own readings.
+        let _ = self.events.drain(nvml, |device, number| {
+            if let Some(gpu) = gpus.iter_mut().find(|gpu| gpu.is(device)) {
+                gpu.xid(number);
+            }
+        });
+        for gpu in gpus.iter_mut() {
+            self.note.set(gpu.name());
+            let result = gpu.collect(nvml, &self.facts, &self.events, &mut pass, out);
+            result.map_err(|trouble| match trouble {
+                Trouble::Gpu(refusal) => failure(gpu.name(), &refusal.to_string()),
+                Trouble::Driver(refusal) => failure(&self.nvml.path, &refusal.to_string()),
+                Trouble::Series(source) => CollectError::Series {
+                    path: self.nvml.path.clone(),
+                    source,
+                },
+            })?;
+        }
+        let missing = |gpu: &Gpu| Some(format!("{}: {}", gpu.name(), gpu.missing()?));
+        let missing: Vec<String> = gpus.iter().filter_map(missing).collect();
+        self.trouble = (!missing.is_empty()).then(|| missing.join("; "));
+        match &self.trouble {
+            // With none left, the library is opened anew.
+            Some(reason) if missing.len() == gpus.len() => {
+                Err(CollectError::Device(reason.clone()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
+    }
+}
+
+impl Drop for Nvidia {
+    fn drop(&mut self) {
+        self.events.free(&self.nvml.functions);
+    }
+}

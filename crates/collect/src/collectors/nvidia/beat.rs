@@ -1,0 +1,56 @@
+//! How often what is asked.
+
+use std::time::Duration;
+
+/// What the driver refused, or a GPU that is gone, is asked again after this time.
+pub(super) const SILENCE: Duration = Duration::from_secs(60);
+
+/// Seen on an H200: most answers come from memory that the driver shares with the GPU and take
+/// about 1 µs; others are a request to the GPU's firmware and take up to 5 ms of CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Beat {
+    /// In every pass.
+    Each,
+    /// Dear answers: every 5 s. In between, the last one stays.
+    Slow,
+    /// Dear answers that hardly ever change: every minute.
+    Rare,
+    /// The driver measures for 20 ms while it is asked: every 5 s, one in a pass.
+    Long,
+}
+
+impl Beat {
+    fn period(self) -> Duration {
+        match self {
+            Beat::Each => Duration::ZERO,
+            Beat::Slow | Beat::Long => Duration::from_secs(5),
+            Beat::Rare => Duration::from_secs(60),
+        }
+    }
+}
+
+/// When one question is due again.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Due(Duration);
+
+impl Due {
+    pub(super) fn is_due(self, now: Duration) -> bool {
+        now >= self.0
+    }
+
+    pub(super) fn answered(&mut self, beat: Beat, now: Duration) {
+        self.0 = now + beat.period();
+    }
+
+    pub(super) fn refused(&mut self, now: Duration) {
+        self.0 = now + SILENCE;
+    }
+}
+
+/// What a pass may still take.
+#[derive(Debug)]
+pub(super) struct Pass {
+    pub(super) now: Duration,
+    /// Whether there is time for a question with [`Beat::Long`].
+    pub(super) has_time: bool,
+}

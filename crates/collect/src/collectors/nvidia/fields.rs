@@ -1,0 +1,142 @@
+//! Figures that have no function of their own: they are asked for by number, many in one call.
+//!
+//! Only numbers that mean the same in every version of the header are used: those of the newer
+//! counters of slowdowns were given anew between two versions.
+
+use super::abi::{FieldValue, Refusal, check};
+use super::beat::Beat;
+use super::families::*;
+use super::questions::{Reading, VALUES_MAX, of, with};
+
+#[derive(Debug)]
+pub(super) struct Field {
+    pub(super) id: u32,
+    pub(super) scope: u32,
+    pub(super) beat: Beat,
+    pub(super) reading: Reading,
+    /// By which the number is divided.
+    scale: f64,
+}
+
+const fn field(id: u32, scope: u32, beat: Beat, reading: Reading, scale: f64) -> Field {
+    Field {
+        id,
+        scope,
+        beat,
+        reading,
+        scale,
+    }
+}
+
+/// The scope of a power reading.
+const GPU: u32 = 0;
+const MEMORY: u32 = 2;
+
+pub(super) static FIELDS: &[Field] = &[
+    field(82, 0, Beat::Each, of(&MEMORY_TEMPERATURE), 1.0),
+    field(186, GPU, Beat::Each, of(&POWER_INSTANT), 1e3),
+    field(185, MEMORY, Beat::Each, of(&MEMORY_POWER), 1e3),
+    field(
+        142,
+        0,
+        Beat::Each,
+        with(&REMAPPED_ROWS, &[("error", "corrected")]),
+        1.0,
+    ),
+    field(
+        143,
+        0,
+        Beat::Each,
+        with(&REMAPPED_ROWS, &[("error", "uncorrected")]),
+        1.0,
+    ),
+    field(144, 0, Beat::Each, of(&REMAP_PENDING), 1.0),
+    field(145, 0, Beat::Each, of(&REMAP_FAILED), 1.0),
+    field(
+        29,
+        0,
+        Beat::Slow,
+        with(&RETIRED_PAGES, &[("error", "single_bit")]),
+        1.0,
+    ),
+    field(
+        30,
+        0,
+        Beat::Slow,
+        with(&RETIRED_PAGES, &[("error", "double_bit")]),
+        1.0,
+    ),
+    field(31, 0, Beat::Slow, of(&RETIREMENT_PENDING), 1.0),
+    field(
+        74,
+        0,
+        Beat::Slow,
+        with(&CLOCKS_EVENT_SECONDS, &[("reason", "sw_power_cap")]),
+        1e9,
+    ),
+    field(
+        75,
+        0,
+        Beat::Slow,
+        with(&CLOCKS_EVENT_SECONDS, &[("reason", "sw_thermal_slowdown")]),
+        1e9,
+    ),
+    field(
+        76,
+        0,
+        Beat::Slow,
+        with(&CLOCKS_EVENT_SECONDS, &[("reason", "sync_boost")]),
+        1e9,
+    ),
+];
+
+impl Field {
+    pub(super) fn value(&self, answer: &FieldValue) -> Result<[f64; VALUES_MAX], Refusal> {
+        let mut values = [f64::NAN; VALUES_MAX];
+        values[0] = number(answer)? / self.scale;
+        Ok(values)
+    }
+}
+
+/// The number in an answer, as its type says.
+pub(super) fn number(answer: &FieldValue) -> Result<f64, Refusal> {
+    check(answer.code)?;
+    Ok(match answer.kind {
+        0 => f64::from_bits(answer.value),
+        1 => f64::from(answer.value as u32),
+        4 => answer.value as i64 as f64,
+        5 => f64::from(answer.value as u32 as i32),
+        6 => f64::from(answer.value as u16),
+        _ => answer.value as f64,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_read_as_its_type_says() {
+        for (kind, value, expected) in [
+            (0, 2.5f64.to_bits(), 2.5),
+            (1, 0xdead_beef_0000_0007, 7.0),
+            (2, 1 << 40, (1u64 << 40) as f64),
+            (3, u64::MAX, u64::MAX as f64),
+            (4, -8i64 as u64, -8.0),
+            (5, 0xffff_fff8, -8.0),
+            (6, 0x1_0005, 5.0),
+        ] {
+            let answer = FieldValue {
+                kind,
+                value,
+                ..FieldValue::default()
+            };
+            assert_eq!(number(&answer), Ok(expected), "type {kind}");
+        }
+        let refused = FieldValue {
+            code: 3,
+            ..FieldValue::default()
+        };
+        assert_eq!(number(&refused), Err(Refusal::Code(3)));
+    }
+}

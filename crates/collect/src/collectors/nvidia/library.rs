@@ -1,0 +1,90 @@
+//! A shared library that is opened at run time, and may be missing.
+
+use std::ffi::{CStr, CString, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+
+/// Never closed: a call of another thread may still be inside.
+#[derive(Debug)]
+pub(super) struct Library {
+    path: PathBuf,
+    handle: NonNull<c_void>,
+}
+
+impl Library {
+    /// `Ok(None)` when there is no such file, else what the loader has against it. A path without a
+    /// slash is searched for as the loader does.
+    pub(super) fn open(path: &Path) -> Result<Option<Library>, String> {
+        let Ok(name) = CString::new(path.as_os_str().as_bytes()) else {
+            return Ok(None);
+        };
+        // SAFETY: `name` ends with a zero. Opening a library runs its constructors: that of the
+        // driver's library is what the user installed it for.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        if let Some(handle) = NonNull::new(handle) {
+            let path = path.to_owned();
+            return Ok(Some(Library { path, handle }));
+        }
+        let reason = error();
+        let has_slash = path.as_os_str().as_bytes().contains(&b'/');
+        let is_missing = match has_slash {
+            true => !path.exists(),
+            // The loader says the same of whatever file it cannot find.
+            false => reason.contains("cannot open shared object file"),
+        };
+        if is_missing { Ok(None) } else { Err(reason) }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The first of these functions that the library has.
+    ///
+    /// # Safety
+    ///
+    /// `F` is a function pointer, and what the library has under these names can be called as `F`.
+    pub(super) unsafe fn function<F: Copy>(&self, names: &[&CStr]) -> Option<F> {
+        const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
+        names.iter().find_map(|name| {
+            // SAFETY: the handle is open, and the name ends with a zero.
+            let found = NonNull::new(unsafe { libc::dlsym(self.handle.as_ptr(), name.as_ptr()) })?;
+            // SAFETY: both are one pointer wide, and the caller vouches for the signature.
+            Some(unsafe { std::mem::transmute_copy::<NonNull<c_void>, F>(&found) })
+        })
+    }
+}
+
+fn error() -> String {
+    // SAFETY: dlerror may be called at any time; it gives null or a text that ends with a zero and
+    // is valid until this thread's next call.
+    let text = unsafe {
+        let text = libc::dlerror();
+        (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
+    };
+    text.unwrap_or_else(|| "cannot be opened".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_is_there_missing_or_broken() {
+        for missing in ["libpegel-no-such.so.1", "/nonexistent/libnvidia-ml.so.1"] {
+            assert!(matches!(Library::open(Path::new(missing)), Ok(None)));
+        }
+        let broken = Library::open(Path::new("/proc/self/status")).expect_err("not a library");
+        assert!(broken.contains("/proc/self/status"), "{broken}");
+        let library = Library::open(Path::new("libc.so.6")).expect("opens");
+        let library = library.expect("is there");
+        // SAFETY: getpid has this signature.
+        let found = unsafe {
+            library.function::<unsafe extern "C" fn() -> i32>(&[c"no_such_function", c"getpid"])
+        };
+        // SAFETY: as above.
+        let pid = unsafe { found.expect("is there")() };
+        assert_eq!(pid, std::process::id() as i32);
+    }
+}

@@ -1,0 +1,178 @@
+//! The NVLinks of a GPU.
+
+use pegel_metric::{Group, SeriesError, Slot};
+
+use super::abi::{Device, FieldValue};
+use super::answers::{Trouble, declare};
+use super::beat::{Beat, Due, Pass};
+use super::families::{LINK_ERRORS, LINK_RECEIVE, LINK_TRANSMIT, LINK_UP};
+use super::fields::number;
+use super::functions::Functions;
+
+/// More than any GPU has.
+const LINKS_MAX: usize = 32;
+/// The data that passed a link, in KiB.
+const TRANSMIT: u32 = 138;
+const RECEIVE: u32 = 139;
+/// The counters of errors, by their number.
+const ERRORS: [&str; 4] = ["replay", "recovery", "crc_flit", "crc_data"];
+
+#[derive(Debug, Default)]
+pub(super) struct Links {
+    due: Due,
+    links: Vec<Link>,
+    request: Vec<FieldValue>,
+}
+
+/// What is known of a link; `None` for what the driver does not tell.
+#[derive(Debug, Default)]
+struct Link {
+    is_up: Known,
+    transmit: Known,
+    receive: Known,
+    errors: [Known; ERRORS.len()],
+}
+
+/// A series and its last value.
+#[derive(Debug, Default)]
+struct Known {
+    slot: Option<Slot>,
+    value: Option<f64>,
+}
+
+impl Links {
+    pub(super) fn forget(&mut self, out: &mut Group) {
+        self.due = Due::default();
+        for mut link in self.links.drain(..) {
+            let slots = link.known().filter_map(|known| known.slot);
+            slots.for_each(|slot| out.retire(slot));
+        }
+    }
+
+    pub(super) fn collect(
+        &mut self,
+        nvml: &Functions,
+        device: Device,
+        gpu: &str,
+        pass: &Pass,
+        out: &mut Group,
+    ) -> Result<(), Trouble> {
+        if self.due.is_due(pass.now) {
+            match self.ask_states(nvml, device)? {
+                0 => self.due.refused(pass.now),
+                _ => {
+                    self.due.answered(Beat::Slow, pass.now);
+                    self.ask_errors(nvml, device)?;
+                    self.ask_throughput(nvml, device)?;
+                }
+            }
+        }
+        for (number, link) in self.links.iter_mut().enumerate() {
+            link.set(gpu, number, out)?;
+        }
+        Ok(())
+    }
+
+    /// How many links there are.
+    fn ask_states(&mut self, nvml: &Functions, device: Device) -> Result<usize, Trouble> {
+        let mut count = 0;
+        while count < LINKS_MAX {
+            let is_up = match nvml.link_state.ask(device, count as u32) {
+                Ok(state) => f64::from(state != 0),
+                Err(refusal) => match Trouble::of(refusal) {
+                    Some(trouble) => return Err(trouble),
+                    None => break,
+                },
+            };
+            if self.links.len() == count {
+                self.links.push(Link::default());
+            }
+            self.links[count].is_up.value = Some(is_up);
+            count += 1;
+        }
+        for gone in &mut self.links[count..] {
+            gone.known().for_each(|known| known.value = None);
+        }
+        Ok(count)
+    }
+
+    fn ask_errors(&mut self, nvml: &Functions, device: Device) -> Result<(), Trouble> {
+        for (number, link) in self.links.iter_mut().enumerate() {
+            for (counter, known) in link.errors.iter_mut().enumerate() {
+                let result = nvml.link_errors.ask(device, number as u32, counter as u32);
+                if let Some(trouble) = result.err().and_then(Trouble::of) {
+                    return Err(trouble);
+                }
+                known.value = result.ok().map(|count| count as f64);
+            }
+        }
+        Ok(())
+    }
+
+    fn ask_throughput(&mut self, nvml: &Functions, device: Device) -> Result<(), Trouble> {
+        self.request.clear();
+        for link in 0..self.links.len() as u32 {
+            self.request
+                .extend([TRANSMIT, RECEIVE].map(|id| FieldValue {
+                    id,
+                    scope: link,
+                    ..FieldValue::default()
+                }));
+        }
+        let result = nvml.fields.ask(device, &mut self.request);
+        if let Some(trouble) = result.err().and_then(Trouble::of) {
+            return Err(trouble);
+        }
+        for (link, answers) in self.links.iter_mut().zip(self.request.chunks_exact(2)) {
+            let bytes = |answer| {
+                let number = result.and_then(|()| number(answer));
+                number.ok().map(|kib| kib * 1024.0)
+            };
+            link.transmit.value = bytes(&answers[0]);
+            link.receive.value = bytes(&answers[1]);
+        }
+        Ok(())
+    }
+}
+
+impl Link {
+    fn known(&mut self) -> impl Iterator<Item = &mut Known> {
+        let one = [&mut self.is_up, &mut self.transmit, &mut self.receive];
+        one.into_iter().chain(&mut self.errors)
+    }
+
+    fn set(&mut self, gpu: &str, number: usize, out: &mut Group) -> Result<(), SeriesError> {
+        let families = [&LINK_UP, &LINK_TRANSMIT, &LINK_RECEIVE];
+        let known = [&mut self.is_up, &mut self.transmit, &mut self.receive];
+        for (family, known) in families.into_iter().zip(known) {
+            known.set(out, |out| {
+                declare(out, family, gpu, &[("link", &number.to_string())])
+            })?;
+        }
+        for (error, known) in ERRORS.into_iter().zip(&mut self.errors) {
+            known.set(out, |out| {
+                let link = number.to_string();
+                declare(out, &LINK_ERRORS, gpu, &[("link", &link), ("error", error)])
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl Known {
+    fn set(
+        &mut self,
+        out: &mut Group,
+        declare: impl FnOnce(&mut Group) -> Result<Slot, SeriesError>,
+    ) -> Result<(), SeriesError> {
+        let Some(value) = self.value else {
+            return Ok(());
+        };
+        let slot = match self.slot {
+            Some(slot) => slot,
+            None => *self.slot.insert(declare(out)?),
+        };
+        out.set(slot, value);
+        Ok(())
+    }
+}

@@ -1,0 +1,133 @@
+//! Errors that the driver reports by number (Xid). It keeps no list of them: whoever wants to know
+//! registers for them and is told from then on.
+
+use pegel_metric::{Group, SeriesError, Slot};
+
+use super::abi::{Device, EventSet, Refusal};
+use super::answers::declare;
+use super::families::{XID_ERRORS, XID_LAST};
+use super::functions::Functions;
+
+/// The kind of event; its data is the number.
+const XID: u64 = 8;
+/// More in one pass wait for the next one.
+const EVENTS_MAX: usize = 256;
+/// Different numbers of one GPU; beyond that only the last one is shown.
+const NUMBERS_MAX: usize = 64;
+
+/// The events of all GPUs come out of one set.
+#[derive(Debug)]
+pub(super) struct Events(Option<EventSet>);
+
+impl Events {
+    pub(super) fn new(nvml: &Functions) -> Events {
+        Events(nvml.event_set.create().ok())
+    }
+
+    /// Whether this GPU's errors will be told.
+    pub(super) fn register(&self, nvml: &Functions, device: Device) -> bool {
+        self.0
+            .is_some_and(|set| nvml.event_register.call(device, XID, set).is_ok())
+    }
+
+    /// Hands out what happened since the last pass.
+    pub(super) fn drain(
+        &self,
+        nvml: &Functions,
+        mut happened: impl FnMut(Device, u64),
+    ) -> Result<(), Refusal> {
+        let Some(set) = self.0 else { return Ok(()) };
+        for _ in 0..EVENTS_MAX {
+            match nvml.event_wait.poll(set)? {
+                Some(event) if event.kind == XID => happened(event.device, event.data),
+                Some(_) => {}
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn free(&mut self, nvml: &Functions) {
+        if let Some(set) = self.0.take() {
+            let _ = nvml.event_free.call(set);
+        }
+    }
+}
+
+/// What one GPU had.
+#[derive(Debug, Default)]
+pub(super) struct Xids {
+    last: u64,
+    last_slot: Option<Slot>,
+    counts: Vec<Count>,
+}
+
+#[derive(Debug)]
+struct Count {
+    number: u64,
+    count: f64,
+    slot: Option<Slot>,
+}
+
+impl Xids {
+    pub(super) fn happened(&mut self, number: u64) {
+        self.last = number;
+        match self.counts.iter().position(|count| count.number == number) {
+            Some(known) => self.counts[known].count += 1.0,
+            None if self.counts.len() < NUMBERS_MAX => self.counts.push(Count {
+                number,
+                count: 1.0,
+                slot: None,
+            }),
+            None => {}
+        }
+    }
+
+    pub(super) fn set(&mut self, gpu: &str, out: &mut Group) -> Result<(), SeriesError> {
+        let slot = match self.last_slot {
+            Some(slot) => slot,
+            None => *self.last_slot.insert(declare(out, &XID_LAST, gpu, &[])?),
+        };
+        out.set(slot, self.last as f64);
+        for count in &mut self.counts {
+            let slot = match count.slot {
+                Some(slot) => slot,
+                None => {
+                    let number = count.number.to_string();
+                    let slot = declare(out, &XID_ERRORS, gpu, &[("xid", &number)])?;
+                    *count.slot.insert(slot)
+                }
+            };
+            out.set(slot, count.count);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collectors::testing::texts;
+
+    #[test]
+    fn errors_are_counted_by_number_and_their_numbers_are_bounded() {
+        let (mut xids, mut group) = (Xids::default(), Group::new("nvidia", 3, 1000));
+        xids.set("0", &mut group).expect("valid");
+        assert_eq!(texts(&mut group), ["node_nvidia_xid_last{gpu=\"0\"} 0"]);
+        for number in [79, 31, 31] {
+            xids.happened(number);
+        }
+        xids.set("0", &mut group).expect("valid");
+        let expected = [
+            "node_nvidia_xid_last{gpu=\"0\"} 31",
+            "node_nvidia_xid_errors_total{gpu=\"0\",xid=\"79\"} 1",
+            "node_nvidia_xid_errors_total{gpu=\"0\",xid=\"31\"} 2",
+        ];
+        assert_eq!(texts(&mut group), expected);
+        (0..1000).for_each(|number| xids.happened(number));
+        xids.set("0", &mut group).expect("valid");
+        let found = texts(&mut group);
+        assert_eq!(found.len(), 1 + NUMBERS_MAX);
+        assert_eq!(found[0], "node_nvidia_xid_last{gpu=\"0\"} 999");
+    }
+}
