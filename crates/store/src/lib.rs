@@ -32,7 +32,6 @@ mod head;
 mod lock;
 mod log;
 mod merge;
-mod newcomers;
 mod open;
 mod options;
 mod pack;

@@ -1,20 +1,22 @@
 //! The upkeep: a thread that turns frozen heads into blocks, seals hours, and drops what is too old.
 
+mod retention;
+mod seal;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use pegel_metric::Millis;
 
-use crate::block::{Block, BlockKind, BlockReader, BlockWriter, Ending, ReadError};
+use crate::block::{Block, BlockKind, BlockWriter, Ending, ReadError};
 use crate::log::{segment_number, segment_path};
 use crate::merge::{Source, Window, merge};
 use crate::run::Effort;
 use crate::shared::{Frozen, Shared};
 
-/// A sealed block holds one UTC hour.
-const HOUR_MS: Millis = 3_600_000;
-/// An hour is sealed when it has been over for this long, so that what comes late still gets in.
-const SEAL_AFTER_MS: Millis = HOUR_MS;
+use retention::drop_old;
+use seal::seal_hour;
+
 /// How often to look without being asked.
 const PAUSE: Duration = Duration::from_secs(10);
 /// The same after a failure.
@@ -165,155 +167,4 @@ fn drop_segments(shared: &Shared, through: u64) {
             tracing::warn!(path = %path.display(), %error, "cannot remove a log segment");
         }
     }
-}
-
-/// Merges the fresh blocks of the oldest hour that is over; false when there is none.
-fn seal_hour(shared: &Shared) -> Result<bool, ReadError> {
-    let blocks: Vec<Arc<Block>> = shared
-        .read()
-        .blocks
-        .iter()
-        .filter(|block| block.kind == BlockKind::Fresh)
-        .cloned()
-        .collect();
-    // An empty block has no times; it only ever says which log it replaced.
-    let Some(oldest) = blocks
-        .iter()
-        .map(|block| block.min)
-        .filter(|min| *min != Millis::MIN)
-        .min()
-    else {
-        return Ok(false);
-    };
-    let end = (oldest.div_euclid(HOUR_MS) + 1).saturating_mul(HOUR_MS);
-    if end > shared.now().saturating_sub(SEAL_AFTER_MS) {
-        return Ok(false);
-    }
-    let inputs = overlapping(blocks, end - 1);
-    let mut sources = Vec::new();
-    let mut used = Vec::new();
-    for block in &inputs {
-        match BlockReader::open(block, &shared.indexes) {
-            Ok(reader) => sources.push(Source::Block(reader)),
-            Err(ReadError::Io(error)) => return Err(ReadError::Io(error)),
-            Err(_) => block.mark_damaged(),
-        }
-        used.push(block.id);
-    }
-    let log_through = inputs
-        .iter()
-        .map(|block| block.log_through)
-        .max()
-        .unwrap_or(0);
-    let mut made = Vec::new();
-    if inputs.iter().any(|block| block.max >= end) {
-        let rest = Window {
-            start: end,
-            end: Millis::MAX,
-        };
-        let ending = Ending {
-            log_through,
-            ..Ending::default()
-        };
-        made.extend(write_block(
-            shared,
-            shared.next_block_id(),
-            BlockKind::Fresh,
-            &sources,
-            rest,
-            ending,
-        )?);
-    }
-    let window = Window {
-        start: Millis::MIN,
-        end,
-    };
-    let ending = Ending {
-        log_through,
-        sealed_until: end,
-        replaces: used.clone(),
-    };
-    let id = shared.next_block_id() + made.len() as u64;
-    made.extend(write_block(
-        shared,
-        id,
-        BlockKind::Sealed,
-        &sources,
-        window,
-        ending,
-    )?);
-    let mut state = shared.write();
-    state.blocks.retain(|block| !used.contains(&block.id));
-    state.add_blocks(made.into_iter().map(Arc::new));
-    drop(state);
-    for block in inputs {
-        retire(shared, &block);
-    }
-    Ok(true)
-}
-
-/// The blocks that begin up to `reach`, and those that overlap them. What lies beyond the hour is written again
-/// into a block of a higher id, which would count more than a newer block with the same times: blocks that
-/// overlap go together.
-fn overlapping(mut blocks: Vec<Arc<Block>>, mut reach: Millis) -> Vec<Arc<Block>> {
-    while let Some(max) = blocks
-        .iter()
-        .filter(|block| block.min <= reach)
-        .map(|block| block.max)
-        .find(|max| *max > reach)
-    {
-        reach = max;
-    }
-    blocks.retain(|block| block.min <= reach);
-    blocks
-}
-
-/// Takes a block's file away after its samples went elsewhere.
-fn retire(shared: &Shared, block: &Block) {
-    shared.indexes.forget(block.id);
-    if block.is_damaged() {
-        shared.set_aside(&block.path, "parts of this block could not be read");
-    } else {
-        block.doom();
-    }
-}
-
-/// Drops whole blocks: those beyond their age, then the oldest until log and blocks fit.
-fn drop_old(shared: &Shared) {
-    let oldest_kept = shared.oldest_kept();
-    let mut state = shared.write();
-    let (mut dropped, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut state.blocks)
-        .into_iter()
-        .partition(|block| block.max < oldest_kept);
-    state.blocks = kept;
-    let mut total = state.log_bytes() + state.blocks.iter().map(|block| block.bytes).sum::<u64>();
-    while total > shared.options.keep_bytes {
-        let Some(at) = oldest_block(&state.blocks) else {
-            break;
-        };
-        let block = state.blocks.remove(at);
-        total -= block.bytes;
-        dropped.push(block);
-    }
-    drop(state);
-    for block in dropped {
-        tracing::debug!(path = %block.path.display(), "dropped a block by age or size");
-        shared.indexes.forget(block.id);
-        block.doom();
-    }
-}
-
-/// The block to drop first when there is no room: the oldest of those that overrule no other. Without a block
-/// that overrules it, an older one would show samples that were replaced. (What is beyond its age is not
-/// shown at all.)
-fn oldest_block(blocks: &[Arc<Block>]) -> Option<usize> {
-    let overrules = |at: usize| {
-        let block = &blocks[at];
-        blocks[..at]
-            .iter()
-            .any(|weaker| weaker.overlaps(block.min, block.max))
-    };
-    (0..blocks.len())
-        .filter(|at| !overrules(*at))
-        .min_by_key(|at| blocks[*at].max)
 }

@@ -5,21 +5,25 @@
 //! memory; a new segment is tried once a second, and with it the head goes to a block, because the log
 //! does not hold all of it.
 
+mod admit;
+mod newcomers;
+mod queue;
+
 use std::io;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pegel_metric::{Input, Ledger, Millis, Point, Reason, Tick};
+use pegel_metric::{Reason, Tick};
 
+use crate::PushError;
 use crate::log::{FrameEncoder, Segment};
-use crate::newcomers::Newcomers;
 use crate::shared::{Frozen, Shared, State};
-use crate::{PushError, Pushed};
 
-/// Samples that are further ahead of the clock are refused.
-const AHEAD_MAX_MS: Millis = 10 * 60 * 1000;
+use admit::{Admission, Admitted};
+pub(crate) use queue::{Command, InFlight, QueuedTick};
+
 /// Commands that share one write.
 const BATCH_MAX: usize = 256;
 /// A longer log would take too long to read after a crash.
@@ -28,50 +32,6 @@ const SEGMENT_BYTES_MAX: u64 = 16 << 20;
 const RETRY: Duration = Duration::from_secs(1);
 /// Heads that wait for their blocks; the active one goes on growing when there are more.
 const FROZEN_MAX: usize = 2;
-
-#[derive(Debug)]
-pub(crate) enum Command {
-    Tick(QueuedTick),
-    Push {
-        input: Input,
-        points: Vec<Point>,
-        reply: SyncSender<Result<Pushed, PushError>>,
-    },
-    /// Freeze the head, so that the upkeep makes a block of it.
-    Freeze {
-        reply: SyncSender<()>,
-    },
-    Close,
-}
-
-/// A tick on its way to the writer. If it does not get there, it is counted as dropped.
-#[derive(Debug)]
-pub(crate) struct QueuedTick {
-    tick: Option<Tick>,
-    ledger: Arc<Ledger>,
-}
-
-impl QueuedTick {
-    pub fn new(tick: Tick, ledger: &Arc<Ledger>) -> QueuedTick {
-        QueuedTick {
-            tick: Some(tick),
-            ledger: ledger.clone(),
-        }
-    }
-
-    pub fn take(mut self) -> Tick {
-        self.tick.take().expect("it is taken once, by value")
-    }
-}
-
-impl Drop for QueuedTick {
-    fn drop(&mut self) {
-        if let Some(tick) = &self.tick {
-            let count = tick.sample_count();
-            self.ledger.dropped(tick.input, Reason::Closed, count);
-        }
-    }
-}
 
 #[derive(Debug)]
 pub(crate) struct Writer {
@@ -94,19 +54,6 @@ pub(crate) struct Writer {
 struct Log {
     segment: Segment,
     encoder: FrameEncoder,
-}
-
-/// A command that was looked at: what of it is to be written.
-enum Admitted {
-    /// Which rows may be kept.
-    Tick(Tick, Vec<bool>),
-    /// The points that are left.
-    Push(
-        Input,
-        Vec<Point>,
-        Pushed,
-        SyncSender<Result<Pushed, PushError>>,
-    ),
 }
 
 impl Writer {
@@ -138,15 +85,15 @@ impl Writer {
         while let Ok(command) = commands.recv() {
             let mut closing = false;
             let mut freeze = Vec::new();
-            let mut newcomers = Newcomers::default();
+            let mut admission = Admission::new(&self.shared);
             for command in std::iter::once(command).chain(commands.try_iter().take(BATCH_MAX - 1)) {
                 match command {
-                    Command::Tick(tick) => batch.push(self.admit_tick(tick.take(), &mut newcomers)),
+                    Command::Tick(tick) => batch.push(admission.tick(tick.take())),
                     Command::Push {
                         input,
                         points,
                         reply,
-                    } => batch.push(self.admit_push(input, points, reply, &mut newcomers)),
+                    } => batch.push(admission.push(input, points, reply)),
                     Command::Freeze { reply } => freeze.push(reply),
                     Command::Close => closing = true,
                 }
@@ -163,65 +110,6 @@ impl Writer {
         // What comes from here on goes with the queue: a tick counts itself as dropped, a push notices by its
         // lost reply.
         self.sync_log();
-    }
-
-    fn admit_tick(&self, tick: Tick, newcomers: &mut Newcomers) -> Admitted {
-        let refused = self.time_refused(tick.time);
-        let state = self.shared.read();
-        let rows = tick.rows().iter().map(|row| {
-            let mut fits = || newcomers.admit_group(&state.head, &row.members, self.series_max());
-            let reason = refused.or_else(|| (!fits()).then_some(Reason::SeriesLimit));
-            if let Some(reason) = reason {
-                self.shared
-                    .ledger
-                    .dropped(tick.input, reason, row.present_count());
-            }
-            reason.is_none()
-        });
-        let rows = rows.collect();
-        drop(state);
-        Admitted::Tick(tick, rows)
-    }
-
-    fn admit_push(
-        &self,
-        input: Input,
-        points: Vec<Point>,
-        reply: SyncSender<Result<Pushed, PushError>>,
-        newcomers: &mut Newcomers,
-    ) -> Admitted {
-        let state = self.shared.read();
-        let mut pushed = Pushed::default();
-        let mut kept = Vec::with_capacity(points.len());
-        for (at, point) in points.into_iter().enumerate() {
-            let mut fits = || newcomers.admit_series(&state.head, &point.series, self.series_max());
-            let refused = self
-                .time_refused(point.time)
-                .or_else(|| (!fits()).then_some(Reason::SeriesLimit));
-            match refused {
-                Some(reason) => {
-                    self.shared.ledger.dropped(input, reason, 1);
-                    pushed.refused.push((at, reason));
-                }
-                None => kept.push(point),
-            }
-        }
-        pushed.kept = kept.len() as u64;
-        Admitted::Push(input, kept, pushed, reply)
-    }
-
-    fn series_max(&self) -> usize {
-        self.shared.options.series_max
-    }
-
-    fn time_refused(&self, time: Millis) -> Option<Reason> {
-        if time > self.shared.now().saturating_add(AHEAD_MAX_MS) {
-            Some(Reason::Future)
-        } else if time < self.shared.oldest_kept() {
-            Some(Reason::TooOld)
-        } else {
-            None
-        }
     }
 
     fn commit(&mut self, batch: &mut Vec<Admitted>) {
@@ -445,32 +333,5 @@ fn recycle(spare: &Mutex<Vec<Tick>>, tick: Tick) {
         .expect("no thread panics while it holds this lock");
     if spare.len() < 4 {
         spare.push(tick);
-    }
-}
-
-/// Counts points between `push` and its answer.
-#[derive(Debug)]
-pub(crate) struct InFlight<'a> {
-    shared: &'a Shared,
-    count: u64,
-}
-
-impl<'a> InFlight<'a> {
-    /// At most this many points wait at one time, whoever sent them.
-    const MAX: u64 = 1 << 20;
-
-    pub fn enter(shared: &'a Shared, count: u64) -> Option<InFlight<'a>> {
-        let before = shared.points_in_flight.fetch_add(count, Ordering::Relaxed);
-        let entered = InFlight { shared, count };
-        // A single push that is larger than the limit is let in when it comes alone.
-        (before == 0 || before + count <= InFlight::MAX).then_some(entered)
-    }
-}
-
-impl Drop for InFlight<'_> {
-    fn drop(&mut self) {
-        self.shared
-            .points_in_flight
-            .fetch_sub(self.count, Ordering::Relaxed);
     }
 }
