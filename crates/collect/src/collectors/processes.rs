@@ -1,5 +1,5 @@
-//! How many processes and threads there may be, from `/proc/sys/kernel`, and how many threads there
-//! are, from `/proc/loadavg`.
+//! How many processes and threads there may be and how many are stuck, from `/proc/sys/kernel`, and
+//! how many threads there are, from `/proc/loadavg`.
 
 use pegel_metric::{Family, Group, Kind};
 
@@ -29,13 +29,20 @@ static THREADS: Family = Family::new(
     2,
     "How many threads there are.",
 );
+static HUNG: Family = Family::new(
+    "node_kernel_hung_tasks",
+    Kind::Counter,
+    "",
+    2,
+    "Tasks that the kernel found stuck for two minutes; Linux 6.13 and later.",
+);
 
 pub static ENTRY: Entry = Entry {
     name: "processes",
     tier: Tier::FiveSeconds,
     pace: Pace::Here,
     level: 2,
-    families: &[&MAX_PROCESSES, &MAX_THREADS, &THREADS],
+    families: &[&MAX_PROCESSES, &MAX_THREADS, &THREADS, &HUNG],
     open,
 };
 
@@ -53,7 +60,12 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
     };
     let kernel = context.host.proc.join("sys/kernel");
     let mut limits = Vec::new();
-    for (name, family) in [("pid_max", &MAX_PROCESSES), ("threads-max", &MAX_THREADS)] {
+    let files = [
+        ("pid_max", &MAX_PROCESSES),
+        ("threads-max", &MAX_THREADS),
+        ("hung_task_detect_count", &HUNG),
+    ];
+    for (name, family) in files {
         let file = ProcFile::open(kernel.join(name), Shape::Whole)?;
         limits.extend(file.map(|file| (file, Single::new(family))));
     }

@@ -3,6 +3,7 @@
 mod allocations;
 mod golden;
 mod kernel_files;
+mod names;
 mod nvidia;
 mod sampler;
 mod states;

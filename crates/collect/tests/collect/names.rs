@@ -1,0 +1,55 @@
+//! Names that others know us by.
+
+use std::fs;
+
+use crate::support::repository;
+use pegel_collect::{LEFT_OUT, REGISTRY};
+
+/// Whether a family has this name, or stands for it with a `<…>`.
+fn is_covered(name: &str) -> bool {
+    let families = REGISTRY.iter().flat_map(|entry| entry.families);
+    families.into_iter().any(|family| {
+        let parts = family.name.split_once('<').and_then(|(before, rest)| {
+            let (_, after) = rest.split_once('>')?;
+            Some((before, after))
+        });
+        match parts {
+            Some((before, after)) => {
+                let rest = name.strip_prefix(before);
+                let key = rest.and_then(|rest| rest.strip_suffix(after));
+                key.is_some_and(|key| !key.is_empty())
+            }
+            None => family.name == name,
+        }
+    })
+}
+
+#[test]
+fn what_the_dashboard_asks_for_is_covered_or_explained() {
+    let path = repository().join("tests/golden/node-exporter-full-names.txt");
+    let names = fs::read_to_string(path).expect("read");
+    let is_explained = |name: &str| LEFT_OUT.iter().any(|(start, _)| name.starts_with(start));
+    let unknown: Vec<&str> = names
+        .lines()
+        .filter(|name| !is_covered(name) && !is_explained(name))
+        .collect();
+    assert!(
+        unknown.is_empty(),
+        "neither covered nor explained: {unknown:?}"
+    );
+    assert!(names.lines().count() > 200, "the list is there");
+}
+
+#[test]
+fn what_is_explained_away_is_really_not_there() {
+    let families = REGISTRY.iter().flat_map(|entry| entry.families);
+    for family in families {
+        let stale = LEFT_OUT
+            .iter()
+            .find(|(start, _)| family.name.starts_with(start));
+        assert_eq!(stale, None, "{}", family.name);
+    }
+    for (start, reason) in LEFT_OUT {
+        assert!(reason.ends_with('.'), "{start}: {reason}");
+    }
+}
