@@ -150,7 +150,7 @@ fn a_real_card_gives_the_golden_text() {
     let node = Node::new("golden", 4, &[], "");
     assert_eq!(node.status().state, State::Active, "{:?}", node.status());
     let found = node.lines().join("\n") + "\n";
-    let path = repository().join("tests/golden/collect/nvidia.txt");
+    let path = repository().join("tests/golden/collect/h200/nvidia.txt");
     if std::env::var_os("PEGEL_BLESS").is_some() {
         fs::write(&path, &found).expect("write");
     }
