@@ -57,6 +57,8 @@ pub(crate) struct Shared {
     pub guard: Arc<Guard>,
     pub router: Router,
     pub stage: watch::Receiver<Stage>,
+    /// How many refused clients per listener are told why at one time; others are only closed.
+    pub farewells_max: usize,
 }
 
 /// Serves a connection to its end.
@@ -179,14 +181,34 @@ async fn answer(request: Request<Incoming>, visit: Visit, shared: Shared) -> Res
         Ok(caller) => head.extensions.insert(caller),
         Err(denied) => return denied.into_response(),
     };
-    let request = Request::from_parts(head, Body::new(body));
-    match timeout(settings.request_time, router.call(request)).await {
+    let answered = timeout(settings.request_time, async {
+        // No route takes a body: it is only read past, so that the connection can go on behind it.
+        if !read_past(body, settings.body_bytes_max).await {
+            refusals.count(Refusal::BodySize);
+            return Ok(Failure::body_large(settings.body_bytes_max).into_response());
+        }
+        router.call(Request::from_parts(head, Body::empty())).await
+    });
+    match answered.await {
         Ok(Ok(response)) => response,
         Err(_) => {
             refusals.count(Refusal::RequestTime);
             Failure::late().into_response()
         }
     }
+}
+
+/// Reads a body to its end and keeps nothing; false when it is longer than allowed. One that breaks off has
+/// ended, too: hyper closes the connection.
+async fn read_past(mut body: Incoming, bytes_max: usize) -> bool {
+    let mut bytes = 0;
+    while let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+        bytes += frame.data_ref().map_or(0, Bytes::len);
+        if bytes > bytes_max {
+            return false;
+        }
+    }
+    true
 }
 
 /// An answer's body that tells when hyper is done with it.

@@ -10,6 +10,7 @@ mod app;
 mod bind;
 mod config;
 mod connection;
+mod descriptors;
 mod failure;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::{Semaphore, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::connection::{self, Shared, Stage};
 use crate::failure::Failure;
@@ -24,8 +24,8 @@ use crate::tls;
 const PAUSE: Duration = Duration::from_millis(100);
 /// How long a refused client has to read why.
 const FAREWELL: Duration = Duration::from_millis(500);
-/// How many refused clients are told why at one time; others are only closed.
-const FAREWELLS_MAX: usize = 32;
+/// How often it is said that connections cannot be accepted; all of them are counted.
+const WARN_PAUSE: Duration = Duration::from_secs(60);
 
 pub(crate) trait Listener: Send + Sync + 'static {
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
@@ -116,8 +116,9 @@ impl Listener for UnixListener {
 /// Accepts until the server stops. Each connection holds one of the seats for its life.
 pub(crate) async fn accept_all<L: Listener>(listener: L, seats: Seats, shared: Shared) {
     let listener = Arc::new(listener);
-    let farewells = Arc::new(Semaphore::new(FAREWELLS_MAX));
+    let farewells = Arc::new(Semaphore::new(shared.farewells_max));
     let mut stage = shared.stage.clone();
+    let mut warned: Option<Instant> = None;
     while let Some(accepted) = or_stopped(listener.accept(), &mut stage).await {
         let stream = match accepted {
             Ok(stream) => stream,
@@ -125,7 +126,10 @@ pub(crate) async fn accept_all<L: Listener>(listener: L, seats: Seats, shared: S
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
             Err(error) => {
                 shared.refusals.count(Refusal::Accept);
-                tracing::warn!(%error, "cannot accept a connection");
+                if warned.is_none_or(|warned| warned.elapsed() >= WARN_PAUSE) {
+                    warned = Some(Instant::now());
+                    tracing::warn!(%error, "cannot accept a connection");
+                }
                 sleep(PAUSE).await;
                 continue;
             }

@@ -16,6 +16,7 @@ use crate::answers::Answers;
 use crate::app::App;
 use crate::bind::{BindError, bind_tcp, check_exposure};
 use crate::connection::{Shared, Stage};
+use crate::descriptors::Allowance;
 use crate::guard::{Guard, is_loopback};
 use crate::listen::{self, accept_all};
 use crate::refusals::Refusals;
@@ -95,9 +96,10 @@ impl Server {
     /// Serves on the runtime until it is stopped.
     pub fn start(self, handle: &Handle) -> std::io::Result<Running> {
         let (stage, watcher) = watch::channel(Stage::Serving);
+        let allowance = Allowance::new(&self.settings);
         let seats = AllSeats {
-            tcp: Seats::new(self.settings.connections_max),
-            socket: Seats::new(self.settings.socket_connections_max),
+            tcp: Seats::new(allowance.tcp),
+            socket: Seats::new(allowance.socket),
         };
         let site = Site {
             app: self.app,
@@ -114,6 +116,7 @@ impl Server {
             guard: self.guard.clone(),
             router: router(Arc::new(site)),
             stage: watcher,
+            farewells_max: allowance.farewells,
         };
         let _context = handle.enter();
         let mut accepting = Vec::new();

@@ -106,6 +106,27 @@ fn what_is_too_large_is_refused_by_its_own_code() {
 }
 
 #[test]
+fn a_body_in_pieces_is_limited_too() {
+    let site = Site::with(|settings| settings.body_bytes_max = 100);
+    let mut client = site.connect();
+    for method in ["GET", "POST"] {
+        let body = "64\r\n".to_owned() + &"x".repeat(100) + "\r\n0\r\n\r\n";
+        client.send(&format!(
+            "{method} /healthz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n{body}"
+        ));
+        let code = if method == "GET" { 200 } else { 405 };
+        let head = client.until("\r\n\r\n");
+        assert!(head.starts_with(&format!("HTTP/1.1 {code} ")), "{head}");
+        client.until(if method == "GET" { "ok\n" } else { "}}" });
+    }
+    assert_eq!(site.refused("body_size"), 0);
+    client.send("GET /healthz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
+    // Never the end of it.
+    while client.0.write_all(b"1\r\nx\r\n").is_ok() {}
+    assert_eq!(site.refused("body_size"), 1);
+}
+
+#[test]
 fn connections_are_limited_and_come_free_again() {
     let site = Site::with(|settings| settings.connections_max = 2);
     let held = [site.connect(), site.connect()];
