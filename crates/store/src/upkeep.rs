@@ -14,7 +14,7 @@ use crate::merge::{Source, Window, merge};
 use crate::run::Effort;
 use crate::shared::{Frozen, Shared};
 
-use retention::drop_old;
+use retention::{Trust, drop_old};
 use seal::seal_hour;
 
 /// How often to look without being asked.
@@ -24,6 +24,7 @@ const RETRY: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(shared: &Shared) {
     let mut pause = PAUSE;
+    let mut trust = Trust::new(shared);
     loop {
         let asked = {
             let mut work = shared.work();
@@ -39,7 +40,7 @@ pub(crate) fn run(shared: &Shared) {
             }
             work.upkeep_asked
         };
-        let trouble = pass(shared).err();
+        let trouble = pass(shared, &mut trust).err();
         pause = if trouble.is_some() { RETRY } else { PAUSE };
         shared.block_trouble(trouble);
         let mut work = shared.work();
@@ -50,9 +51,9 @@ pub(crate) fn run(shared: &Shared) {
 }
 
 /// One round. What fails is tried again in the next one; nothing is lost by it.
-fn pass(shared: &Shared) -> Result<(), String> {
+fn pass(shared: &Shared, trust: &mut Trust) -> Result<(), String> {
     // Space is made first: that may be what the rest waits for.
-    drop_old(shared);
+    drop_old(shared, trust);
     loop {
         let Some(frozen) = shared.read().frozen.first().cloned() else {
             break;
@@ -60,7 +61,7 @@ fn pass(shared: &Shared) -> Result<(), String> {
         store_frozen(shared, &frozen).map_err(|error| format!("cannot write a block: {error}"))?;
     }
     while seal_hour(shared).map_err(|error| format!("cannot seal an hour: {error}"))? {}
-    drop_old(shared);
+    drop_old(shared, trust);
     Ok(())
 }
 
