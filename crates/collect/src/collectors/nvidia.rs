@@ -1,4 +1,4 @@
-//! NVIDIA GPUs, asked through the driver's own library (NVML).
+//! NVIDIA GPUs, asked through the driver's own library, `libnvidia-ml.so.1`.
 //!
 //! The library is opened at run time, never linked: a node without it, without the driver or
 //! without a GPU is merely without these series. Its calls may block, so that the collector runs

@@ -149,13 +149,158 @@ fn compile(dir: &Path, source: &str, flags: &[&str]) {
 fn a_real_card_gives_the_golden_text() {
     let node = Node::new("golden", 4, &[], "");
     assert_eq!(node.status().state, State::Active, "{:?}", node.status());
+    compare(&node, "tests/golden/collect/h200/nvidia.txt");
+}
+
+#[test]
+fn a_busy_card_in_parts_gives_the_golden_text() {
+    let node = Node::new("busy", 4, &[], "busy\nmig\nlinks\nxid 0 79\n");
+    compare(&node, "tests/golden/collect/h200/nvidia_busy.txt");
+}
+
+fn compare(node: &Node, golden: &str) {
     let found = node.lines().join("\n") + "\n";
-    let path = repository().join("tests/golden/collect/h200/nvidia.txt");
+    let path = repository().join(golden);
     if std::env::var_os("PEGEL_BLESS").is_some() {
         fs::write(&path, &found).expect("write");
     }
     let expected = fs::read_to_string(&path).unwrap_or_default();
     assert_eq!(found, expected, "PEGEL_BLESS=1 accepts what was found");
+}
+
+/// The text of an element, by the names of the elements around it.
+fn element<'a>(xml: &'a str, path: &str) -> &'a str {
+    path.split('/').fold(xml, |part, name| {
+        let (_, rest) = part.split_once(&format!("<{name}>")).expect(name);
+        rest.split_once(&format!("</{name}>")).expect(name).0
+    })
+}
+
+#[test]
+fn the_figures_are_those_that_nvidia_smi_showed_of_the_card() {
+    let xml = fs::read_to_string(repository().join("tests/fixtures/nvml/nvidia-smi.xml"));
+    let xml = xml.expect("the recording");
+    let node = Node::new("smi", 3, &[], "");
+    // With the unit of the one in that of the other, and what the one rounds away.
+    for (name, path, scale, rounding) in [
+        ("gpu_utilization_ratio", "utilization/gpu_util", 0.01, 0.0),
+        (
+            "memory_total_bytes",
+            "fb_memory_usage/total",
+            1048576.0,
+            0.0,
+        ),
+        ("memory_used_bytes", "fb_memory_usage/used", 1048576.0, 0.0),
+        (
+            "memory_reserved_bytes",
+            "fb_memory_usage/reserved",
+            1048576.0,
+            1048576.0,
+        ),
+        (
+            "memory_free_bytes",
+            "fb_memory_usage/free",
+            1048576.0,
+            1048576.0,
+        ),
+        (
+            "bar1_memory_used_bytes",
+            "bar1_memory_usage/used",
+            1048576.0,
+            1048576.0,
+        ),
+        (
+            "power_watts",
+            "gpu_power_readings/average_power_draw",
+            1.0,
+            0.0,
+        ),
+        (
+            "power_instant_watts",
+            "gpu_power_readings/instant_power_draw",
+            1.0,
+            0.0,
+        ),
+        (
+            "memory_power_watts",
+            "gpu_memory_power_readings/average_power_draw",
+            1.0,
+            0.0,
+        ),
+        (
+            "power_limit_watts",
+            "gpu_power_readings/current_power_limit",
+            1.0,
+            0.0,
+        ),
+        ("temperature_celsius", "temperature/gpu_temp", 1.0, 0.0),
+        (
+            "memory_temperature_celsius",
+            "temperature/memory_temp",
+            1.0,
+            0.0,
+        ),
+        (
+            "temperature_margin_celsius",
+            "temperature/gpu_temp_tlimit",
+            1.0,
+            0.0,
+        ),
+        (
+            "pcie_link_generation",
+            "pci/pci_gpu_link_info/pcie_gen/current_link_gen",
+            1.0,
+            0.0,
+        ),
+        (
+            "pcie_link_width",
+            "pci/pci_gpu_link_info/link_widths/current_link_width",
+            1.0,
+            0.0,
+        ),
+        ("pcie_transmit_bytes_per_second", "pci/tx_util", 1000.0, 0.0),
+        ("pcie_receive_bytes_per_second", "pci/rx_util", 1000.0, 0.0),
+    ] {
+        let shown = element(&xml, path).trim_end_matches(|c: char| !c.is_ascii_digit());
+        let shown: f64 = shown.parse().expect(path);
+        let found = node.value(&format!("node_nvidia_{name}{{gpu=\"0\"}}"));
+        let found: f64 = found.expect(name).parse().expect(name);
+        assert!(
+            (found - shown * scale).abs() <= rounding,
+            "{name}: {found}, {shown}"
+        );
+    }
+    for (clock, shown) in [
+        ("graphics", "graphics"),
+        ("sm", "sm"),
+        ("memory", "mem"),
+        ("video", "video"),
+    ] {
+        let found = node.value(&format!(
+            "node_nvidia_clock_hertz{{clock=\"{clock}\",gpu=\"0\"}}"
+        ));
+        let shown = element(&xml, &format!("clocks/{shown}_clock"));
+        assert_eq!(found, Some(shown.replace(" MHz", "000000")), "{clock}");
+    }
+    let info = node
+        .lines()
+        .into_iter()
+        .find(|line| line.starts_with("node_nvidia_info"));
+    for path in [
+        "driver_version",
+        "cuda_version",
+        "product_name",
+        "uuid",
+        "vbios_version",
+        "pci/pci_bus_id",
+    ] {
+        let shown = element(&xml, path);
+        assert!(
+            info.as_ref()
+                .is_some_and(|info| info.contains(&format!("\"{shown}\""))),
+            "{shown}: {info:?}"
+        );
+    }
 }
 
 #[test]

@@ -11,11 +11,11 @@ pub(super) const SILENCE: Duration = Duration::from_secs(60);
 pub(super) enum Beat {
     /// In every pass.
     Each,
-    /// Dear answers: every 5 s. In between, the last one stays.
+    /// Dear answers: every 10 s. In between, the last one stays.
     Slow,
     /// Dear answers that hardly ever change: every minute.
     Rare,
-    /// The driver measures for 20 ms while it is asked: every 5 s, one in a pass.
+    /// The driver measures for 20 ms while it is asked: every 10 s, one in a pass.
     Long,
 }
 
@@ -23,7 +23,7 @@ impl Beat {
     fn period(self) -> Duration {
         match self {
             Beat::Each => Duration::ZERO,
-            Beat::Slow | Beat::Long => Duration::from_secs(5),
+            Beat::Slow | Beat::Long => Duration::from_secs(10),
             Beat::Rare => Duration::from_secs(60),
         }
     }

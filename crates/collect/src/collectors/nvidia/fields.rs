@@ -77,7 +77,7 @@ pub(super) static FIELDS: &[Field] = &[
     field(
         75,
         0,
-        Beat::Slow,
+        Beat::Rare,
         with(&CLOCKS_EVENT_SECONDS, &[("reason", "sw_thermal_slowdown")]),
         1e9,
     ),
