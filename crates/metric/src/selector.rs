@@ -192,10 +192,15 @@ fn canonical_text(text: &str) -> Result<Box<str>, SeriesError> {
 }
 
 fn whole(expression: &str) -> Result<Regex, SelectorError> {
-    RegexBuilder::new(&format!("^(?s:{expression})$"))
-        .size_limit(EXPRESSION_BYTES_MAX)
-        .build()
-        .map_err(|error| SelectorError::Expression(expression.to_owned(), error.to_string()))
+    let build = |text: &str| {
+        RegexBuilder::new(text)
+            .size_limit(EXPRESSION_BYTES_MAX)
+            .build()
+            .map_err(|error| SelectorError::Expression(expression.to_owned(), error.to_string()))
+    };
+    // Alone first: `a)|(b` would close the group around it and escape from its anchors.
+    build(expression)?;
+    build(&format!("^(?s:{expression})$"))
 }
 
 /// Key, operator and value.
@@ -319,6 +324,15 @@ mod tests {
                 "{expression}"
             );
         }
+    }
+
+    #[test]
+    fn an_expression_cannot_escape_from_its_anchors() {
+        let escaping = Selector::parse(r#"m{a=~"x)|(?s:y"}"#);
+        assert!(matches!(escaping, Err(SelectorError::Expression(..))));
+        let selector = Selector::parse(r#"m{a=~"x|y"}"#).expect("valid");
+        assert!(selector.matches(&series(r#"m{a="y"}"#)));
+        assert!(!selector.matches(&series(r#"m{a="xz"}"#)));
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use pegel_metric::LABELS_MAX;
+
 use crate::cursor::{Cursor, Fault};
 use crate::exposition::{Exposition, LINE_BYTES_MAX, Metadata, MetricType, ParseError, Sample};
 
@@ -183,6 +185,10 @@ fn labels<'a>(cursor: &mut Cursor<'a>) -> Result<Vec<(String, String)>, Fault<'a
             expected: "a label key or '}'",
             ..fault
         })?;
+        // Beyond this no series can be made of it, and looking for twins would take too long.
+        if labels.len() == LABELS_MAX {
+            return Err(Fault::new(cursor.line, key_at, "at most 64 labels"));
+        }
         if labels.iter().any(|(known, _)| known == key) {
             return Err(Fault::new(cursor.line, key_at, "each label key only once"));
         }
@@ -414,5 +420,19 @@ mod tests {
                 parse_lines(&text[..end], Dialect::OpenMetrics).is_err() || end >= text.len() - 1
             );
         }
+    }
+
+    #[test]
+    fn labels_are_bounded() {
+        let line = |count: usize| {
+            let labels: Vec<String> = (0..count).map(|n| format!("k{n}=\"\"")).collect();
+            format!("a{{{}}} 1", labels.join(","))
+        };
+        assert!(parse_lines(line(LABELS_MAX).as_bytes(), Dialect::Text).is_ok());
+        let error = error(line(LABELS_MAX + 1).as_bytes(), Dialect::Text);
+        assert!(
+            error.contains("expected at most 64 labels, found 'k'"),
+            "{error}"
+        );
     }
 }
