@@ -21,6 +21,7 @@ mod context;
 mod fact;
 mod figures;
 mod files;
+mod folder;
 mod host;
 mod left_out;
 mod panics;
@@ -36,6 +37,7 @@ mod sheet;
 mod single;
 mod station;
 mod udev;
+mod walk;
 
 use std::fmt::Debug;
 use std::path::PathBuf;
@@ -73,6 +75,19 @@ pub static REGISTRY: &[&Entry] = &[
     &network::ENTRY,
     &vmstat::ENTRY,
     &collectors::filesystem::ENTRY,
+    &collectors::hwmon::ENTRY,
+    &collectors::thermal::ENTRY,
+    &collectors::cpufreq::ENTRY,
+    &collectors::numa::ENTRY,
+    &collectors::rapl::ENTRY,
+    &collectors::cray::ENTRY,
+    &collectors::infiniband::ENTRY,
+    &collectors::slingshot::ENTRY,
+    &collectors::edac::ENTRY,
+    &collectors::nvme::ENTRY,
+    &collectors::gpu_sysfs::ENTRY,
+    &collectors::cgroup::ENTRY,
+    &collectors::top_processes::ENTRY,
     &collectors::nvidia::ENTRY,
     &netstat::ENTRY,
     &sockstat::ENTRY,

@@ -72,17 +72,6 @@ impl Sheet {
         Ok(())
     }
 
-    /// Sets it where there is a value.
-    pub(crate) fn maybe(
-        &mut self,
-        out: &mut Group,
-        family: &Family,
-        labels: &[(&str, &str)],
-        value: Option<f64>,
-    ) -> Result<(), Fault> {
-        value.map_or(Ok(()), |value| self.set(out, family, labels, value))
-    }
-
     /// Ends a pass: retires what it did not set.
     pub(crate) fn end(&mut self, out: &mut Group) {
         self.slots.sweep(|slot| out.retire(slot));
@@ -154,7 +143,6 @@ mod tests {
                     .set_key(group, &MANY, "a.b", &labels, 2.0)
                     .expect("valid");
             }
-            sheet.maybe(group, &ONE, &[], None).expect("nothing");
             sheet.end(group);
             texts(group)
         };

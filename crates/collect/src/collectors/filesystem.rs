@@ -143,7 +143,7 @@ fn put(sheet: &mut Sheet, mount: &Mount, answer: &Answer, out: &mut Group) -> Re
     let volume = match answer {
         Answer::Volume(volume) => volume,
         Answer::NotAsked => return Ok(()),
-        Answer::Refused(_) | Answer::Stuck => return sheet.set(out, &ERROR, &labels, 1.0),
+        Answer::Refused | Answer::Stuck => return sheet.set(out, &ERROR, &labels, 1.0),
     };
     let block = volume.block_bytes as f64;
     for (family, value) in [

@@ -18,8 +18,8 @@ const STACK_BYTES: usize = 64 * 1024;
 #[derive(Debug)]
 pub(super) enum Answer {
     Volume(Volume),
-    /// It cannot be asked; the reason is for a person.
-    Refused(String),
+    /// It cannot be asked.
+    Refused,
     /// It was asked and has not answered yet.
     Stuck,
     /// There was no time, or there are too many that are stuck.
@@ -125,7 +125,7 @@ impl Round {
             let path = &self.paths[index];
             let answer = match (self.statvfs)(path) {
                 Ok(volume) => Answer::Volume(volume),
-                Err(error) => Answer::Refused(error.to_string()),
+                Err(_) => Answer::Refused,
             };
             lock(&self.pending).remove(path);
             let mut progress = lock(&self.progress);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
-use crate::support::{TestClock, machine, open, repository};
+use crate::support::{TestClock, copy, machine, open, repository};
 use pegel_collect::{
     CollectorSet, CollectorSettings, CollectorStatus, Pace, REGISTRY, Settings, State,
 };
@@ -33,7 +33,10 @@ impl Node {
         let number = NEXT.fetch_add(1, Relaxed);
         let name = format!("pegel-kernel-{}-{number}", std::process::id());
         let root = std::env::temp_dir().join(name);
-        copy(&repository().join("tests/fixtures/basic"), &root);
+        for part in ["proc", "run"] {
+            let recorded = repository().join("tests/fixtures/basic").join(part);
+            copy(&recorded, &root.join(part));
+        }
         prepare(&root);
         let clock = TestClock::at(1_000_000);
         let set = open(&settings(), machine(&root), 4, &clock);
@@ -121,18 +124,6 @@ fn settings() -> Settings {
 impl Drop for Node {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.root);
-    }
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).expect("a directory");
-    for entry in fs::read_dir(from).expect("a directory") {
-        let entry = entry.expect("an entry");
-        let to = to.join(entry.file_name());
-        match entry.file_type().expect("a type").is_dir() {
-            true => copy(&entry.path(), &to),
-            false => drop(fs::copy(entry.path(), &to).expect("copied")),
-        }
     }
 }
 

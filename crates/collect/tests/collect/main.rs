@@ -1,6 +1,8 @@
 //! The collectors over fixture trees and over this machine, from outside the crate.
 
 mod allocations;
+mod big;
+mod cost;
 mod golden;
 mod kernel_files;
 mod names;
@@ -8,3 +10,4 @@ mod nvidia;
 mod sampler;
 mod states;
 mod support;
+mod sysfs;

@@ -1,5 +1,6 @@
 //! A machine made of files, and a clock that the test moves.
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -52,7 +53,7 @@ pub fn machine(root: &Path) -> Host {
 
 /// What a mount says is written in its folder, in a file `statvfs` of six numbers.
 fn written_statvfs(path: &Path) -> io::Result<Volume> {
-    let text = std::fs::read_to_string(path.join("statvfs"))?;
+    let text = fs::read_to_string(path.join("statvfs"))?;
     let numbers: Vec<u64> = text
         .split_whitespace()
         .map(|word| word.parse().expect("a number"))
@@ -65,6 +66,25 @@ fn written_statvfs(path: &Path) -> io::Result<Volume> {
         files: numbers[4],
         files_free: numbers[5],
     })
+}
+
+/// Copies a folder with all that is in it; links stay links.
+pub fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("create");
+    for entry in fs::read_dir(from).expect("list") {
+        let (from, to) = {
+            let entry = entry.expect("entry");
+            (entry.path(), to.join(entry.file_name()))
+        };
+        let kind = fs::symlink_metadata(&from).expect("look").file_type();
+        if kind.is_dir() {
+            copy(&from, &to);
+        } else if kind.is_symlink() {
+            std::os::unix::fs::symlink(fs::read_link(&from).expect("read"), to).expect("link");
+        } else {
+            fs::copy(from, to).expect("copy");
+        }
+    }
 }
 
 pub fn open(settings: &Settings, host: Host, level: Level, clock: &Arc<TestClock>) -> CollectorSet {

@@ -1,0 +1,245 @@
+//! What the node's jobs use, by control group: processor time, memory with its peak, input and
+//! output, tasks, pressure.
+//!
+//! Looked at are the job in which the agent itself runs, or else its own group, and the groups of
+//! the jobs that Slurm and PBS have on this node.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::folder::Folder;
+use crate::scan::Fault;
+use crate::walk::{Put, Walk, open_walk};
+use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+
+use super::cgroup_names::ALL;
+use super::{cgroup_v1, cgroup_v2};
+
+pub static ENTRY: Entry = Entry {
+    name: "cgroup",
+    tier: Tier::FiveSeconds,
+    pace: Pace::Aside,
+    level: 3,
+    families: ALL,
+    open,
+};
+
+/// More jobs than a node has at a time; the others are left out.
+const GROUPS_MAX: usize = 64;
+
+#[derive(Debug)]
+struct Groups {
+    mount: PathBuf,
+    of_self: PathBuf,
+    user_hz: f64,
+}
+
+fn open(context: &Context) -> Result<Opened, OpenError> {
+    let mount = context.host.sys.join("fs/cgroup");
+    let walk = Groups {
+        mount: mount.clone(),
+        of_self: context.host.proc.join("self/cgroup"),
+        user_hz: context.host.user_hz as f64,
+    };
+    open_walk(context, mount, walk)
+}
+
+impl Walk for Groups {
+    fn walk(&mut self, put: &mut Put<'_>) -> Result<(), Fault> {
+        // It may change: an agent can be moved, and a job's group is made after its start.
+        let own = Own::parse(&fs::read_to_string(&self.of_self).unwrap_or_default());
+        // A hybrid system has the second version beside the first, usually without controllers.
+        let unified = Folder::open(&self.mount.join("unified"));
+        let second = unified.or_else(|| Folder::open(&self.mount));
+        if let Some(root) =
+            second.filter(|root| root.count("cgroup.threads").is_some() || is_v2(root))
+        {
+            for group in groups(&root, own.second.as_deref(), &V2_PLACES) {
+                if let Some(folder) = below(&root, &group) {
+                    put.touch(folder.path());
+                    cgroup_v2::walk(&group, &folder, put)?;
+                }
+            }
+        }
+        let Some(mount) = Folder::open(&self.mount) else {
+            return Ok(());
+        };
+        let Some(controllers) = cgroup_v1::Controllers::find(&mount) else {
+            return Ok(());
+        };
+        for group in groups(controllers.lead(), own.first.as_deref(), &V1_PLACES) {
+            put.touch(&self.mount.join(group.trim_start_matches('/')));
+            cgroup_v1::walk(&group, &controllers, self.user_hz, put)?;
+        }
+        Ok(())
+    }
+}
+
+fn is_v2(root: &Folder) -> bool {
+    root.bytes("cgroup.controllers").is_ok()
+}
+
+/// A group below the root of its hierarchy.
+pub(super) fn below(root: &Folder, group: &str) -> Option<Folder> {
+    match group.trim_start_matches('/') {
+        "" => root.folder("."),
+        relative => root.folder(relative),
+    }
+}
+
+/// The agent's own groups, by version.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Own {
+    first: Option<String>,
+    second: Option<String>,
+}
+
+impl Own {
+    /// `/proc/self/cgroup`: `0::/path` is the second version; in the first the controllers may have
+    /// different paths, of which the one of memory counts.
+    fn parse(text: &str) -> Own {
+        let mut own = Own::default();
+        for line in text.lines() {
+            let mut parts = line.splitn(3, ':').skip(1);
+            let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else {
+                continue;
+            };
+            if controllers.is_empty() {
+                own.second = Some(job_part(path).to_owned());
+            } else if controllers.split(',').any(|name| name == "memory") {
+                own.first = Some(job_part(path).to_owned());
+            }
+        }
+        own
+    }
+}
+
+/// The path up to the job, where it is one; else the whole path.
+fn job_part(path: &str) -> &str {
+    let mut end = 0;
+    let mut before = "";
+    for part in path.split_inclusive('/') {
+        end += part.len();
+        let name = part.trim_end_matches('/');
+        let is_job = name.strip_prefix("job_").is_some_and(is_number)
+            || matches!(before, "jobid" | "jobs") && path.starts_with("/pbs_jobs.service/");
+        if is_job {
+            return path[..end].trim_end_matches('/');
+        }
+        before = name;
+    }
+    path
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Where schedulers keep the groups of their jobs: folders, of which a last `*` part stands for
+/// every job and an inner part for all that begin or end so.
+type Place = &'static [Part];
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    Name(&'static str),
+    Prefix(&'static str),
+    Suffix(&'static str),
+    Any,
+}
+const V2_PLACES: [Place; 2] = [
+    &[
+        Part::Name("system.slice"),
+        Part::Suffix("slurmstepd.scope"),
+        Part::Prefix("job_"),
+    ],
+    &[
+        Part::Name("pbs_jobs.service"),
+        Part::Name("jobs"),
+        Part::Any,
+    ],
+];
+const V1_PLACES: [Place; 2] = [
+    &[
+        Part::Prefix("slurm"),
+        Part::Prefix("uid_"),
+        Part::Prefix("job_"),
+    ],
+    &[
+        Part::Name("pbs_jobs.service"),
+        Part::Name("jobid"),
+        Part::Any,
+    ],
+];
+
+/// The agent's own group and those of jobs, each once.
+fn groups(root: &Folder, own: Option<&str>, places: &[Place]) -> Vec<String> {
+    let mut groups: Vec<String> = own.map(str::to_owned).into_iter().collect();
+    for place in places {
+        find(root, "", place, &mut groups);
+    }
+    groups.sort_unstable();
+    groups.dedup();
+    groups
+}
+
+fn find(folder: &Folder, path: &str, place: &[Part], groups: &mut Vec<String>) {
+    let Some((part, rest)) = place.split_first() else {
+        groups.push(path.to_owned());
+        return;
+    };
+    for name in folder.names() {
+        let is_meant = match part {
+            Part::Name(whole) => name == *whole,
+            Part::Prefix(prefix) => name.starts_with(prefix),
+            Part::Suffix(suffix) => name.ends_with(suffix),
+            Part::Any => true,
+        };
+        if groups.len() < GROUPS_MAX
+            && is_meant
+            && let Some(inner) = folder.folder(&name)
+        {
+            find(&inner, &format!("{path}/{name}"), rest, groups);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_cut_at_the_job() {
+        for (path, job) in [
+            (
+                "/system.slice/n1_slurmstepd.scope/job_17/step_0/user/task_3",
+                "/system.slice/n1_slurmstepd.scope/job_17",
+            ),
+            (
+                "/slurm/uid_1000/job_17/step_batch",
+                "/slurm/uid_1000/job_17",
+            ),
+            (
+                "/pbs_jobs.service/jobid/12.server",
+                "/pbs_jobs.service/jobid/12.server",
+            ),
+            (
+                "/pbs_jobs.service/jobs/12.server/x",
+                "/pbs_jobs.service/jobs/12.server",
+            ),
+            ("/user.slice/job_x/a", "/user.slice/job_x/a"),
+            ("/jobs/a/b", "/jobs/a/b"),
+            ("/", "/"),
+        ] {
+            assert_eq!(job_part(path), job);
+        }
+    }
+
+    #[test]
+    fn each_version_has_its_own_path() {
+        let own = Own::parse("4:memory:/a/b\n2:cpu,cpuacct:/\n0::/c\nrubbish\n");
+        assert_eq!(
+            (own.first.as_deref(), own.second.as_deref()),
+            (Some("/a/b"), Some("/c"))
+        );
+        assert_eq!(Own::parse(""), Own::default());
+    }
+}

@@ -1,0 +1,168 @@
+//! A control group of the first version: a folder in the hierarchy of each controller.
+
+use super::cgroup::below;
+use super::cgroup_names::*;
+use crate::folder::Folder;
+use crate::scan::{Fault, Words, integer};
+use crate::walk::Put;
+
+/// The kernel writes "no limit" as a number near 2^63.
+const LIMIT_MAX: f64 = (1_u64 << 60) as f64;
+
+/// The roots of the hierarchies.
+#[derive(Debug)]
+pub(super) struct Controllers {
+    memory: Folder,
+    cpuacct: Option<Folder>,
+    cpu: Option<Folder>,
+    cpuset: Option<Folder>,
+    blkio: Option<Folder>,
+    pids: Option<Folder>,
+}
+
+impl Controllers {
+    /// `None` where the first version is not in use.
+    pub(super) fn find(mount: &Folder) -> Option<Controllers> {
+        let memory = mount.folder("memory")?;
+        // In the second version that would be a group of this name.
+        memory.bytes("memory.usage_in_bytes").ok()?;
+        Some(Controllers {
+            memory,
+            cpuacct: mount.folder("cpuacct"),
+            cpu: mount.folder("cpu"),
+            cpuset: mount.folder("cpuset"),
+            blkio: mount.folder("blkio"),
+            pids: mount.folder("pids"),
+        })
+    }
+
+    /// The one whose groups are looked for.
+    pub(super) fn lead(&self) -> &Folder {
+        &self.memory
+    }
+}
+
+pub(super) fn walk(
+    group: &str,
+    controllers: &Controllers,
+    user_hz: f64,
+    put: &mut Put<'_>,
+) -> Result<(), Fault> {
+    // A controller that has no such group counts for another one: it is left out.
+    let of = |root: &Option<Folder>| root.as_ref().and_then(|root| below(root, group));
+    let labels = [("cgroup", group)];
+    if let Some(folder) = of(&controllers.cpuacct) {
+        let seconds = folder.number("cpuacct.usage").map(|nanos| nanos / 1e9);
+        put.maybe(&CPU, &labels, seconds)?;
+        let text = folder.bytes("cpuacct.stat").unwrap_or_default();
+        for (key, ticks) in pairs(&text) {
+            let seconds = ticks as f64 / user_hz;
+            match key {
+                "user" => put.set(&CPU_USER, &labels, seconds)?,
+                "system" => put.set(&CPU_SYSTEM, &labels, seconds)?,
+                _ => {}
+            }
+        }
+    }
+    if let Some(folder) = of(&controllers.cpu) {
+        walk_cpu(&folder, &labels, put)?;
+    }
+    if let Some(folder) = of(&controllers.cpuset) {
+        let list = folder.text("cpuset.effective_cpus");
+        let list = list.or_else(|| folder.text("cpuset.cpus"));
+        put.maybe(&CPUS, &labels, list.and_then(|list| cpu_count(&list)))?;
+    }
+    if let Some(folder) = below(&controllers.memory, group) {
+        walk_memory(group, &folder, put)?;
+    }
+    if let Some(folder) = of(&controllers.blkio) {
+        walk_io(group, &folder, put)?;
+    }
+    if let Some(folder) = of(&controllers.pids) {
+        put.maybe(&PIDS, &labels, folder.number("pids.current"))?;
+        put.maybe(&PIDS_LIMIT, &labels, folder.number("pids.max"))?;
+    }
+    Ok(())
+}
+
+fn walk_cpu(folder: &Folder, labels: &[(&str, &str)], put: &mut Put<'_>) -> Result<(), Fault> {
+    let text = folder.bytes("cpu.stat").unwrap_or_default();
+    for (key, value) in pairs(&text) {
+        match key {
+            "nr_periods" => put.set(&CPU_PERIODS, labels, value as f64)?,
+            "nr_throttled" => put.set(&CPU_THROTTLED, labels, value as f64)?,
+            "throttled_time" => put.set(&CPU_THROTTLED_TIME, labels, value as f64 / 1e9)?,
+            _ => {}
+        }
+    }
+    // Without a limit the quota is -1.
+    let quota = folder.number("cpu.cfs_quota_us");
+    let period = folder.number("cpu.cfs_period_us");
+    if let (Some(quota), Some(period)) = (quota, period)
+        && quota > 0.0
+        && period > 0.0
+    {
+        put.set(&CPU_LIMIT, labels, quota / period)?;
+    }
+    Ok(())
+}
+
+fn walk_memory(group: &str, folder: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
+    let labels = [("cgroup", group)];
+    let number = |name| folder.number(name);
+    let usage = number("memory.usage_in_bytes");
+    put.maybe(&MEMORY, &labels, usage)?;
+    put.maybe(&MEMORY_PEAK, &labels, number("memory.max_usage_in_bytes"))?;
+    let limit = number("memory.limit_in_bytes").filter(|limit| *limit < LIMIT_MAX);
+    put.maybe(&MEMORY_LIMIT, &labels, limit)?;
+    let text = folder.bytes("memory.stat").unwrap_or_default();
+    for (key, value) in pairs(&text) {
+        let value = value as f64;
+        match key {
+            "total_swap" => put.set(&SWAP, &labels, value)?,
+            "total_pgfault" => put.set(&FAULTS, &labels, value)?,
+            "total_pgmajfault" => put.set(&MAJOR_FAULTS, &labels, value)?,
+            key => {
+                if let Some((part, _)) = MEMORY_PARTS.iter().find(|(_, old)| *old == key) {
+                    put.set_key(&MEMORY_PART, part, &labels, value)?;
+                }
+            }
+        }
+    }
+    let labels_of_event = [("cgroup", group), ("event", "max")];
+    put.maybe(&EVENTS, &labels_of_event, number("memory.failcnt"))?;
+    let text = folder.bytes("memory.oom_control").unwrap_or_default();
+    let kills = pairs(&text).find(|(key, _)| *key == "oom_kill");
+    put.maybe(&OOM_KILLS, &labels, kills.map(|(_, count)| count as f64))
+}
+
+/// `8:0 Read 123`, one line for each kind, and a sum at the end.
+fn walk_io(group: &str, folder: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
+    for (file, read, written) in [
+        ("blkio.throttle.io_service_bytes", &READ, &WRITTEN),
+        ("blkio.throttle.io_serviced", &READS, &WRITES),
+    ] {
+        let text = folder.bytes(file).unwrap_or_default();
+        for line in text.split(|&byte| byte == b'\n') {
+            let mut words = Words(line);
+            let (Some(device), Some(kind), Some(value)) =
+                (words.next(), words.next(), words.next().and_then(integer))
+            else {
+                continue;
+            };
+            let family = match kind {
+                b"Read" => read,
+                b"Write" => written,
+                _ => continue,
+            };
+            if let Ok(device) = std::str::from_utf8(device) {
+                put.set(
+                    family,
+                    &[("cgroup", group), ("device", device)],
+                    value as f64,
+                )?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,114 @@
+//! A control group of the second version: one folder with all controllers.
+
+use pegel_metric::Family;
+
+use super::cgroup_names::*;
+use crate::folder::Folder;
+use crate::scan::{Fault, Words, integer};
+use crate::walk::Put;
+
+pub(super) fn walk(group: &str, folder: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
+    let labels = [("cgroup", group)];
+    walk_cpu(folder, &labels, put)?;
+    walk_memory(group, folder, put)?;
+    walk_io(group, folder, put)?;
+    put.maybe(&PIDS, &labels, folder.number("pids.current"))?;
+    put.maybe(&PIDS_PEAK, &labels, folder.number("pids.peak"))?;
+    // Without a limit it says `max`.
+    put.maybe(&PIDS_LIMIT, &labels, folder.number("pids.max"))?;
+    for (file, waiting, stalled) in [
+        ("cpu.pressure", &CPU_WAITING, &CPU_STALLED),
+        ("memory.pressure", &MEMORY_WAITING, &MEMORY_STALLED),
+        ("io.pressure", &IO_WAITING, &IO_STALLED),
+    ] {
+        let text = folder.bytes(file).unwrap_or_default();
+        for line in text.split(|&byte| byte == b'\n') {
+            let family = match line {
+                [b's', b'o', b'm', b'e', ..] => waiting,
+                [b'f', b'u', b'l', b'l', ..] => stalled,
+                _ => continue,
+            };
+            let total = Words(line).find_map(|word| integer(word.strip_prefix(b"total=")?));
+            put.maybe(family, &labels, total.map(|micros| micros as f64 / 1e6))?;
+        }
+    }
+    Ok(())
+}
+
+fn walk_cpu(folder: &Folder, labels: &[(&str, &str)], put: &mut Put<'_>) -> Result<(), Fault> {
+    let text = folder.bytes("cpu.stat").unwrap_or_default();
+    for (key, value) in pairs(&text) {
+        let (family, value): (&Family, f64) = match key {
+            "usage_usec" => (&CPU, value as f64 / 1e6),
+            "user_usec" => (&CPU_USER, value as f64 / 1e6),
+            "system_usec" => (&CPU_SYSTEM, value as f64 / 1e6),
+            "nr_periods" => (&CPU_PERIODS, value as f64),
+            "nr_throttled" => (&CPU_THROTTLED, value as f64),
+            "throttled_usec" => (&CPU_THROTTLED_TIME, value as f64 / 1e6),
+            _ => continue,
+        };
+        put.set(family, labels, value)?;
+    }
+    let limit = folder.text("cpu.max").and_then(|text| {
+        let (quota, period) = text.split_once(' ')?;
+        Some(quota.parse::<f64>().ok()? / period.parse::<f64>().ok()?)
+    });
+    put.maybe(&CPU_LIMIT, labels, limit.filter(|limit| limit.is_finite()))?;
+    let cpus = folder.text("cpuset.cpus.effective");
+    put.maybe(&CPUS, labels, cpus.and_then(|list| cpu_count(&list)))
+}
+
+fn walk_memory(group: &str, folder: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
+    let labels = [("cgroup", group)];
+    put.maybe(&MEMORY, &labels, folder.number("memory.current"))?;
+    put.maybe(&MEMORY_PEAK, &labels, folder.number("memory.peak"))?;
+    put.maybe(&MEMORY_LIMIT, &labels, folder.number("memory.max"))?;
+    put.maybe(&SWAP, &labels, folder.number("memory.swap.current"))?;
+    let text = folder.bytes("memory.stat").unwrap_or_default();
+    for (key, value) in pairs(&text) {
+        let value = value as f64;
+        match key {
+            "pgfault" => put.set(&FAULTS, &labels, value)?,
+            "pgmajfault" => put.set(&MAJOR_FAULTS, &labels, value)?,
+            key if MEMORY_PARTS.iter().any(|(part, _)| *part == key) => {
+                put.set_key(&MEMORY_PART, key, &labels, value)?;
+            }
+            _ => {}
+        }
+    }
+    let text = folder.bytes("memory.events").unwrap_or_default();
+    for (key, value) in pairs(&text) {
+        match key {
+            "oom_kill" => put.set(&OOM_KILLS, &labels, value as f64)?,
+            event => {
+                let labels = [("cgroup", group), ("event", event)];
+                put.set(&EVENTS, &labels, value as f64)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `8:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=5 dios=6`.
+fn walk_io(group: &str, folder: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
+    let text = folder.bytes("io.stat").unwrap_or_default();
+    for line in text.split(|&byte| byte == b'\n') {
+        let mut words = Words(line);
+        let Some(Ok(device)) = words.next().map(std::str::from_utf8) else {
+            continue;
+        };
+        let labels = [("cgroup", group), ("device", device)];
+        for word in words {
+            for (family, key) in [
+                (&READ, &b"rbytes="[..]),
+                (&WRITTEN, b"wbytes="),
+                (&READS, b"rios="),
+                (&WRITES, b"wios="),
+            ] {
+                let value = word.strip_prefix(key).and_then(integer);
+                put.maybe(family, &labels, value.map(|value| value as f64))?;
+            }
+        }
+    }
+    Ok(())
+}

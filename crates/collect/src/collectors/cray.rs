@@ -1,0 +1,140 @@
+//! Power and energy as Cray nodes measure them out of band: `/sys/cray/pm_counters`.
+
+use std::path::PathBuf;
+
+use pegel_metric::Family;
+
+use crate::folder::Folder;
+use crate::scan::{Fault, Words};
+use crate::sheet::{counter, gauge};
+use crate::walk::{Put, Walk, open_walk};
+use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+
+static ENERGY: Family = counter(
+    "node_cray_energy_joules_total",
+    "joules",
+    "Energy that a part of the node took, in joules.",
+);
+static POWER: Family = gauge(
+    "node_cray_power_watts",
+    "watts",
+    "Power that a part of the node draws, in watts.",
+);
+static CAP: Family = gauge(
+    "node_cray_power_cap_watts",
+    "watts",
+    "Power that a part of the node may draw, in watts; 0 is without limit.",
+);
+static TEMPERATURE: Family = gauge(
+    "node_cray_temperature_celsius",
+    "celsius",
+    "Temperature of a part of the node, in degrees Celsius.",
+);
+static FRESHNESS: Family = counter(
+    "node_cray_scans_total",
+    "",
+    "Times that the node's controller measured.",
+);
+
+pub static ENTRY: Entry = Entry {
+    name: "cray",
+    tier: Tier::Fast,
+    pace: Pace::Aside,
+    level: 3,
+    families: &[&ENERGY, &POWER, &CAP, &TEMPERATURE, &FRESHNESS],
+    open,
+};
+
+#[derive(Debug)]
+struct Counters {
+    folder: PathBuf,
+}
+
+fn open(context: &Context) -> Result<Opened, OpenError> {
+    let folder = context.host.sys.join("cray/pm_counters");
+    open_walk(context, folder.clone(), Counters { folder })
+}
+
+impl Walk for Counters {
+    fn walk(&mut self, put: &mut Put<'_>) -> Result<(), Fault> {
+        let Some(folder) = Folder::open(&self.folder) else {
+            return Ok(());
+        };
+        for name in folder.names() {
+            let text = folder.bytes(&name).unwrap_or_default();
+            let Some(value) = value(&text) else { continue };
+            if name == "freshness" {
+                put.set(&FRESHNESS, &[], value)?;
+            } else if let Some((family, part)) = meaning(&name) {
+                put.set(family, &[("part", part)], value)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `accel0_power_cap` is the limit of the first accelerator; without a part it is the whole node.
+fn meaning(name: &str) -> Option<(&'static Family, &str)> {
+    let families = [
+        (&CAP, "power_cap"),
+        (&ENERGY, "energy"),
+        (&POWER, "power"),
+        (&TEMPERATURE, "temp"),
+    ];
+    families.into_iter().find_map(|(family, suffix)| {
+        let part = name.strip_suffix(suffix)?;
+        match part.strip_suffix('_') {
+            Some(part) if !part.is_empty() => Some((family, part)),
+            None if part.is_empty() => Some((family, "node")),
+            _ => None,
+        }
+    })
+}
+
+/// `37135 J 1630000000000000 us`: the value, its unit and when it was measured.
+fn value(text: &[u8]) -> Option<f64> {
+    let word = Words(text.trim_ascii()).next()?;
+    std::str::from_utf8(word).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_part_and_meaning() {
+        let found = |name: &'static str| meaning(name).map(|(family, part)| (&*family.name, part));
+        assert_eq!(
+            found("energy"),
+            Some(("node_cray_energy_joules_total", "node"))
+        );
+        assert_eq!(
+            found("accel0_power"),
+            Some(("node_cray_power_watts", "accel0"))
+        );
+        assert_eq!(
+            found("power_cap"),
+            Some(("node_cray_power_cap_watts", "node"))
+        );
+        assert_eq!(
+            found("accel3_power_cap"),
+            Some(("node_cray_power_cap_watts", "accel3"))
+        );
+        assert_eq!(
+            found("cpu0_temp"),
+            Some(("node_cray_temperature_celsius", "cpu0"))
+        );
+        for other in [
+            "version",
+            "generation",
+            "raw_scan_hz",
+            "startup",
+            "_energy",
+            "xenergy",
+        ] {
+            assert_eq!(found(other), None, "{other}");
+        }
+        assert_eq!(value(b"37135 J 163 us\n"), Some(37_135.0));
+        assert_eq!(value(b"\n"), None);
+    }
+}

@@ -1,0 +1,238 @@
+//! AMD and Intel GPUs through `/sys/class/drm`: what their drivers show without a vendor's library.
+
+use std::path::PathBuf;
+
+use pegel_metric::Family;
+
+use crate::folder::Folder;
+use crate::scan::Fault;
+use crate::sheet::{counter, gauge};
+use crate::walk::{Put, Walk, open_walk};
+use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+
+static INFO: Family = gauge("node_gpu_info", "", "What the GPU is; always 1.");
+static BUSY: Family = gauge(
+    "node_gpu_busy_ratio",
+    "ratio",
+    "Share of time in which the GPU worked.",
+);
+static MEMORY_BUSY: Family = gauge(
+    "node_gpu_memory_busy_ratio",
+    "ratio",
+    "Share of time in which the GPU's memory was in use.",
+);
+static MEMORY_TOTAL: Family = gauge(
+    "node_gpu_memory_total_bytes",
+    "bytes",
+    "Memory of the GPU (vram) or of the node that it may use (gtt), in bytes.",
+);
+static MEMORY_USED: Family = gauge(
+    "node_gpu_memory_used_bytes",
+    "bytes",
+    "Memory in use by the GPU, in bytes.",
+);
+static POWER: Family = gauge("node_gpu_power_watts", "watts", "Power drawn, in watts.");
+static POWER_CAP: Family = gauge(
+    "node_gpu_power_cap_watts",
+    "watts",
+    "Power that the GPU may draw, in watts.",
+);
+static ENERGY: Family = counter(
+    "node_gpu_energy_joules_total",
+    "joules",
+    "Energy used since the driver was loaded, in joules.",
+);
+static TEMPERATURE: Family = gauge(
+    "node_gpu_temperature_celsius",
+    "celsius",
+    "Temperature at a place of the GPU, in degrees Celsius.",
+);
+static CLOCK: Family = gauge(
+    "node_gpu_clock_hertz",
+    "hertz",
+    "Clock rate of a part of the GPU, in hertz.",
+);
+static CLOCK_MAX: Family = gauge(
+    "node_gpu_clock_max_hertz",
+    "hertz",
+    "Highest clock rate of a part of the GPU, in hertz.",
+);
+static FAN: Family = gauge(
+    "node_gpu_fan_rpm",
+    "rpm",
+    "Fan speed, in revolutions per minute.",
+);
+static SLEEP: Family = counter(
+    "node_gpu_rc6_seconds_total",
+    "seconds",
+    "Time that an Intel GPU slept.",
+);
+static DRAGON_BUSY: Family = gauge(
+    "DeviceUtilization",
+    "",
+    "Share of time in which the GPU worked, in percent, under Dragon's name.",
+);
+static DRAGON_MEMORY: Family = gauge(
+    "DeviceMemoryUtilization",
+    "",
+    "Share of the GPU's memory in use, in percent, under Dragon's name.",
+);
+static DRAGON_POWER: Family = gauge(
+    "DevicePowerUsage",
+    "",
+    "Power that the GPU draws, in watts, under Dragon's name.",
+);
+
+pub static ENTRY: Entry = Entry {
+    name: "gpu",
+    tier: Tier::Fast,
+    pace: Pace::Aside,
+    level: 3,
+    families: &[
+        &INFO,
+        &BUSY,
+        &MEMORY_BUSY,
+        &MEMORY_TOTAL,
+        &MEMORY_USED,
+        &POWER,
+        &POWER_CAP,
+        &ENERGY,
+        &TEMPERATURE,
+        &CLOCK,
+        &CLOCK_MAX,
+        &FAN,
+        &SLEEP,
+        &DRAGON_BUSY,
+        &DRAGON_MEMORY,
+        &DRAGON_POWER,
+    ],
+    open,
+};
+
+#[derive(Debug)]
+struct Cards {
+    class: PathBuf,
+}
+
+fn open(context: &Context) -> Result<Opened, OpenError> {
+    let class = context.host.sys.join("class/drm");
+    open_walk(context, class.clone(), Cards { class })
+}
+
+impl Walk for Cards {
+    fn walk(&mut self, put: &mut Put<'_>) -> Result<(), Fault> {
+        let Some(class) = Folder::open(&self.class) else {
+            return Ok(());
+        };
+        for (number, card) in class.numbered("card") {
+            let Some(device) = card.folder("device") else {
+                continue;
+            };
+            let gpu = format!("card{number}");
+            put.touch(card.path());
+            match device.text("vendor").as_deref() {
+                Some("0x1002") => walk_amd(&gpu, &device, put)?,
+                Some("0x8086") => walk_intel(&gpu, &card, &device, put)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn info(gpu: &str, vendor: &str, device: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
+    let text = |name| device.text(name).unwrap_or_default();
+    let (model, id) = (text("device"), text("unique_id"));
+    let labels = [
+        ("device_id", &*model),
+        ("gpu", gpu),
+        ("unique_id", &*id),
+        ("vendor", vendor),
+    ];
+    put.set(&INFO, &labels, 1.0)
+}
+
+fn walk_amd(gpu: &str, device: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
+    info(gpu, "amd", device, put)?;
+    let of_gpu = [("gpu", gpu)];
+    let busy = device.number("gpu_busy_percent");
+    put.maybe(&BUSY, &of_gpu, busy.map(|percent| percent / 100.0))?;
+    put.maybe(&DRAGON_BUSY, &of_gpu, busy)?;
+    let busy = device.number("mem_busy_percent");
+    put.maybe(&MEMORY_BUSY, &of_gpu, busy.map(|percent| percent / 100.0))?;
+    for memory in ["vram", "gtt"] {
+        let labels = [("gpu", gpu), ("memory", memory)];
+        let total = device.number(&format!("mem_info_{memory}_total"));
+        let used = device.number(&format!("mem_info_{memory}_used"));
+        put.maybe(&MEMORY_TOTAL, &labels, total)?;
+        put.maybe(&MEMORY_USED, &labels, used)?;
+        if let (Some(total), Some(used), "vram") = (total, used, memory)
+            && total > 0.0
+        {
+            put.set(&DRAGON_MEMORY, &of_gpu, used / total * 100.0)?;
+        }
+    }
+    walk_hwmon(gpu, device, put)
+}
+
+/// The GPU's own chip of `/sys/class/hwmon`, which both drivers have.
+fn walk_hwmon(gpu: &str, device: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
+    let Some(hwmon) = device.folder("hwmon") else {
+        return Ok(());
+    };
+    let of_gpu = [("gpu", gpu)];
+    for (_, chip) in hwmon.numbered("hwmon") {
+        let micro = |name| chip.number(name).map(|value| value / 1e6);
+        // Newer cards only have the power of the moment.
+        let power = micro("power1_average").or_else(|| micro("power1_input"));
+        put.maybe(&POWER, &of_gpu, power)?;
+        put.maybe(&DRAGON_POWER, &of_gpu, power)?;
+        let cap = micro("power1_cap").or_else(|| micro("power1_max"));
+        put.maybe(&POWER_CAP, &of_gpu, cap)?;
+        put.maybe(&ENERGY, &of_gpu, micro("energy1_input"))?;
+        put.maybe(&FAN, &of_gpu, chip.number("fan1_input"))?;
+        for number in 1..=4 {
+            let label = |kind: &str| {
+                let label = chip.text(&format!("{kind}{number}_label"));
+                label.unwrap_or_else(|| format!("{kind}{number}"))
+            };
+            if let Some(value) = chip.number(&format!("temp{number}_input")) {
+                let labels = [("gpu", gpu), ("sensor", &*label("temp"))];
+                put.set(&TEMPERATURE, &labels, value / 1e3)?;
+            }
+            if let Some(value) = chip.number(&format!("freq{number}_input")) {
+                put.set(&CLOCK, &[("clock", &label("freq")), ("gpu", gpu)], value)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn walk_intel(gpu: &str, card: &Folder, device: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
+    info(gpu, "intel", device, put)?;
+    let mut is_found = false;
+    if let Some(tiles) = card.folder("gt") {
+        for (number, tile) in tiles.numbered("gt") {
+            is_found = true;
+            let name = format!("gt{number}");
+            let labels = [("clock", &*name), ("gpu", gpu)];
+            let hertz = |name| tile.number(name).map(|mega| mega * 1e6);
+            put.maybe(&CLOCK, &labels, hertz("rps_act_freq_mhz"))?;
+            put.maybe(&CLOCK_MAX, &labels, hertz("rps_max_freq_mhz"))?;
+            let slept = tile.number("rc6_residency_ms").map(|value| value / 1e3);
+            put.maybe(&SLEEP, &[("gpu", gpu), ("gt", &name)], slept)?;
+        }
+    }
+    if !is_found {
+        // Kernels before 5.18 know one tile.
+        let labels = [("clock", "gt0"), ("gpu", gpu)];
+        let hertz = |name| card.number(name).map(|mega| mega * 1e6);
+        put.maybe(&CLOCK, &labels, hertz("gt_act_freq_mhz"))?;
+        put.maybe(&CLOCK_MAX, &labels, hertz("gt_max_freq_mhz"))?;
+        let slept = card
+            .number("power/rc6_residency_ms")
+            .map(|value| value / 1e3);
+        put.maybe(&SLEEP, &[("gpu", gpu), ("gt", "gt0")], slept)?;
+    }
+    walk_hwmon(gpu, device, put)
+}

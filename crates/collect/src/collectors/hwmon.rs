@@ -1,0 +1,294 @@
+//! Temperatures, fans, voltages, power: the chips below `/sys/class/hwmon`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use pegel_metric::Family;
+
+use crate::folder::Folder;
+use crate::scan::Fault;
+use crate::sheet::{counter, gauge};
+use crate::walk::{Put, Walk, open_walk};
+use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+
+static CHIP: Family = gauge(
+    "node_hwmon_chip_names",
+    "",
+    "What the driver calls the chip; always 1.",
+);
+static LABEL: Family = gauge(
+    "node_hwmon_sensor_label",
+    "",
+    "What the chip calls the sensor; always 1.",
+);
+static BEEP: Family = gauge(
+    "node_hwmon_beep_enabled",
+    "",
+    "1 if the chip beeps at an alarm.",
+);
+static REGULATOR: Family = gauge(
+    "node_hwmon_voltage_regulator_version",
+    "",
+    "Version of the voltage regulator.",
+);
+static INTERVAL: Family = gauge(
+    "node_hwmon_update_interval_seconds",
+    "seconds",
+    "How often the chip measures, in seconds.",
+);
+static BEEP_OF: Family = gauge(
+    "node_hwmon_<key>_beep_enabled",
+    "",
+    "1 if the chip beeps for <key>.",
+);
+static VOLTS: Family = gauge(
+    "node_hwmon_<key>_volts",
+    "volts",
+    "Voltage (<key>), in volts.",
+);
+static CELSIUS: Family = gauge(
+    "node_hwmon_<key>_celsius",
+    "celsius",
+    "Temperature (<key>), in degrees Celsius.",
+);
+static AMPS: Family = gauge(
+    "node_hwmon_<key>_amps",
+    "amps",
+    "Current (<key>), in amperes.",
+);
+static WATT: Family = gauge("node_hwmon_<key>_watt", "watt", "Power (<key>), in watts.");
+static SECONDS: Family = gauge(
+    "node_hwmon_<key>_seconds",
+    "seconds",
+    "A time of the chip (<key>), in seconds.",
+);
+static RPM: Family = gauge(
+    "node_hwmon_<key>_rpm",
+    "rpm",
+    "Fan speed (<key>), in revolutions per minute.",
+);
+static JOULE: Family = counter(
+    "node_hwmon_<key>_joule_total",
+    "joule",
+    "Energy (<key>) since the driver was loaded, in joules.",
+);
+static PLAIN: Family = gauge("node_hwmon_<key>", "", "The chip's <key>, as it says it.");
+
+pub static ENTRY: Entry = Entry {
+    name: "hwmon",
+    tier: Tier::FiveSeconds,
+    pace: Pace::Aside,
+    level: 3,
+    families: &[
+        &CHIP, &LABEL, &BEEP, &REGULATOR, &INTERVAL, &BEEP_OF, &VOLTS, &CELSIUS, &AMPS, &WATT,
+        &SECONDS, &RPM, &JOULE, &PLAIN,
+    ],
+    open,
+};
+
+const KINDS: [&str; 13] = [
+    "vrm",
+    "beep_enable",
+    "update_interval",
+    "in",
+    "cpu",
+    "fan",
+    "pwm",
+    "temp",
+    "curr",
+    "power",
+    "energy",
+    "humidity",
+    "intrusion",
+];
+
+#[derive(Debug)]
+struct Chips {
+    class: PathBuf,
+}
+
+fn open(context: &Context) -> Result<Opened, OpenError> {
+    let class = context.host.sys.join("class/hwmon");
+    open_walk(context, class.clone(), Chips { class })
+}
+
+impl Walk for Chips {
+    fn walk(&mut self, put: &mut Put<'_>) -> Result<(), Fault> {
+        let Some(class) = Folder::open(&self.class) else {
+            return Ok(());
+        };
+        for (_, chip) in class.numbered("hwmon") {
+            put.touch(chip.path());
+            walk_chip(&chip, put)?;
+        }
+        Ok(())
+    }
+}
+
+fn walk_chip(folder: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
+    let chip = chip_id(folder);
+    if let Some(name) = folder.text("name") {
+        put.set(&CHIP, &[("chip", &chip), ("chip_name", &clean(&name))], 1.0)?;
+    }
+    // Older drivers keep their attributes at the device.
+    let mut sensors = Sensors::new();
+    for place in [Some(folder), folder.folder("device").as_ref()] {
+        place
+            .into_iter()
+            .for_each(|place| find(place, &mut sensors));
+    }
+    for ((kind, id), elements) in &sensors {
+        let sensor = format!("{kind}{id}");
+        walk_sensor(kind, elements, &[("chip", &chip), ("sensor", &sensor)], put)?;
+    }
+    Ok(())
+}
+
+/// Elements and their texts by kind and number of the sensor.
+type Sensors = BTreeMap<(&'static str, String), BTreeMap<String, String>>;
+
+fn find(folder: &Folder, sensors: &mut Sensors) {
+    for name in folder.names() {
+        let Some((kind, id, element)) = split(&name) else {
+            continue;
+        };
+        if let Some(text) = folder.text(&name) {
+            let elements = sensors.entry((kind, id.to_owned())).or_default();
+            elements.insert(element.to_owned(), text);
+        }
+    }
+}
+
+/// `temp1_crit_alarm` is the element `crit_alarm` of the first temperature.
+fn split(name: &str) -> Option<(&'static str, &str, &str)> {
+    let end = name.find(|letter: char| letter.is_ascii_digit());
+    let Some(end) = end else {
+        let kind = KINDS.iter().find(|kind| **kind == name)?;
+        // Those without a number count as the first of their kind.
+        return Some((kind, "0", ""));
+    };
+    let kind = KINDS.iter().find(|kind| **kind == &name[..end])?;
+    let rest = name[end..].trim_start_matches(|letter: char| letter.is_ascii_digit());
+    let id = &name[end..name.len() - rest.len()];
+    match rest.strip_prefix('_') {
+        Some(element) if !element.is_empty() => Some((kind, id, element)),
+        None if rest.is_empty() => Some((kind, id, "")),
+        _ => None,
+    }
+}
+
+fn walk_sensor(
+    kind: &str,
+    elements: &BTreeMap<String, String>,
+    labels: &[(&str, &str); 2],
+    put: &mut Put<'_>,
+) -> Result<(), Fault> {
+    if let Some(label) = elements.get("label") {
+        let said = [labels[0], ("label", label), labels[1]];
+        put.set(&LABEL, &said, 1.0)?;
+    }
+    for (element, text) in elements {
+        let Ok(value) = text.parse::<f64>() else {
+            continue;
+        };
+        let key = match &**element {
+            "label" => continue,
+            // The value itself, unless there is one without a name as well.
+            "input" if !elements.contains_key("") => kind.to_owned(),
+            "" => kind.to_owned(),
+            element => format!("{kind}_{}", clean(element)),
+        };
+        match (kind, &**element) {
+            ("beep_enable", _) => put.set(&BEEP, labels, value)?,
+            ("vrm", _) => put.set(&REGULATOR, labels, value)?,
+            ("update_interval", _) => put.set(&INTERVAL, labels, value / 1e3)?,
+            (_, "beep") => put.set_key(&BEEP_OF, kind, labels, value)?,
+            (_, "fault" | "alarm") => put.set_key(&PLAIN, &key, labels, value)?,
+            ("in" | "cpu", _) => put.set_key(&VOLTS, &key, labels, value / 1e3)?,
+            ("temp", "type") => put.set_key(&PLAIN, &key, labels, value)?,
+            ("temp", _) => put.set_key(&CELSIUS, &key, labels, value / 1e3)?,
+            ("curr", _) => put.set_key(&AMPS, &key, labels, value / 1e3)?,
+            ("energy", _) => put.set_key(&JOULE, &key, labels, value / 1e6)?,
+            ("power", "accuracy") => put.set_key(&PLAIN, &key, labels, value / 1e6)?,
+            ("power", "average_interval" | "average_interval_min" | "average_interval_max") => {
+                put.set_key(&SECONDS, &key, labels, value / 1e3)?;
+            }
+            ("power", _) => put.set_key(&WATT, &key, labels, value / 1e6)?,
+            // Thousandths of a percent, as a ratio.
+            ("humidity", _) => put.set_key(&PLAIN, &key, labels, value / 1e5)?,
+            ("fan", "input" | "min" | "max" | "target") => {
+                put.set_key(&RPM, &key, labels, value)?;
+            }
+            _ => put.set_key(&PLAIN, &key, labels, value)?,
+        }
+    }
+    Ok(())
+}
+
+/// Numbers of chips depend on the order in which drivers were loaded; the place of the device does
+/// not.
+fn chip_id(folder: &Folder) -> String {
+    let of_device = fs::canonicalize(folder.path().join("device"));
+    let part = |path: Option<&Path>| {
+        let name = path.and_then(Path::file_name);
+        name.map_or_else(String::new, |name| clean(&name.to_string_lossy()))
+    };
+    if let Ok(device) = of_device {
+        match (part(device.parent()), part(Some(&device))) {
+            (kind, name) if !kind.is_empty() && !name.is_empty() => {
+                return format!("{kind}_{name}");
+            }
+            (_, name) if !name.is_empty() => return name,
+            _ => {}
+        }
+    }
+    let name = folder.text("name").map(|name| clean(&name));
+    name.filter(|name| !name.is_empty())
+        .unwrap_or_else(|| part(Some(folder.path())))
+}
+
+/// As node_exporter spells it: small letters, digits and underscores.
+fn clean(text: &str) -> String {
+    let letter = |letter: char| match letter.to_ascii_lowercase() {
+        letter @ ('a'..='z' | '0'..='9' | ':' | '_') => letter,
+        _ => '_',
+    };
+    let text: String = text.chars().map(letter).collect();
+    text.trim_matches('_').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_split_into_kind_number_and_element() {
+        assert_eq!(split("temp1_input"), Some(("temp", "1", "input")));
+        assert_eq!(
+            split("temp12_crit_alarm"),
+            Some(("temp", "12", "crit_alarm"))
+        );
+        assert_eq!(split("pwm1"), Some(("pwm", "1", "")));
+        assert_eq!(split("update_interval"), Some(("update_interval", "0", "")));
+        for other in [
+            "name",
+            "uevent",
+            "temp",
+            "temp1_",
+            "temp1x",
+            "foo1_input",
+            "",
+        ] {
+            let is_temp = other == "temp";
+            assert_eq!(split(other).is_some(), is_temp, "{other}");
+        }
+    }
+
+    #[test]
+    fn chips_are_spelled_as_node_exporter_does() {
+        assert_eq!(clean("0000:00:18.3"), "0000:00:18_3");
+        assert_eq!(clean("applesmc.768"), "applesmc_768");
+        assert_eq!(clean("_A-b_"), "a_b");
+    }
+}

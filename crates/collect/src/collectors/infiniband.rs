@@ -1,0 +1,144 @@
+//! InfiniBand, RoCE and Omni-Path ports: state, rate, `counters` and `hw_counters`, from
+//! `/sys/class/infiniband`.
+
+use std::path::PathBuf;
+
+use crate::folder::Folder;
+use crate::scan::{Fault, integer};
+use crate::walk::{Put, Walk, open_walk};
+use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+
+use super::infiniband_names::{
+    ALL, COUNTERS, DEVICE_OTHER, HW_COUNTERS, HW_OTHER, INFO, LIFESPAN, OTHER, PHYSICAL, RATE,
+    STATE, Scale,
+};
+
+pub static ENTRY: Entry = Entry {
+    name: "infiniband",
+    tier: Tier::FiveSeconds,
+    pace: Pace::Aside,
+    level: 3,
+    families: ALL,
+    open,
+};
+
+#[derive(Debug)]
+struct Devices {
+    class: PathBuf,
+}
+
+fn open(context: &Context) -> Result<Opened, OpenError> {
+    let class = context.host.sys.join("class/infiniband");
+    open_walk(context, class.clone(), Devices { class })
+}
+
+impl Walk for Devices {
+    fn walk(&mut self, put: &mut Put<'_>) -> Result<(), Fault> {
+        let Some(class) = Folder::open(&self.class) else {
+            return Ok(());
+        };
+        for device in class.names() {
+            let Some(folder) = class.folder(&device) else {
+                continue;
+            };
+            put.touch(folder.path());
+            walk_device(&device, &folder, put)?;
+        }
+        Ok(())
+    }
+}
+
+fn walk_device(device: &str, folder: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
+    let text = |name| folder.text(name).unwrap_or_default();
+    let (board, firmware, kind) = (text("board_id"), text("fw_ver"), text("hca_type"));
+    let labels = [
+        ("board_id", &*board),
+        ("device", device),
+        ("firmware_version", &*firmware),
+        ("hca_type", &*kind),
+    ];
+    put.set(&INFO, &labels, 1.0)?;
+    if let Some(counters) = folder.folder("hw_counters") {
+        for name in counters.names() {
+            if let Some(value) = value(&counters, &name) {
+                put.set_key(&DEVICE_OTHER, &name, &[("device", device)], value)?;
+            }
+        }
+    }
+    let Some(ports) = folder.folder("ports") else {
+        return Ok(());
+    };
+    for (port, folder) in ports.numbered("") {
+        put.touch(folder.path());
+        walk_port(&[("device", device), ("port", &port)], &folder, put)?;
+    }
+    Ok(())
+}
+
+fn walk_port(labels: &[(&str, &str); 2], port: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
+    let state = |name| number_before(&port.text(name)?, ":");
+    put.maybe(&STATE, labels, state("state"))?;
+    put.maybe(&PHYSICAL, labels, state("phys_state"))?;
+    // 100 Gb/sec (4X EDR)
+    let rate = port.text("rate");
+    let rate = rate.and_then(|text| number_before(&text, " Gb/sec"));
+    put.maybe(&RATE, labels, rate.map(|gigabits| gigabits * 1e9 / 8.0))?;
+    if let Some(counters) = port.folder("counters") {
+        walk_counters(labels, &counters, put)?;
+    }
+    if let Some(counters) = port.folder("hw_counters") {
+        walk_hw_counters(labels, &counters, put)?;
+    }
+    Ok(())
+}
+
+fn walk_counters(
+    labels: &[(&str, &str); 2],
+    folder: &Folder,
+    put: &mut Put<'_>,
+) -> Result<(), Fault> {
+    for name in folder.names() {
+        let Some(value) = value(folder, &name) else {
+            continue;
+        };
+        match COUNTERS.iter().find(|(_, known, _)| *known == name) {
+            Some((family, _, Scale::One)) => put.set(family, labels, value)?,
+            Some((family, _, Scale::Words)) => put.set(family, labels, value * 4.0)?,
+            None => put.set_key(&OTHER, &name, labels, value)?,
+        }
+    }
+    Ok(())
+}
+
+fn walk_hw_counters(
+    labels: &[(&str, &str); 2],
+    folder: &Folder,
+    put: &mut Put<'_>,
+) -> Result<(), Fault> {
+    for name in folder.names() {
+        let Some(value) = value(folder, &name) else {
+            continue;
+        };
+        if name == "lifespan" {
+            // How old the counters may be, in milliseconds: not a counter itself.
+            put.set(&LIFESPAN, labels, value / 1e3)?;
+            continue;
+        }
+        match HW_COUNTERS.iter().find(|(_, known)| *known == name) {
+            Some((family, _)) => put.set(family, labels, value)?,
+            None => put.set_key(&HW_OTHER, &name, labels, value)?,
+        }
+    }
+    Ok(())
+}
+
+/// A port without a performance agent says `N/A (no PMA)`: no value.
+fn value(folder: &Folder, name: &str) -> Option<f64> {
+    let bytes = folder.bytes(name).ok()?;
+    integer(bytes.trim_ascii()).map(|value| value as f64)
+}
+
+fn number_before(text: &str, mark: &str) -> Option<f64> {
+    let (number, _) = text.split_once(mark)?;
+    number.trim().parse().ok()
+}

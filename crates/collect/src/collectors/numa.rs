@@ -1,0 +1,117 @@
+//! Memory of each NUMA node, from `/sys/devices/system/node`.
+
+use std::path::PathBuf;
+
+use pegel_metric::Family;
+
+use crate::folder::Folder;
+use crate::scan::{Fault, Words, integer};
+use crate::sheet::{counter, gauge};
+use crate::walk::{Put, Walk, open_walk};
+use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+
+static MEMORY: Family = gauge(
+    "node_memory_numa_<key>",
+    "",
+    "<key> of a NUMA node; sizes are in bytes.",
+);
+static EVENTS: Family = counter(
+    "node_memory_numa_<key>_total",
+    "",
+    "Pages allocated on a NUMA node (<key>).",
+);
+
+pub static ENTRY: Entry = Entry {
+    name: "numa",
+    tier: Tier::FiveSeconds,
+    pace: Pace::Aside,
+    level: 3,
+    families: &[&MEMORY, &EVENTS],
+    open,
+};
+
+#[derive(Debug)]
+struct Nodes {
+    system: PathBuf,
+}
+
+fn open(context: &Context) -> Result<Opened, OpenError> {
+    let system = context.host.sys.join("devices/system/node");
+    open_walk(context, system.clone(), Nodes { system })
+}
+
+impl Walk for Nodes {
+    fn walk(&mut self, put: &mut Put<'_>) -> Result<(), Fault> {
+        let Some(system) = Folder::open(&self.system) else {
+            return Ok(());
+        };
+        for (node, folder) in system.numbered("node") {
+            put.touch(folder.path());
+            let labels = [("node", &*node)];
+            for line in lines(&folder.bytes("meminfo").unwrap_or_default()) {
+                if let Some((key, value)) = memory(line) {
+                    put.set_key(&MEMORY, &key, &labels, value)?;
+                }
+            }
+            for line in lines(&folder.bytes("numastat").unwrap_or_default()) {
+                if let Some((key, value)) = event(line) {
+                    put.set_key(&EVENTS, key, &labels, value)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|&byte| byte == b'\n')
+}
+
+/// `Node 0 Active(anon):  12 kB`. A line of another shape is not for us.
+fn memory(line: &[u8]) -> Option<(String, f64)> {
+    let mut words = Words(line).skip(2);
+    let key = std::str::from_utf8(words.next()?.strip_suffix(b":")?).ok()?;
+    let value = integer(words.next()?)? as f64;
+    let scale = match words.next() {
+        None => 1.0,
+        Some(b"kB") => 1024.0,
+        Some(_) => return None,
+    };
+    Some((key.replace('(', "_").replace(')', ""), value * scale))
+}
+
+/// `numa_hit 12`.
+fn event(line: &[u8]) -> Option<(&str, f64)> {
+    let mut words = Words(line);
+    let key = std::str::from_utf8(words.next()?).ok()?;
+    Some((key, integer(words.next()?)? as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_another_shape_are_left_out() {
+        let key = |text: &str| memory(text.as_bytes());
+        assert_eq!(
+            key("Node 0 Active(anon):  12 kB"),
+            Some(("Active_anon".to_owned(), 12_288.0))
+        );
+        assert_eq!(
+            key("Node 1 HugePages_Total:     4"),
+            Some(("HugePages_Total".to_owned(), 4.0))
+        );
+        for bad in [
+            "",
+            "Node 0",
+            "Node 0 MemTotal: x kB",
+            "Node 0 MemTotal: 1 MB",
+            "Node 0 MemTotal 1 kB",
+        ] {
+            assert_eq!(key(bad), None, "{bad}");
+        }
+        assert_eq!(event(b"numa_hit 12"), Some(("numa_hit", 12.0)));
+        assert_eq!(event(b"numa_hit"), None);
+    }
+}

@@ -1,0 +1,182 @@
+//! NVMe controllers: what they are, from `/sys/class/nvme`, and how they are, from their SMART log,
+//! which only root may ask for.
+
+use std::path::{Path, PathBuf};
+
+use pegel_metric::Family;
+
+use crate::folder::Folder;
+use crate::scan::Fault;
+use crate::sheet::{counter, gauge};
+use crate::walk::{Put, Walk, open_walk};
+use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+
+use super::nvme_log::{self, LOG_BYTES, SmartLog};
+
+static INFO: Family = gauge("node_nvme_info", "", "What the controller is; always 1.");
+static WARNING: Family = gauge(
+    "node_nvme_critical_warning",
+    "",
+    "Bits for what is wrong: 1 spare, 2 temperature, 4 unreliable, 8 read-only, 16 backup, 32 memory region.",
+);
+static TEMPERATURE: Family = gauge(
+    "node_nvme_temperature_celsius",
+    "celsius",
+    "Composite temperature, in degrees Celsius.",
+);
+static SPARE: Family = gauge(
+    "node_nvme_available_spare_ratio",
+    "ratio",
+    "Spare blocks that are left.",
+);
+static SPARE_MIN: Family = gauge(
+    "node_nvme_available_spare_threshold_ratio",
+    "ratio",
+    "With fewer spare blocks than this the controller warns.",
+);
+static USED: Family = gauge(
+    "node_nvme_percentage_used_ratio",
+    "ratio",
+    "Share of its rated life that is used up; it may go beyond 1.",
+);
+static READ: Family = counter(
+    "node_nvme_data_read_bytes_total",
+    "bytes",
+    "Data read by the host, in bytes.",
+);
+static WRITTEN: Family = counter(
+    "node_nvme_data_written_bytes_total",
+    "bytes",
+    "Data written by the host, in bytes.",
+);
+static READS: Family = counter("node_nvme_host_reads_total", "", "Read commands completed.");
+static WRITES: Family = counter(
+    "node_nvme_host_writes_total",
+    "",
+    "Write commands completed.",
+);
+static BUSY: Family = counter(
+    "node_nvme_controller_busy_seconds_total",
+    "seconds",
+    "Time in which the controller was busy, in steps of a minute.",
+);
+static CYCLES: Family = counter(
+    "node_nvme_power_cycles_total",
+    "",
+    "Times that it was switched on.",
+);
+static HOURS: Family = counter(
+    "node_nvme_power_on_seconds_total",
+    "seconds",
+    "Time that it was on, in steps of an hour.",
+);
+static UNSAFE: Family = counter(
+    "node_nvme_unsafe_shutdowns_total",
+    "",
+    "Times that it lost power without notice.",
+);
+static MEDIA: Family = counter(
+    "node_nvme_media_errors_total",
+    "",
+    "Times that data could not be read back as it was written.",
+);
+static ERRORS: Family = counter(
+    "node_nvme_error_log_entries_total",
+    "",
+    "Entries that the error log ever had.",
+);
+
+pub static ENTRY: Entry = Entry {
+    name: "nvme",
+    tier: Tier::Minute,
+    pace: Pace::Aside,
+    level: 3,
+    families: &[
+        &INFO,
+        &WARNING,
+        &TEMPERATURE,
+        &SPARE,
+        &SPARE_MIN,
+        &USED,
+        &READ,
+        &WRITTEN,
+        &READS,
+        &WRITES,
+        &BUSY,
+        &CYCLES,
+        &HOURS,
+        &UNSAFE,
+        &MEDIA,
+        &ERRORS,
+    ],
+    open,
+};
+
+#[derive(Debug)]
+struct Controllers {
+    class: PathBuf,
+    dev: PathBuf,
+    /// Asks a controller for its log; `None` where that is not allowed.
+    ask: fn(&Path) -> Option<[u8; LOG_BYTES]>,
+}
+
+fn open(context: &Context) -> Result<Opened, OpenError> {
+    let class = context.host.sys.join("class/nvme");
+    let walk = Controllers {
+        class: class.clone(),
+        dev: context.host.root.join("dev"),
+        ask: nvme_log::ask,
+    };
+    open_walk(context, class, walk)
+}
+
+impl Walk for Controllers {
+    fn walk(&mut self, put: &mut Put<'_>) -> Result<(), Fault> {
+        let Some(class) = Folder::open(&self.class) else {
+            return Ok(());
+        };
+        for (number, folder) in class.numbered("nvme") {
+            put.touch(folder.path());
+            let device = format!("nvme{number}");
+            let text = |name| folder.text(name).unwrap_or_default();
+            let (firmware, model) = (text("firmware_rev"), text("model"));
+            let (serial, state) = (text("serial"), text("state"));
+            let labels = [
+                ("device", &*device),
+                ("firmware_revision", &*firmware),
+                ("model", &*model),
+                ("serial", &*serial),
+                ("state", &*state),
+            ];
+            put.set(&INFO, &labels, 1.0)?;
+            if let Some(log) = (self.ask)(&self.dev.join(&device)) {
+                walk_log(&SmartLog(&log), &[("device", &device)], put)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn walk_log(log: &SmartLog<'_>, labels: &[(&str, &str)], put: &mut Put<'_>) -> Result<(), Fault> {
+    for (family, value) in [
+        (&WARNING, f64::from(log.critical_warning())),
+        (&TEMPERATURE, log.kelvin() - 273.15),
+        (&SPARE, log.percent(3)),
+        (&SPARE_MIN, log.percent(4)),
+        (&USED, log.percent(5)),
+        // Units of a thousand blocks of 512 bytes.
+        (&READ, log.wide(32) * 512_000.0),
+        (&WRITTEN, log.wide(48) * 512_000.0),
+        (&READS, log.wide(64)),
+        (&WRITES, log.wide(80)),
+        (&BUSY, log.wide(96) * 60.0),
+        (&CYCLES, log.wide(112)),
+        (&HOURS, log.wide(128) * 3600.0),
+        (&UNSAFE, log.wide(144)),
+        (&MEDIA, log.wide(160)),
+        (&ERRORS, log.wide(176)),
+    ] {
+        put.set(family, labels, value)?;
+    }
+    Ok(())
+}

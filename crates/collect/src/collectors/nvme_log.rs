@@ -1,0 +1,144 @@
+//! Log page 2 of an NVMe controller: SMART and health.
+
+use std::ffi::c_void;
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, ioctl, opcode};
+
+pub(super) const LOG_BYTES: usize = 512;
+
+/// `struct nvme_passthru_cmd` of the kernel's `linux/nvme_ioctl.h`.
+#[repr(C)]
+#[derive(Debug, Default)]
+struct Command {
+    opcode: u8,
+    flags: u8,
+    reserved: u16,
+    namespace: u32,
+    words_2_3: [u32; 2],
+    metadata: u64,
+    data: u64,
+    metadata_bytes: u32,
+    data_bytes: u32,
+    words_10_15: [u32; 6],
+    timeout_ms: u32,
+    result: u32,
+}
+
+const GET_LOG_PAGE: u8 = 2;
+const SMART: u32 = 2;
+const ALL_NAMESPACES: u32 = u32::MAX;
+/// Below the time that the collector may take.
+const TIMEOUT_MS: u32 = 2_000;
+
+struct Ask<'a> {
+    command: Command,
+    log: &'a mut [u8; LOG_BYTES],
+}
+
+// SAFETY: the opcode is that of NVME_IOCTL_ADMIN_CMD, whose argument is the command. The command
+// points to `log`, which lives as long as `self` and is as long as `data_bytes` says; the kernel
+// writes nothing else.
+unsafe impl Ioctl for Ask<'_> {
+    type Output = i32;
+    const IS_MUTATING: bool = true;
+
+    fn opcode(&self) -> Opcode {
+        opcode::read_write::<Command>(b'N', 0x41)
+    }
+
+    fn as_ptr(&mut self) -> *mut c_void {
+        self.command.data = self.log.as_mut_ptr() as u64;
+        (&raw mut self.command).cast()
+    }
+
+    unsafe fn output_from_ptr(output: IoctlOutput, _: *mut c_void) -> rustix::io::Result<i32> {
+        Ok(output)
+    }
+}
+
+/// `None` when the controller is gone, refuses, or we may not ask.
+pub(super) fn ask(device: &Path) -> Option<[u8; LOG_BYTES]> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file = rustix::fs::open(device, flags, Mode::empty()).ok()?;
+    let mut log = [0; LOG_BYTES];
+    let mut command = Command {
+        opcode: GET_LOG_PAGE,
+        namespace: ALL_NAMESPACES,
+        data_bytes: LOG_BYTES as u32,
+        timeout_ms: TIMEOUT_MS,
+        ..Command::default()
+    };
+    // The length in words of four bytes, less one, and the page.
+    command.words_10_15[0] = (LOG_BYTES as u32 / 4 - 1) << 16 | SMART;
+    let ask = Ask {
+        command,
+        log: &mut log,
+    };
+    // SAFETY: see the implementation above. On a file that is no NVMe controller the kernel answers
+    // that there is no such call.
+    let status = unsafe { ioctl(&file, ask) }.ok()?;
+    (status == 0).then_some(log)
+}
+
+/// The log's fields, by their offsets in the NVMe specification.
+#[derive(Debug)]
+pub(super) struct SmartLog<'a>(pub(super) &'a [u8; LOG_BYTES]);
+
+impl SmartLog<'_> {
+    pub(super) fn critical_warning(&self) -> u8 {
+        self.0[0]
+    }
+
+    pub(super) fn kelvin(&self) -> f64 {
+        f64::from(u16::from_le_bytes([self.0[1], self.0[2]]))
+    }
+
+    /// One byte of percent, as a ratio.
+    pub(super) fn percent(&self, at: usize) -> f64 {
+        f64::from(self.0[at]) / 100.0
+    }
+
+    /// A number of 16 bytes.
+    pub(super) fn wide(&self, at: usize) -> f64 {
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&self.0[at..at + 16]);
+        u128::from_le_bytes(bytes) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_is_as_large_as_the_kernel_has_it() {
+        assert_eq!(size_of::<Command>(), 72);
+        let mut log = [0; LOG_BYTES];
+        let ask = Ask {
+            command: Command::default(),
+            log: &mut log,
+        };
+        assert_eq!(ask.opcode() as u64, 0xc048_4e41);
+    }
+
+    #[test]
+    fn fields_are_read_where_they_are() {
+        let mut log = [0; LOG_BYTES];
+        log[..6].copy_from_slice(&[4, 0x36, 0x01, 100, 10, 3]);
+        log[32..40].copy_from_slice(&7_u64.to_le_bytes());
+        log[47] = 1;
+        let log = SmartLog(&log);
+        assert_eq!(log.critical_warning(), 4);
+        assert_eq!(log.kelvin(), 310.0);
+        assert_eq!((log.percent(3), log.percent(5)), (1.0, 0.03));
+        assert_eq!(log.wide(32), 2_f64.powi(120) + 7.0);
+    }
+
+    #[test]
+    fn a_file_that_is_no_controller_has_no_log() {
+        assert_eq!(ask(Path::new("/dev/null")), None);
+        assert_eq!(ask(Path::new("/nonexistent/nvme0")), None);
+    }
+}

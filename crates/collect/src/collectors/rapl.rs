@@ -1,0 +1,170 @@
+//! Energy of packages, cores and memory as the processor counts it, from `/sys/class/powercap`.
+//!
+//! The hardware's counter wraps, on a busy package after minutes. Each wrap is added up, so that the
+//! series only grows. Since Linux 5.10 only root may read it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+
+use pegel_metric::Family;
+
+use crate::folder::Folder;
+use crate::scan::{Fault, integer};
+use crate::sheet::counter;
+use crate::walk::{Put, Walk, open_walk};
+use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+
+static JOULES: Family = counter(
+    "node_rapl_<key>_joules_total",
+    "joules",
+    "Energy that a part (<key>) of the node took, in joules.",
+);
+
+pub static ENTRY: Entry = Entry {
+    name: "rapl",
+    tier: Tier::FiveSeconds,
+    pace: Pace::Aside,
+    level: 3,
+    families: &[&JOULES],
+    open,
+};
+
+#[derive(Debug)]
+struct Zones {
+    class: PathBuf,
+    counters: BTreeMap<String, Wrapping>,
+    trouble: Option<String>,
+}
+
+/// A counter that begins anew after `max`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Wrapping {
+    last: u64,
+    wrapped: u64,
+}
+
+impl Wrapping {
+    /// The whole since it was first read. Where the range is not known, going back is a reset.
+    fn update(&mut self, now: u64, max: Option<u64>) -> u64 {
+        if now < self.last {
+            self.wrapped += max.unwrap_or(0).max(self.last);
+        }
+        self.last = now;
+        self.wrapped.saturating_add(now)
+    }
+}
+
+fn open(context: &Context) -> Result<Opened, OpenError> {
+    let class = context.host.sys.join("class/powercap");
+    let walk = Zones {
+        class: class.clone(),
+        counters: BTreeMap::new(),
+        trouble: None,
+    };
+    open_walk(context, class, walk)
+}
+
+impl Walk for Zones {
+    fn walk(&mut self, put: &mut Put<'_>) -> Result<(), Fault> {
+        self.trouble = None;
+        let Some(class) = Folder::open(&self.class) else {
+            return Ok(());
+        };
+        let mut seen = BTreeMap::new();
+        for zone in class.names() {
+            let Some(folder) = class.folder(&zone) else {
+                continue;
+            };
+            put.touch(folder.path());
+            let Some(name) = folder.text("name") else {
+                continue;
+            };
+            let energy = match folder.bytes("energy_uj") {
+                Ok(text) => integer(text.trim_ascii()),
+                Err(error) => {
+                    self.refused(&folder, &error);
+                    None
+                }
+            };
+            let (part, index) = part_and_index(&name, &mut seen);
+            let Some(now) = energy else { continue };
+            let range = folder.count("max_energy_range_uj");
+            let counter = self.counters.entry(zone.clone()).or_insert(Wrapping {
+                last: now,
+                wrapped: 0,
+            });
+            let joules = counter.update(now, range) as f64 / 1e6;
+            let path = format!("/sys/class/powercap/{zone}");
+            put.set_key(
+                &JOULES,
+                &part,
+                &[("index", &index), ("path", &path)],
+                joules,
+            )?;
+        }
+        Ok(())
+    }
+
+    fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
+    }
+}
+
+impl Zones {
+    fn refused(&mut self, folder: &Folder, error: &io::Error) {
+        if error.kind() == io::ErrorKind::PermissionDenied && self.trouble.is_none() {
+            let path = folder.path().join("energy_uj");
+            self.trouble = Some(format!(
+                "only root may read {}; run the agent with CAP_DAC_READ_SEARCH or give its group the file",
+                path.display()
+            ));
+        }
+    }
+}
+
+/// `package-1` is the second package; parts of one name are counted in their order.
+fn part_and_index(name: &str, seen: &mut BTreeMap<String, usize>) -> (String, String) {
+    if let Some((part, index)) = name.split_once('-')
+        && integer(index.as_bytes()).is_some()
+    {
+        return (part.to_owned(), index.to_owned());
+    }
+    let count = seen.entry(name.to_owned()).or_insert(0);
+    *count += 1;
+    (name.to_owned(), (*count - 1).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrap_is_added_up_and_never_goes_back() {
+        let mut counter = Wrapping {
+            last: 900,
+            wrapped: 0,
+        };
+        let max = Some(1_000);
+        let seen: Vec<u64> = [950, 20, 999, 0, 5]
+            .into_iter()
+            .map(|now| counter.update(now, max))
+            .collect();
+        assert_eq!(seen, [950, 1_020, 1_999, 2_000, 2_005]);
+        assert_eq!(counter.update(1, None), 2_006, "without a range");
+    }
+
+    #[test]
+    fn parts_have_a_name_and_an_index() {
+        let mut seen = BTreeMap::new();
+        let mut part = |name: &str| {
+            let (part, index) = part_and_index(name, &mut seen);
+            format!("{part} {index}")
+        };
+        assert_eq!(part("package-1"), "package 1");
+        assert_eq!(part("dram"), "dram 0");
+        assert_eq!(part("dram"), "dram 1");
+        assert_eq!(part("psys"), "psys 0");
+        assert_eq!(part("package-x"), "package-x 0");
+    }
+}

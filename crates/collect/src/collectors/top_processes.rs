@@ -1,0 +1,291 @@
+//! The processes that use most: the first ten by processor time since the last pass and the first
+//! ten by memory, from `/proc/<pid>`.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use pegel_metric::{Family, Kind};
+
+use crate::folder::Folder;
+use crate::scan::{Fault, Words, integer, label};
+use crate::walk::{Put, Walk, open_walk};
+use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+
+use super::cgroup_names::pairs;
+
+const fn family(name: &'static str, kind: Kind, unit: &'static str, help: &'static str) -> Family {
+    Family::new(name, kind, unit, 4, help)
+}
+
+static CPU: Family = family(
+    "node_process_cpu_seconds_total",
+    Kind::Counter,
+    "seconds",
+    "Processor time used by a process.",
+);
+static RESIDENT: Family = family(
+    "node_process_resident_memory_bytes",
+    Kind::Gauge,
+    "bytes",
+    "Memory of a process that is in RAM, in bytes.",
+);
+static PEAK: Family = family(
+    "node_process_resident_memory_peak_bytes",
+    Kind::Gauge,
+    "bytes",
+    "The most memory of a process that ever was in RAM, in bytes.",
+);
+static VIRTUAL: Family = family(
+    "node_process_virtual_memory_bytes",
+    Kind::Gauge,
+    "bytes",
+    "Address space of a process, in bytes.",
+);
+static THREADS: Family = family(
+    "node_process_threads",
+    Kind::Gauge,
+    "",
+    "Threads of a process.",
+);
+static MAJOR_FAULTS: Family = family(
+    "node_process_major_page_faults_total",
+    Kind::Counter,
+    "",
+    "Page faults of a process that had to wait for a disk.",
+);
+static START: Family = family(
+    "node_process_start_boot_seconds",
+    Kind::Gauge,
+    "seconds",
+    "When a process began, in seconds after the boot.",
+);
+static READ: Family = family(
+    "node_process_read_bytes_total",
+    Kind::Counter,
+    "bytes",
+    "Data that a process read from devices, in bytes.",
+);
+static WRITTEN: Family = family(
+    "node_process_written_bytes_total",
+    Kind::Counter,
+    "bytes",
+    "Data that a process caused to be written to devices, in bytes.",
+);
+static SWITCHES: Family = family(
+    "node_process_context_switches_total",
+    Kind::Counter,
+    "",
+    "Times that the main thread of a process gave up its processor, or lost it.",
+);
+
+pub static ENTRY: Entry = Entry {
+    name: "top_processes",
+    tier: Tier::FiveSeconds,
+    pace: Pace::Aside,
+    level: 4,
+    families: &[
+        &CPU,
+        &RESIDENT,
+        &PEAK,
+        &VIRTUAL,
+        &THREADS,
+        &MAJOR_FAULTS,
+        &START,
+        &READ,
+        &WRITTEN,
+        &SWITCHES,
+    ],
+    open,
+};
+
+/// So many by processor time, and so many by memory.
+const FIRST: usize = 10;
+
+#[derive(Debug)]
+struct Processes {
+    proc: PathBuf,
+    user_hz: f64,
+    page_bytes: f64,
+    /// By process: when it began, and its ticks at the last pass. A number may be used again.
+    last: HashMap<u64, (u64, u64)>,
+}
+
+/// What `/proc/<pid>/stat` says.
+#[derive(Debug, PartialEq, Eq)]
+struct Stat {
+    pid: u64,
+    comm: String,
+    major_faults: u64,
+    ticks: u64,
+    threads: u64,
+    start: u64,
+    virtual_bytes: u64,
+    pages: u64,
+}
+
+fn open(context: &Context) -> Result<Opened, OpenError> {
+    let host = &context.host;
+    let walk = Processes {
+        proc: host.proc.clone(),
+        user_hz: host.user_hz as f64,
+        page_bytes: host.page_bytes as f64,
+        last: HashMap::new(),
+    };
+    open_walk(context, host.proc.clone(), walk)
+}
+
+impl Walk for Processes {
+    fn walk(&mut self, put: &mut Put<'_>) -> Result<(), Fault> {
+        let Some(proc) = Folder::open(&self.proc) else {
+            return Ok(());
+        };
+        let stats: Vec<Stat> = proc
+            .names()
+            .iter()
+            .filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
+            // A process may be gone since the list was made.
+            .filter_map(|pid| parse(&proc.bytes(&format!("{pid}/stat")).ok()?))
+            .collect();
+        for stat in self.choose(&stats) {
+            self.put(stat, &proc, put)?;
+        }
+        let ticks = stats
+            .iter()
+            .map(|stat| (stat.pid, (stat.start, stat.ticks)));
+        self.last = ticks.collect();
+        Ok(())
+    }
+}
+
+impl Processes {
+    /// Those that use most, by their number, so that their order seldom changes.
+    fn choose<'a>(&self, stats: &'a [Stat]) -> Vec<&'a Stat> {
+        let used = |stat: &Stat| match self.last.get(&stat.pid) {
+            Some((start, ticks)) if *start == stat.start => stat.ticks.saturating_sub(*ticks),
+            _ => stat.ticks,
+        };
+        let mut by_cpu: Vec<&Stat> = stats.iter().collect();
+        let mut by_memory = by_cpu.clone();
+        by_cpu.sort_by_key(|stat| (Reverse(used(stat)), Reverse(stat.ticks), stat.pid));
+        by_memory.sort_by_key(|stat| (Reverse(stat.pages), stat.pid));
+        let mut chosen: Vec<&Stat> = by_cpu.into_iter().take(FIRST).collect();
+        chosen.extend(by_memory.into_iter().take(FIRST));
+        chosen.sort_by_key(|stat| stat.pid);
+        chosen.dedup_by_key(|stat| stat.pid);
+        chosen
+    }
+
+    fn put(&self, stat: &Stat, proc: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
+        let pid = stat.pid.to_string();
+        let labels = [("comm", &*stat.comm), ("pid", &*pid)];
+        put.set(&CPU, &labels, stat.ticks as f64 / self.user_hz)?;
+        put.set(&RESIDENT, &labels, stat.pages as f64 * self.page_bytes)?;
+        put.set(&VIRTUAL, &labels, stat.virtual_bytes as f64)?;
+        put.set(&THREADS, &labels, stat.threads as f64)?;
+        put.set(&MAJOR_FAULTS, &labels, stat.major_faults as f64)?;
+        put.set(&START, &labels, stat.start as f64 / self.user_hz)?;
+        let Some(folder) = proc.folder(&pid) else {
+            return Ok(());
+        };
+        let status = folder.bytes("status").unwrap_or_default();
+        let find = |key: &str| pairs(&status).find(|(found, _)| *found == key);
+        let peak = find("VmHWM:").map(|(_, kibibytes)| kibibytes as f64 * 1024.0);
+        put.maybe(&PEAK, &labels, peak)?;
+        let switches = ["voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:"].map(find);
+        if let [Some((_, own)), Some((_, forced))] = switches {
+            put.set(&SWITCHES, &labels, own as f64 + forced as f64)?;
+        }
+        // Of other users' processes only root may know.
+        let io = folder.bytes("io").unwrap_or_default();
+        let find = |key: &str| pairs(&io).find(|(found, _)| *found == key);
+        let bytes = |key| find(key).map(|(_, bytes)| bytes as f64);
+        put.maybe(&READ, &labels, bytes("read_bytes:"))?;
+        put.maybe(&WRITTEN, &labels, bytes("write_bytes:"))
+    }
+}
+
+/// `17 (a (b) c) S 1 …`: the name may hold anything, so that its end is the last parenthesis.
+fn parse(text: &[u8]) -> Option<Stat> {
+    let open = text.iter().position(|&byte| byte == b'(')?;
+    let close = text.iter().rposition(|&byte| byte == b')')?;
+    let comm = text.get(open + 1..close)?;
+    let fields: Vec<&[u8]> = Words(text[close + 1..].trim_ascii()).collect();
+    // Numbered as in proc(5), where the state is the third.
+    let field = |number: usize| integer(fields.get(number - 3)?);
+    Some(Stat {
+        pid: integer(text[..open].trim_ascii())?,
+        comm: label(comm).into_owned(),
+        major_faults: field(12)?,
+        ticks: field(14)?.checked_add(field(15)?)?,
+        threads: field(20)?,
+        start: field(22)?,
+        virtual_bytes: field(23)?,
+        pages: field(24)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stat(pid: u64, start: u64, ticks: u64, pages: u64) -> Stat {
+        let text = format!(
+            "{pid} (p{pid}) S 1 1 1 0 -1 4194304 0 0 7 0 {ticks} 0 0 0 20 0 3 0 {start} 4096 {pages} 0"
+        );
+        parse(text.as_bytes()).expect("valid")
+    }
+
+    fn processes(last: &[(u64, (u64, u64))]) -> Processes {
+        Processes {
+            proc: PathBuf::new(),
+            user_hz: 100.0,
+            page_bytes: 4096.0,
+            last: last.iter().copied().collect(),
+        }
+    }
+
+    #[test]
+    fn a_name_may_hold_anything() {
+        let text = b"17 (a) (b\n) S 1 1 1 0 -1 4194304 0 0 7 0 30 12 0 0 20 0 3 0 99 4096 5 0\n";
+        let stat = parse(text).expect("valid");
+        assert_eq!((&*stat.comm, stat.ticks, stat.start), ("a) (b\n", 42, 99));
+        assert_eq!((stat.major_faults, stat.threads, stat.pages), (7, 3, 5));
+        for bad in [
+            &b""[..],
+            b"17",
+            b"17 (x",
+            b"17 )x( S",
+            b"17 (x) S 1",
+            b"x (x) S 1",
+        ] {
+            assert_eq!(parse(bad), None);
+        }
+    }
+
+    #[test]
+    fn those_that_used_most_since_the_last_pass_are_chosen() {
+        // Thirty small ones; 100 worked long ago, 101 works now, 102 is large, and 103 is another
+        // process under a number that had worked for long.
+        let mut stats: Vec<Stat> = (1..=30).map(|pid| stat(pid, 1, 5, 1)).collect();
+        let mut last: Vec<(u64, (u64, u64))> = (1..=30).map(|pid| (pid, (1, 0))).collect();
+        stats.push(stat(100, 1, 1_000, 0));
+        stats.push(stat(101, 1, 60, 0));
+        stats.push(stat(102, 1, 50, 900));
+        stats.push(stat(103, 2, 40, 0));
+        last.extend([
+            (100, (1, 1_000)),
+            (101, (1, 0)),
+            (102, (1, 50)),
+            (103, (1, 500)),
+        ]);
+        let processes = processes(&last);
+        let chosen: Vec<u64> = processes.choose(&stats).iter().map(|s| s.pid).collect();
+        assert!(!chosen.contains(&100), "{chosen:?}");
+        assert!(
+            [101, 102, 103].iter().all(|pid| chosen.contains(pid)),
+            "{chosen:?}"
+        );
+        assert!(chosen.len() <= 2 * FIRST && chosen.is_sorted());
+    }
+}
