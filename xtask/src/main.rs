@@ -4,6 +4,8 @@
 mod bench;
 mod deps;
 mod fuzz;
+mod golden_labels;
+mod metrics_page;
 mod packages;
 mod step;
 mod test;

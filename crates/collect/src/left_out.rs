@@ -17,7 +17,7 @@ pub static LEFT_OUT: &[(&str, &str)] = &[
     ),
     (
         "node_exporter_build_info",
-        "About that program. Ours is `pegel_build_info`.",
+        "About that program. `pegel version` tells ours.",
     ),
     (
         "node_fibrechannel_",
@@ -42,7 +42,7 @@ pub static LEFT_OUT: &[(&str, &str)] = &[
     ("node_tape_", "Tape drives belong to backup servers."),
     (
         "node_tcp_connection_states",
-        "Takes a list of all connections each time; node_exporter leaves it off too. `node_sockstat_TCP_*` and `node_netstat_Tcp_CurrEstab` are cheap.",
+        "Takes a list of all connections each time; node_exporter leaves it off too. `node_sockstat_TCP_alloc` and `node_netstat_Tcp_CurrEstab` are cheap.",
     ),
     (
         "node_textfile_",
@@ -62,7 +62,7 @@ pub static LEFT_OUT: &[(&str, &str)] = &[
     ),
     (
         "process_",
-        "About node_exporter's own process. The agent's is `pegel_cpu_seconds_total`, `pegel_memory_bytes` and so on.",
+        "About node_exporter's own process. The agent's is in `pegel_cpu_seconds_total`, `pegel_resident_memory_bytes`, `pegel_open_fds`.",
     ),
     ("promhttp_", "About node_exporter's own HTTP server."),
 ];

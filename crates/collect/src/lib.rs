@@ -21,7 +21,6 @@ mod context;
 mod fact;
 mod figures;
 mod files;
-mod folder;
 mod host;
 mod left_out;
 mod panics;
@@ -37,7 +36,6 @@ mod sheet;
 mod single;
 mod station;
 mod udev;
-mod walk;
 
 use std::fmt::Debug;
 use std::path::PathBuf;
@@ -59,9 +57,9 @@ pub use settings::{CollectorSettings, RATE_MAX, RATE_MIN, Settings, SettingsErro
 
 use collectors::{agent, cpu, disk, load, memory, network, pressure, stat, vmstat};
 use collectors::{
-    arp, bonding, clocksource, conntrack, dmi, entropy, filefd, lustre, md, mountstats, netclass,
-    netstat, nfs, nfsd, os, power_supply, process_states, processes, schedstat, selinux, sockstat,
-    softnet, swap, timex, udp_queues, uname,
+    arp, bonding, clocksource, conntrack, dmi, entropy, filefd, filesystem, lustre, md, mountstats,
+    netclass, netstat, nfs, nfsd, nvidia, os, power_supply, process_states, processes, schedstat,
+    selinux, sockstat, softnet, swap, timex, udp_queues, uname,
 };
 
 /// Every collector there is. `agent` comes last, so that its figures include this pass.
@@ -74,21 +72,8 @@ pub static REGISTRY: &[&Entry] = &[
     &disk::ENTRY,
     &network::ENTRY,
     &vmstat::ENTRY,
-    &collectors::filesystem::ENTRY,
-    &collectors::hwmon::ENTRY,
-    &collectors::thermal::ENTRY,
-    &collectors::cpufreq::ENTRY,
-    &collectors::numa::ENTRY,
-    &collectors::rapl::ENTRY,
-    &collectors::cray::ENTRY,
-    &collectors::infiniband::ENTRY,
-    &collectors::slingshot::ENTRY,
-    &collectors::edac::ENTRY,
-    &collectors::nvme::ENTRY,
-    &collectors::gpu_sysfs::ENTRY,
-    &collectors::cgroup::ENTRY,
-    &collectors::top_processes::ENTRY,
-    &collectors::nvidia::ENTRY,
+    &filesystem::ENTRY,
+    &nvidia::ENTRY,
     &netstat::ENTRY,
     &sockstat::ENTRY,
     &softnet::ENTRY,

@@ -6,13 +6,16 @@ use anyhow::{Context, Result};
 
 use super::Complaint;
 use super::tree::Tree;
-use crate::step;
+use crate::{metrics_page, step};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Generated {
     Check,
     Rewrite,
 }
+
+/// Made here, from what the registry of collectors says.
+const METRICS: &str = "docs/metrics.md";
 
 /// A file, and the arguments with which `pegel` prints it.
 const FILES: [(&str, &[&str]); 1] = [("config/pegel.yaml", &["config", "init"])];
@@ -23,17 +26,30 @@ pub fn check(tree: &Tree, mode: Generated) -> Result<Vec<Complaint>> {
         let mut cargo = vec!["run", "--locked", "--quiet", "--package", "pegel", "--"];
         cargo.extend(args);
         let fresh = step::cargo_output(&cargo)?;
-        let is_stale = tree.get(path).is_none_or(|file| file.text != fresh);
-        if is_stale && mode == Generated::Rewrite {
-            fs::write(path, fresh).with_context(|| format!("cannot write {path}"))?;
-            println!("wrote {path}");
-        } else if is_stale {
-            let text = format!(
-                "differs from `pegel {}`; cargo xtask tidy --fix",
-                args.join(" ")
-            );
-            complaints.push(Complaint::new(path, text));
-        }
+        let source = format!("`pegel {}`", args.join(" "));
+        complaints.extend(compare(tree, mode, path, &fresh, &source)?);
     }
+    let fresh = metrics_page::page()?;
+    let source = "what the collectors say";
+    complaints.extend(compare(tree, mode, METRICS, &fresh, source)?);
     Ok(complaints)
+}
+
+fn compare(
+    tree: &Tree,
+    mode: Generated,
+    path: &str,
+    fresh: &str,
+    source: &str,
+) -> Result<Option<Complaint>> {
+    if tree.get(path).is_some_and(|file| file.text == fresh) {
+        return Ok(None);
+    }
+    if mode == Generated::Rewrite {
+        fs::write(path, fresh).with_context(|| format!("cannot write {path}"))?;
+        println!("wrote {path}");
+        return Ok(None);
+    }
+    let text = format!("differs from {source}; cargo xtask tidy --fix");
+    Ok(Some(Complaint::new(path, text)))
 }

@@ -1,5 +1,5 @@
-//! The agent itself: what it costs, what it received, kept and dropped, how its collectors do.
-//! Level 0: kept at every level, because nobody can trust a gauge that does not show its own state.
+//! The agent itself: what it costs, from `/proc/self/stat`, what it received, kept and dropped, how
+//! its collectors do. Level 0: kept at every level, because nobody can trust a gauge that does not show its own state.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Load averages, uptime and the time of day.
+//! Load averages, uptime and the time of day, from `/proc/loadavg`, `/proc/uptime` and the clock.
 
 use std::sync::Arc;
 

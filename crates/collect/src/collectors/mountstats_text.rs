@@ -43,13 +43,13 @@ pub(super) fn parse<'a>(
 
 /// `device server:/export mounted on /mnt with fstype nfs4 statvers=1.1`, if it is NFS.
 fn export(line: &[u8]) -> Option<&[u8]> {
-    let words = Words(line);
+    let mut words = Words(line);
     let is_nfs = words
         .clone()
         .skip_while(|word| *word != b"fstype")
         .nth(1)
         .is_some_and(|kind| kind == b"nfs" || kind == b"nfs4");
-    if is_nfs { words.skip(1).next() } else { None }
+    if is_nfs { words.nth(1) } else { None }
 }
 
 impl<'a> Mount<'a> {
@@ -71,9 +71,8 @@ impl<'a> Mount<'a> {
             Some(b"opts:") => self.note_options(words.next()?),
             Some(b"age:") => self.age = integer(words.next()?)?,
             Some(b"bytes:") => {
-                if integers(words, &mut self.bytes)? < BYTES {
-                    return None;
-                }
+                let count = integers(words, &mut self.bytes)?;
+                return (count == BYTES).then_some(());
             }
             Some(b"per-op") => self.operations = Some(rest.clone()),
             _ => {}

@@ -96,9 +96,9 @@ impl Os {
 fn parse(text: &str) -> [String; LABELS.len()] {
     LABELS.map(|label| {
         let lines = text.lines().filter_map(|line| line.split_once('='));
-        let of_label = lines.filter(|(key, _)| key.trim().eq_ignore_ascii_case(label));
+        let mut of_label = lines.filter(|(key, _)| key.trim().eq_ignore_ascii_case(label));
         of_label
-            .last()
+            .next_back()
             .map_or_else(String::new, |(_, value)| unquote(value.trim()))
     })
 }

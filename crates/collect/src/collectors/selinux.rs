@@ -82,8 +82,8 @@ impl Selinux {
 
 fn configured(text: &str) -> f64 {
     let lines = text.lines().filter_map(|line| line.trim().split_once('='));
-    let modes = lines.filter(|(key, _)| key.trim() == "SELINUX");
-    match modes.last().map(|(_, mode)| mode.trim()) {
+    let mut modes = lines.filter(|(key, _)| key.trim() == "SELINUX");
+    match modes.next_back().map(|(_, mode)| mode.trim()) {
         Some("enforcing") => 1.0,
         Some("permissive") => 0.0,
         _ => -1.0,

@@ -1,0 +1,69 @@
+//! What one pass of each collector costs, as JSON for docs/metrics-cost.json. On this machine where the
+//! collector finds something to read, else on the recorded machine in `tests/fixtures/basic`.
+#![allow(clippy::print_stdout)] // Printing is what it is for.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pegel_collect::{
+    CollectorSet, CollectorSettings, CollectorStatus, Host, Pace, REGISTRY, Settings, State,
+};
+use pegel_metric::{Input, Ledger, SystemClock, Tick};
+
+/// Every metric there is.
+const LEVEL: u8 = 4;
+const PASSES: u32 = 300;
+/// Those that run aside are awaited each time.
+const PASSES_ASIDE: u32 = 40;
+
+fn main() {
+    let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/basic");
+    let mut lines = Vec::new();
+    for entry in REGISTRY {
+        let passes = match entry.pace {
+            Pace::Here => PASSES,
+            Pace::Aside => PASSES_ASIDE,
+        };
+        let live = measure(entry.name, Host::local(), passes);
+        let (on, status) = match live {
+            Some(status) => ("this", status),
+            None => match measure(entry.name, Host::at(Path::new(fixture)), passes) {
+                Some(status) => ("recorded", status),
+                None => continue,
+            },
+        };
+        lines.push(format!(
+            "  \"{}\": {{\"machine\": \"{on}\", \"microseconds\": {:.1}, \"series\": {}}}",
+            entry.name,
+            status.cost * 1e6,
+            status.series
+        ));
+    }
+    println!("{{\n{}\n}}", lines.join(",\n"));
+}
+
+/// The status after many passes of this collector alone; `None` where it has nothing to say.
+fn measure(name: &str, host: Host, passes: u32) -> Option<CollectorStatus> {
+    let others = REGISTRY.iter().filter(|entry| entry.name != name);
+    let off = CollectorSettings {
+        enabled: Some(false),
+        rate: None,
+    };
+    let settings = Settings {
+        collectors: others
+            .map(|entry| (entry.name.to_owned(), off.clone()))
+            .collect(),
+        ..Settings::default()
+    };
+    let (ledger, clock) = (Arc::new(Ledger::default()), Arc::new(SystemClock));
+    let set = CollectorSet::open(&settings, host, LEVEL, Vec::new(), ledger, clock);
+    let mut set = set.expect("valid settings");
+    let mut tick = Tick::new(Input::Collect);
+    for _ in 0..passes {
+        set.settle(Duration::from_secs(1));
+        set.sample_all(0, &mut tick);
+    }
+    let mut status = set.status().into_iter();
+    status.find(|status| status.name == name && status.state == State::Active && status.series > 0)
+}

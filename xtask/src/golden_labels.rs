@@ -1,0 +1,95 @@
+//! Which labels the series of each name have, as the golden texts of the collectors show it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+/// Label keys by name.
+#[derive(Debug, Default)]
+pub struct Labels(BTreeMap<String, BTreeSet<String>>);
+
+impl Labels {
+    /// Reads all texts below a folder.
+    pub fn read(folder: &Path) -> Result<Labels> {
+        let mut labels = Labels::default();
+        let mut folders = vec![folder.to_owned()];
+        while let Some(folder) = folders.pop() {
+            let entries = fs::read_dir(&folder)
+                .with_context(|| format!("cannot list {}", folder.display()))?;
+            for entry in entries {
+                let path = entry?.path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    let text = fs::read_to_string(&path)
+                        .with_context(|| format!("cannot read {}", path.display()))?;
+                    text.lines().for_each(|line| labels.note(line));
+                }
+            }
+        }
+        Ok(labels)
+    }
+
+    /// Takes a line `name{key="value",…} 1 gauge`.
+    fn note(&mut self, line: &str) {
+        let end = line.find(['{', ' ']).unwrap_or(line.len());
+        let (name, mut rest) = line.split_at(end);
+        let keys = self.0.entry(name.to_owned()).or_default();
+        while let Some((key, value)) = rest.trim_start_matches(['{', ',']).split_once("=\"") {
+            if rest.starts_with(['}', ' ']) {
+                break;
+            }
+            keys.insert(key.to_owned());
+            rest = after_quote(value);
+        }
+    }
+
+    /// The labels of a family; all that its series have when its name stands for many.
+    pub fn of(&self, family: &str) -> Vec<&str> {
+        let parts = family.split_once('<').and_then(|(before, rest)| {
+            let (_, after) = rest.rsplit_once('>')?;
+            Some((before, after))
+        });
+        let is_of = |name: &str| match parts {
+            Some((before, after)) => name.starts_with(before) && name.ends_with(after),
+            None => name == family,
+        };
+        let found = self.0.iter().filter(|(name, _)| is_of(name));
+        let keys: BTreeSet<&str> = found
+            .flat_map(|(_, keys)| keys.iter().map(String::as_str))
+            .collect();
+        keys.into_iter().collect()
+    }
+}
+
+/// What follows the quote that ends a value; quotes inside have a backslash.
+fn after_quote(value: &str) -> &str {
+    let mut is_escaped = false;
+    for (at, character) in value.char_indices() {
+        match character {
+            '"' if !is_escaped => return &value[at + 1..],
+            _ => is_escaped = character == '\\' && !is_escaped,
+        }
+    }
+    ""
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_found_between_any_values() {
+        let mut labels = Labels::default();
+        labels.note("a_total{b=\"x\\\"},y=\\\"\",c=\"\\\\\"} 1 counter");
+        labels.note("a_total{d=\"1 = 2\"} 1 counter");
+        labels.note("plain 1 gauge");
+        labels.note("node_memory_X_bytes{n=\"=\"} 1 gauge");
+        assert_eq!(labels.of("a_total"), ["b", "c", "d"]);
+        assert!(labels.of("plain").is_empty());
+        assert_eq!(labels.of("node_memory_<key>_bytes"), ["n"]);
+        assert!(labels.of("unknown").is_empty());
+    }
+}
