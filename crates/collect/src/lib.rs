@@ -21,6 +21,7 @@ mod context;
 mod fact;
 mod figures;
 mod files;
+mod folder;
 mod host;
 mod left_out;
 mod panics;
@@ -36,6 +37,7 @@ mod sheet;
 mod single;
 mod station;
 mod udev;
+mod walk;
 
 use std::fmt::Debug;
 use std::path::PathBuf;
@@ -57,6 +59,10 @@ pub use settings::{CollectorSettings, RATE_MAX, RATE_MIN, Settings, SettingsErro
 
 use collectors::{agent, cpu, disk, load, memory, network, pressure, stat, vmstat};
 use collectors::{
+    cgroup, cpufreq, cray, edac, gpu_sysfs, hwmon, infiniband, numa, nvme, rapl, slingshot, thermal,
+    top_processes,
+};
+use collectors::{
     arp, bonding, clocksource, conntrack, dmi, entropy, filefd, filesystem, lustre, md, mountstats,
     netclass, netstat, nfs, nfsd, nvidia, os, power_supply, process_states, processes, schedstat,
     selinux, sockstat, softnet, swap, timex, udp_queues, uname,
@@ -74,6 +80,19 @@ pub static REGISTRY: &[&Entry] = &[
     &vmstat::ENTRY,
     &filesystem::ENTRY,
     &nvidia::ENTRY,
+    &hwmon::ENTRY,
+    &thermal::ENTRY,
+    &cpufreq::ENTRY,
+    &numa::ENTRY,
+    &rapl::ENTRY,
+    &cray::ENTRY,
+    &infiniband::ENTRY,
+    &slingshot::ENTRY,
+    &edac::ENTRY,
+    &nvme::ENTRY,
+    &gpu_sysfs::ENTRY,
+    &cgroup::ENTRY,
+    &top_processes::ENTRY,
     &netstat::ENTRY,
     &sockstat::ENTRY,
     &softnet::ENTRY,
