@@ -6,6 +6,7 @@
 mod config;
 mod endpoint;
 mod hangup;
+mod memory;
 mod node;
 mod once;
 mod own;

@@ -1,0 +1,260 @@
+//! Steps of the clock, through the sampler and the store as the agent connects them. The machine's own clock
+//! is left alone: the test adds to it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use pegel_collect::{Host, Sampler, Settings};
+use pegel_metric::{Clock, Input, Millis, Selector, SystemClock};
+use pegel_store::{Options, Question, Store};
+use pegel_testkit::{TempDir, eventually};
+
+const SECOND: Millis = 1_000;
+const HOUR: Millis = 3_600 * SECOND;
+/// The end of 32-bit time, and 2100-01-01.
+const YEAR_2038: Millis = (1 << 31) * SECOND;
+const YEAR_2100: Millis = 4_102_444_800 * SECOND;
+const RATE: Millis = 10;
+
+/// The machine's clock, set by someone.
+#[derive(Debug, Default)]
+struct SetClock(AtomicI64);
+
+impl Clock for SetClock {
+    fn utc(&self) -> Millis {
+        self.utc_nanos().div_euclid(1_000_000)
+    }
+
+    fn utc_nanos(&self) -> i64 {
+        SystemClock.utc_nanos() + self.0.load(Ordering::SeqCst) * 1_000_000
+    }
+
+    fn monotonic(&self) -> Duration {
+        SystemClock.monotonic()
+    }
+}
+
+struct Scene {
+    clock: Arc<SetClock>,
+    store: Store,
+    sampler: Sampler,
+    steps: u64,
+    _dir: TempDir,
+}
+
+impl Scene {
+    fn new(keep_disk: Duration) -> Scene {
+        let dir = TempDir::new();
+        let clock = Arc::new(SetClock::default());
+        let mut options = Options::new(dir.join("store"));
+        options.clock = clock.clone();
+        options.keep_disk = keep_disk;
+        let store = Store::open(options).expect("the store opens");
+        let settings = Settings {
+            rate: Duration::from_millis(RATE as u64),
+            ..Settings::default()
+        };
+        let sink = {
+            let store = store.clone();
+            Box::new(move |tick: &mut _| store.tick(tick))
+        };
+        let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/basic");
+        let sampler = Sampler::start(
+            &settings,
+            Host::at(&fixture),
+            3,
+            Vec::new(),
+            store.ledger().clone(),
+            clock.clone(),
+            sink,
+        );
+        Scene {
+            clock,
+            store,
+            sampler: sampler.expect("started"),
+            steps: 0,
+            _dir: dir,
+        }
+    }
+
+    /// Every stored sample of a series whose values do not matter here.
+    fn times(&self) -> Vec<Millis> {
+        let selector = Selector::name("node_load1");
+        let question = Question::new(selector, Millis::MIN, Millis::MAX, None);
+        let mut times = Vec::new();
+        let asked = self.store.range(&question, &mut |_, points| {
+            assert!(times.is_empty(), "the series comes twice");
+            times.extend(points.iter().map(|(time, _)| *time));
+        });
+        asked.expect("an answer");
+        assert!(
+            times.is_sorted_by(|a, b| a < b),
+            "stored twice or out of order"
+        );
+        times
+    }
+
+    /// When the current values were sampled.
+    fn seen(&self) -> Millis {
+        let (selector, mut seen) = (Selector::name("node_load1"), Millis::MIN);
+        self.store
+            .latest(&selector, 0, &mut |_, latest| seen = latest.seen);
+        seen
+    }
+
+    /// Waits until the current values are of the time that the clock shows now, and some more were taken.
+    fn sample(&self) {
+        let from = self.clock.utc() + 20 * RATE;
+        eventually("it samples at the new time", || {
+            let seen = self.seen();
+            let is_now = from <= seen && seen <= self.clock.utc();
+            if is_now { Ok(()) } else { Err((seen, from)) }
+        });
+    }
+
+    /// Sets the clock and checks what came of it.
+    fn step(&mut self, by: Millis) {
+        let before = self.times();
+        let last = self.clock.utc();
+        self.clock.0.fetch_add(by, Ordering::SeqCst);
+        let first = self.clock.utc();
+        self.steps += 1;
+        self.sample();
+        let (after, now) = (self.times(), self.clock.utc());
+        let counts = self.sampler.counts();
+        assert_eq!(
+            counts.clock_steps, self.steps,
+            "a step by {by} ms is counted once"
+        );
+        let kept = before
+            .iter()
+            .filter(|time| after.binary_search(time).is_ok())
+            .count();
+        assert_eq!(
+            kept,
+            before.len(),
+            "a step by {by} ms: what was stored stays"
+        );
+        // What is new belongs to the time before the step or to that after it.
+        let is_meant = |time: Millis| (time <= last + RATE) || (first - RATE..=now).contains(&time);
+        let fresh = after
+            .iter()
+            .filter(|time| before.binary_search(time).is_err());
+        let odd: Vec<_> = fresh.filter(|time| !is_meant(**time)).collect();
+        assert!(odd.is_empty(), "a step by {by} ms: {odd:?}");
+        // A pause of hours was not slept through: nobody missed a sample in it.
+        assert!(counts.missed < 1_000, "{counts:?}");
+    }
+
+    /// received = kept + dropped, and all that was kept is stored: once.
+    fn assert_books(mut self) {
+        self.sampler.stop();
+        let ledger = self.store.ledger().clone();
+        eventually("the store has written all", || {
+            let account = &ledger.accounts()[Input::Collect as usize];
+            let dropped: u64 = account.dropped.iter().map(|(_, count)| count).sum();
+            match account.received == account.kept + dropped && dropped == 0 {
+                true => Ok(()),
+                false => Err(account.clone()),
+            }
+        });
+        let mut question = Question::new(Selector::all(), Millis::MIN, Millis::MAX, None);
+        question.bytes_max = 1 << 30;
+        let mut stored = 0;
+        let asked = self
+            .store
+            .range(&question, &mut |_, points| stored += points.len() as u64);
+        asked.expect("an answer");
+        let kept = ledger.kept_total(Input::Collect);
+        assert_eq!(
+            stored,
+            kept - ledger.duplicates(),
+            "{} duplicates",
+            ledger.duplicates()
+        );
+    }
+}
+
+#[test]
+fn a_clock_that_is_set_back_or_ahead_neither_loses_nor_doubles_samples() {
+    let mut scene = Scene::new(Duration::from_secs(2 * 86_400));
+    scene.sample();
+    for by in [
+        -2 * SECOND,
+        2 * SECOND,
+        -3 * HOUR,
+        3 * HOUR,
+        3 * HOUR,
+        -3 * HOUR,
+        700,
+        -700,
+    ] {
+        scene.step(by);
+    }
+    scene.assert_books();
+}
+
+#[test]
+fn years_are_as_good_as_hours() {
+    let mut scene = Scene::new(Duration::from_secs(200 * 366 * 86_400));
+    scene.sample();
+    let start = scene.clock.utc();
+    scene.step(YEAR_2038 - 150 - start);
+    scene.step(YEAR_2100 - scene.clock.utc());
+    scene.step(start - YEAR_2100);
+    let times = scene.times();
+    assert!(
+        times
+            .iter()
+            .any(|time| *time < YEAR_2038 && YEAR_2038 - time < SECOND)
+    );
+    assert!(
+        times
+            .iter()
+            .any(|time| *time >= YEAR_2038 && time - YEAR_2038 < 10 * SECOND)
+    );
+    scene.assert_books();
+}
+
+#[test]
+fn a_clock_that_leaps_a_century_and_comes_back_costs_no_history() {
+    let scene = Scene::new(Duration::from_secs(2 * 86_400));
+    scene.sample();
+    scene.store.settle();
+    let (before, start) = (scene.times(), scene.clock.utc());
+    scene.clock.0.fetch_add(YEAR_2100 - start, Ordering::SeqCst);
+    scene.sample();
+    // Everything is older than two days now.
+    scene.store.settle();
+    assert!(scene.times().iter().all(|time| *time >= YEAR_2100));
+    scene.clock.0.fetch_sub(YEAR_2100 - start, Ordering::SeqCst);
+    scene.sample();
+    scene.store.settle();
+    let after = scene.times();
+    let lost = before
+        .iter()
+        .filter(|time| after.binary_search(time).is_err());
+    assert_eq!(lost.count(), 0, "of {}", before.len());
+    assert_eq!(scene.sampler.counts().clock_steps, 2);
+    scene.assert_books();
+}
+
+#[test]
+fn a_small_difference_is_no_step() {
+    let scene = Scene::new(Duration::from_secs(86_400));
+    scene.sample();
+    scene.clock.0.fetch_add(-300, Ordering::SeqCst);
+    scene.sample();
+    scene.clock.0.fetch_add(300, Ordering::SeqCst);
+    scene.sample();
+    let counts = scene.sampler.counts();
+    assert_eq!(counts.clock_steps, 0);
+    assert_eq!(
+        scene.store.ledger().duplicates(),
+        0,
+        "nominal times only count up"
+    );
+    scene.assert_books();
+}
