@@ -59,13 +59,13 @@ pub use settings::{CollectorSettings, RATE_MAX, RATE_MIN, Settings, SettingsErro
 
 use collectors::{agent, cpu, disk, load, memory, network, pressure, stat, vmstat};
 use collectors::{
-    cgroup, cpufreq, cray, edac, gpu_sysfs, hwmon, infiniband, numa, nvme, rapl, slingshot, thermal,
-    top_processes,
-};
-use collectors::{
     arp, bonding, clocksource, conntrack, dmi, entropy, filefd, filesystem, lustre, md, mountstats,
     netclass, netstat, nfs, nfsd, nvidia, os, power_supply, process_states, processes, schedstat,
     selinux, sockstat, softnet, swap, timex, udp_queues, uname,
+};
+use collectors::{
+    cgroup, cpufreq, cray, edac, gpu, hwmon, infiniband, numa, nvme, rapl, slingshot, thermal_zone,
+    top_processes,
 };
 
 /// Every collector there is. `agent` comes last, so that its figures include this pass.
@@ -81,7 +81,7 @@ pub static REGISTRY: &[&Entry] = &[
     &filesystem::ENTRY,
     &nvidia::ENTRY,
     &hwmon::ENTRY,
-    &thermal::ENTRY,
+    &thermal_zone::ENTRY,
     &cpufreq::ENTRY,
     &numa::ENTRY,
     &rapl::ENTRY,
@@ -90,7 +90,7 @@ pub static REGISTRY: &[&Entry] = &[
     &slingshot::ENTRY,
     &edac::ENTRY,
     &nvme::ENTRY,
-    &gpu_sysfs::ENTRY,
+    &gpu::ENTRY,
     &cgroup::ENTRY,
     &top_processes::ENTRY,
     &netstat::ENTRY,

@@ -22,7 +22,7 @@ pub mod entropy;
 pub mod filefd;
 pub mod filesystem;
 mod filesystem_survey;
-pub mod gpu_sysfs;
+pub mod gpu;
 pub mod hwmon;
 pub mod infiniband;
 mod infiniband_names;
@@ -58,7 +58,7 @@ pub mod stat;
 pub mod swap;
 #[cfg(test)]
 pub(crate) mod testing;
-pub mod thermal;
+pub mod thermal_zone;
 pub mod timex;
 pub mod top_processes;
 pub mod udp_queues;

@@ -2,7 +2,6 @@
 
 mod allocations;
 mod big;
-mod cost;
 mod golden;
 mod kernel_files;
 mod names;
