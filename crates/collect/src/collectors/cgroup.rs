@@ -1,5 +1,5 @@
 //! What the node's jobs use, by control group: processor time, memory with its peak, input and
-//! output, tasks, pressure.
+//! output, tasks, pressure, from `/sys/fs/cgroup` of either version.
 //!
 //! Looked at are the job in which the agent itself runs, or else its own group, and the groups of
 //! the jobs that Slurm and PBS have on this node.
