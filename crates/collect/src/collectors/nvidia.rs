@@ -4,6 +4,9 @@
 //! without a GPU is merely without these series. Its calls may block, so that the collector runs
 //! aside. What a GPU or driver does not support is absent, and not asked again for a minute. A GPU
 //! that falls off the bus fails alone: the others are read on, and it is looked for each minute.
+//!
+//! Started, the library takes 15 to 19 MB of the agent's memory (driver 580) and a thread of its
+//! own, whatever is asked of it.
 
 mod abi;
 mod answers;
