@@ -164,13 +164,21 @@ impl Index {
             [self.starts[series as usize] as usize..self.starts[series as usize + 1] as usize]
     }
 
+    /// What it takes in memory, roughly: texts, and for each series and family the allocations around them.
     fn bytes(&self) -> usize {
-        let texts: usize = self
-            .series
-            .iter()
-            .map(|series| series.text().len() + 56)
-            .sum();
-        texts + self.runs.len() * size_of::<RunEntry>() + self.columns.len() * 36
+        let mut bytes = self.runs.len() * size_of::<RunEntry>()
+            + self.columns.len() * (size_of::<ColumnEntry>() + 8);
+        let mut family = None;
+        for series in &self.series {
+            bytes += series.text().len() + 72;
+            // Series of one family stand together and share it.
+            if family.is_none_or(|known| !Arc::ptr_eq(known, series.family())) {
+                let new = series.family();
+                bytes += new.name.len() + new.help.len() + new.unit.len() + 160;
+                family = Some(new);
+            }
+        }
+        bytes
     }
 }
 
@@ -186,8 +194,8 @@ fn advance(at: &mut u64, len: u64, end: u64) -> Result<u32, Corrupt> {
 #[derive(Debug)]
 pub(crate) struct IndexCache {
     bytes_max: usize,
-    /// Block id and index, the one used last at the end.
-    entries: Mutex<Vec<(u64, Arc<Index>)>>,
+    /// Block id, index and what it takes; the one used last at the end.
+    entries: Mutex<Vec<(u64, Arc<Index>, usize)>>,
 }
 
 impl IndexCache {
@@ -208,7 +216,7 @@ impl IndexCache {
                 .entries
                 .lock()
                 .expect("no thread panics while it holds this lock");
-            if let Some(at) = entries.iter().position(|(known, _)| *known == id) {
+            if let Some(at) = entries.iter().position(|(known, ..)| *known == id) {
                 let entry = entries.remove(at);
                 let index = entry.1.clone();
                 entries.push(entry);
@@ -220,10 +228,10 @@ impl IndexCache {
             .entries
             .lock()
             .expect("no thread panics while it holds this lock");
-        entries.push((id, index.clone()));
-        let mut total: usize = entries.iter().map(|(_, index)| index.bytes()).sum();
+        entries.push((id, index.clone(), index.bytes()));
+        let mut total: usize = entries.iter().map(|(.., bytes)| bytes).sum();
         while total > self.bytes_max && entries.len() > 1 {
-            total -= entries.remove(0).1.bytes();
+            total -= entries.remove(0).2;
         }
         Ok(index)
     }
@@ -233,6 +241,6 @@ impl IndexCache {
             .entries
             .lock()
             .expect("no thread panics while it holds this lock");
-        entries.retain(|(known, _)| *known != id);
+        entries.retain(|(known, ..)| *known != id);
     }
 }
