@@ -85,6 +85,9 @@ struct Reading {
     number: u64,
     /// The monotonic time at which it was complete.
     at: Duration,
+    /// How long it took.
+    took: Duration,
+    /// The processor time that it took: waiting costs nothing.
     cost: Duration,
     /// No row when there is no such thing on this node.
     tick: Tick,
@@ -123,7 +126,7 @@ impl Desk {
     }
 
     /// Leaves a reading and takes the tick of the last one, whose buffers are used again.
-    fn deliver(&self, tick: &mut Tick, figures: &CollectorFigures, at: Duration) {
+    fn deliver(&self, tick: &mut Tick, figures: &CollectorFigures, at: Duration, cost: Duration) {
         let (state, note) = figures.condition_now();
         let mut papers = self.papers();
         papers.is_ended = state == State::Absent;
@@ -134,7 +137,8 @@ impl Desk {
         papers.reading = Some(Reading {
             number,
             at,
-            cost: at.saturating_sub(started),
+            took: at.saturating_sub(started),
+            cost,
             tick: std::mem::replace(tick, spare),
             state,
             note,
@@ -212,17 +216,17 @@ impl Aside {
             is_ended,
             ..
         } = &mut *papers;
-        let mut cost = Duration::ZERO;
+        let mut took = Duration::ZERO;
         let (mut series, mut new) = (0, None);
         if let Some(reading) = reading {
             let is_fresh = now.saturating_sub(reading.at) <= 2 * self.rate + TIMEOUT;
             for row in reading.tick.rows() {
                 series = tick.append_row(row, !hangs && is_fresh);
             }
-            cost = reading.cost;
+            took = reading.took;
             if self.number != reading.number {
                 self.number = reading.number;
-                new = Some(cost);
+                new = Some(reading.cost);
             }
             if !hangs {
                 self.turn(
@@ -235,7 +239,7 @@ impl Aside {
         }
         if started.is_none() && wanted.is_none() && !*is_ended {
             // Late enough to be current when it is picked up, early enough to be complete.
-            let lead = (LEAD + 2 * cost).min(self.rate / 2);
+            let lead = (LEAD + 2 * took).min(self.rate / 2);
             *wanted = Some(Instant::now() + (self.rate - lead));
             desk.changed.notify_all();
         }
@@ -331,6 +335,7 @@ fn work(desk: &Desk, name: &'static str, mut station: Station, context: &Context
     let mut tick = Tick::new(Input::Collect);
     let mut is_opened = false;
     while desk.wait(&*context.clock) {
+        let before = processor_time();
         if !is_opened {
             station.open(context, &figures);
             is_opened = true;
@@ -338,11 +343,18 @@ fn work(desk: &Desk, name: &'static str, mut station: Station, context: &Context
         station.pass(context, &figures);
         tick.reset(0);
         station.append_to(&mut tick);
-        desk.deliver(&mut tick, &figures, context.clock.monotonic());
+        let cost = processor_time().saturating_sub(before);
+        desk.deliver(&mut tick, &figures, context.clock.monotonic(), cost);
         if figures.state() == State::Absent {
             return;
         }
     }
+}
+
+/// What this thread has used.
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 #[cfg(test)]

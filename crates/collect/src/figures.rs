@@ -34,7 +34,8 @@ pub struct CollectorStatus {
     pub since: Millis,
     /// What an absent collector looked for.
     pub looked_for: Option<String>,
-    /// Seconds per pass, averaged over the last passes.
+    /// Seconds per pass, averaged over the last passes; of a collector that runs aside, its
+    /// processor time.
     pub cost: f64,
     /// Series with a value in the last pass.
     pub series: u64,
