@@ -74,6 +74,10 @@ pub static DIFFERENT: &[(&str, &str)] = &[
         "Serial numbers, asset tags and the machine's unique id are not published.",
     ),
     (
+        "node_hwmon_humidity",
+        "A ratio, from thousandths of a percent as the kernel says; node_exporter's is a tenth of it.",
+    ),
+    (
         "node_network_speed_bytes",
         "Absent where the driver does not know the speed; node_exporter says -125000.",
     ),
