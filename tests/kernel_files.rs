@@ -20,8 +20,7 @@ struct Node {
 
 impl Node {
     fn start() -> Node {
-        let root = TempDir::new();
-        copy(Path::new(FIXTURE), root.path());
+        let root = TempDir::copy_of(FIXTURE);
         let agent = AgentBuilder::new(PEGEL)
             .env("PEGEL_ROOT", root.path())
             .config(CONFIG)
@@ -74,18 +73,6 @@ impl Node {
                 Err((missing, failed))
             }
         });
-    }
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).expect("a directory");
-    for entry in fs::read_dir(from).expect("a directory") {
-        let entry = entry.expect("an entry");
-        let to = to.join(entry.file_name());
-        match entry.file_type().expect("a type").is_dir() {
-            true => copy(&entry.path(), &to),
-            false => drop(fs::copy(entry.path(), &to).expect("copied")),
-        }
     }
 }
 

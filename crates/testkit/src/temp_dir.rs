@@ -1,5 +1,6 @@
 use std::fs;
-use std::os::unix::fs::DirBuilderExt;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,10 +21,19 @@ impl TempDir {
             match fs::DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return TempDir { path },
                 // Left behind by a killed process that had the same number.
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => panic!("cannot make {}: {error}", path.display()),
             }
         }
+    }
+
+    /// With a copy of everything below `from`; links stay links.
+    pub fn copy_of(from: impl AsRef<Path>) -> TempDir {
+        let dir = TempDir::new();
+        let from = from.as_ref();
+        copy(from, &dir.path)
+            .unwrap_or_else(|error| panic!("cannot copy {}: {error}", from.display()));
+        dir
     }
 
     pub fn path(&self) -> &Path {
@@ -33,6 +43,23 @@ impl TempDir {
     pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
         self.path.join(name)
     }
+}
+
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            copy(&from, &to)?;
+        } else if kind.is_symlink() {
+            symlink(fs::read_link(&from)?, &to)?;
+        } else {
+            fs::copy(&from, &to)?;
+        }
+    }
+    Ok(())
 }
 
 impl Default for TempDir {
@@ -60,5 +87,17 @@ mod tests {
         fs::write(dir.join("a/b"), "c").expect("a file");
         drop(dir);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_copy_has_files_directories_and_links() {
+        let from = TempDir::new();
+        fs::create_dir(from.join("a")).expect("a directory");
+        fs::write(from.join("a/b"), "c").expect("a file");
+        symlink("a", from.join("link")).expect("a link");
+        let copy = TempDir::copy_of(from.path());
+        assert_eq!(fs::read(copy.join("link/b")).expect("read"), b"c");
+        let link = fs::read_link(copy.join("link")).expect("still a link");
+        assert_eq!(link, Path::new("a"));
     }
 }

@@ -1,11 +1,11 @@
 //! The kernel's files, each under its own collector, read through the same door as in the agent.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
-use std::{fs, io};
 
 use pegel_collect::{CollectorSet, CollectorSettings, Host, REGISTRY, Settings, State};
 use pegel_metric::{Clock, Input, Ledger, Millis, Tick};
@@ -73,34 +73,17 @@ struct Source {
     file: &'static str,
 }
 
-fn fixtures() -> std::path::PathBuf {
+pub(super) fn fixtures() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures")
 }
 
 thread_local! {
     /// A machine made of files, for this thread alone.
-    static ROOT: TempDir = {
-        let root = TempDir::new();
-        copy(&fixtures().join("basic"), root.path()).expect("copied");
-        root
-    };
-}
-
-fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let to = to.join(entry.file_name());
-        match entry.file_type()?.is_dir() {
-            true => copy(&entry.path(), &to)?,
-            false => drop(fs::copy(entry.path(), &to)?),
-        }
-    }
-    Ok(())
+    static ROOT: TempDir = TempDir::copy_of(fixtures().join("basic"));
 }
 
 #[derive(Debug)]
-struct Hand(AtomicI64);
+pub(super) struct Hand(pub(super) AtomicI64);
 
 impl Clock for Hand {
     fn utc(&self) -> Millis {

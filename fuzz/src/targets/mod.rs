@@ -4,6 +4,7 @@ mod codec;
 mod collect;
 mod config;
 mod exposition;
+mod machine;
 mod metric;
 mod range;
 mod store;
@@ -40,6 +41,7 @@ pub static TARGETS: &[Target] = &[
     collect::NETWORK,
     collect::VMSTAT,
     collect::PROCESS,
+    machine::MACHINE,
     codec::VALUES,
     codec::VALUES_BYTES,
     codec::TIMES,

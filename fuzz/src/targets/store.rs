@@ -338,23 +338,23 @@ thread_local! {
     static DIR: TempDir = TempDir::new();
 }
 
-/// Either it is of another version and stays as it is, or it is this one's afterwards.
+/// Either it is of another version and stays as it is, or it says this one afterwards.
 fn format(input: &[u8]) {
     DIR.with(|dir| {
         let path = dir.join("format");
         std::fs::write(&path, input).expect("written");
-        let after = match check_format(dir.path()) {
-            Ok(()) => b"pegel store 1".to_vec(),
+        let checked = check_format(dir.path());
+        let after = std::fs::read(&path).expect("read");
+        let text = String::from_utf8_lossy(&after);
+        let version = text.trim().strip_prefix("pegel store ");
+        let version = version.and_then(|number| number.parse::<u32>().ok());
+        match checked {
+            Ok(()) => assert_eq!(version, Some(1), "{text:?}"),
             Err(OpenError::Version { found, .. }) => {
                 assert_ne!(found, 1);
-                input.trim_ascii().to_vec()
+                assert_eq!((version, &*after), (Some(found), input));
             }
             Err(error) => panic!("{error}"),
-        };
-        let text = std::fs::read(&path).expect("read");
-        assert_eq!(
-            String::from_utf8_lossy(&text).trim().as_bytes(),
-            String::from_utf8_lossy(&after).trim().as_bytes()
-        );
+        }
     });
 }

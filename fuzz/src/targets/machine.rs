@@ -1,0 +1,150 @@
+//! Any file of a whole machine, under all collectors at once: slower than a target for one file, but
+//! no collector is forgotten.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock};
+
+use pegel_collect::{CollectorSet, CollectorSettings, Host, Pace, REGISTRY, Settings};
+use pegel_metric::{Input, Ledger, Tick};
+use pegel_testkit::TempDir;
+
+use super::Target;
+use super::collect::{Hand, fixtures};
+use crate::memory::bounded;
+
+pub(super) const MACHINE: Target = Target {
+    name: "machine",
+    run: machine,
+    dictionary: &[
+        b"\n", b" kB\n", b"0x", b"max\n", b"on\n", b": ", b"N/A", b"total ",
+    ],
+    seeds: || {
+        // One file of each name: the second CPU's are like those of the first.
+        let mut seen = BTreeSet::new();
+        let files = FILES.iter().filter(|file| seen.insert(file.file_name()));
+        let seeds = files.map(|file| {
+            let text = fs::read(fixtures().join("basic").join(file)).expect("a fixture");
+            let text = &text[..text.len().min(1_500)];
+            [file.to_string_lossy().as_bytes(), b"\n", text].concat()
+        });
+        seeds.collect()
+    },
+};
+
+/// The files of the recorded machine, sorted.
+static FILES: LazyLock<Vec<PathBuf>> = LazyLock::new(|| {
+    let root = fixtures().join("basic");
+    let mut files = Vec::new();
+    find(&root, &root, &mut files);
+    files.sort_unstable();
+    files
+});
+
+fn find(root: &Path, dir: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).expect("a directory").flatten() {
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => find(root, &entry.path(), files),
+            Ok(kind) if kind.is_file() => {
+                let path = entry.path();
+                files.push(path.strip_prefix(root).expect("below").to_owned());
+            }
+            _ => {}
+        }
+    }
+}
+
+thread_local! {
+    /// A machine made of files, for this thread alone.
+    static ROOT: TempDir = TempDir::copy_of(fixtures().join("basic"));
+}
+
+/// The file whose path begins most like the text, so that changes of it lead to some file, too.
+fn nearest(text: &[u8]) -> &'static Path {
+    let common = |file: &&PathBuf| {
+        let path = file.as_os_str().as_encoded_bytes();
+        path.iter().zip(text).take_while(|(a, b)| a == b).count()
+    };
+    FILES
+        .iter()
+        .max_by_key(common)
+        .expect("a machine has files")
+}
+
+/// The first line names a file, the rest is its content: no collector panics, and what was there comes
+/// back when the file is good again.
+fn machine(input: &[u8]) {
+    let end = input.iter().position(|byte| *byte == b'\n');
+    let (name, text) = input.split_at(end.unwrap_or(input.len()));
+    let file = nearest(name);
+    let good = fs::read(fixtures().join("basic").join(file)).expect("a fixture");
+    ROOT.with(|root| {
+        let path = root.join(file);
+        bounded(64 << 20, || {
+            let mut node = Node::open(root.path());
+            let before = node.pass();
+            fs::write(&path, text.get(1..).unwrap_or_default()).expect("written");
+            node.pass();
+            // One that is opened while the file is bad.
+            Node::open(root.path()).pass();
+            fs::write(&path, &good).expect("written");
+            // Enough for what is looked at once a minute.
+            let after = (0..11).map(|_| node.pass()).last().unwrap_or_default();
+            for (group, series) in before {
+                let now = after.get(&group).copied().unwrap_or(0);
+                assert!(
+                    now >= series,
+                    "{group}: {series} series before, {now} after {file:?}"
+                );
+            }
+        });
+    });
+}
+
+/// The collectors that need no thread of their own.
+struct Node {
+    clock: Arc<Hand>,
+    set: CollectorSet,
+    tick: Tick,
+}
+
+impl Node {
+    fn open(root: &Path) -> Node {
+        let mut settings = Settings::default();
+        for entry in REGISTRY.iter().filter(|entry| entry.pace == Pace::Aside) {
+            let off = CollectorSettings {
+                enabled: Some(false),
+                rate: None,
+            };
+            settings.collectors.insert(entry.name.to_owned(), off);
+        }
+        let host = Host {
+            page_bytes: 4096,
+            user_hz: 100,
+            ..Host::at(root)
+        };
+        let clock = Arc::new(Hand(AtomicI64::new(1_000_000)));
+        let ledger = Arc::new(Ledger::default());
+        let set = CollectorSet::open(&settings, host, 4, Vec::new(), ledger, clock.clone());
+        Node {
+            clock,
+            set: set.expect("valid"),
+            tick: Tick::new(Input::Collect),
+        }
+    }
+
+    /// How many series each group has after a pass.
+    fn pass(&mut self) -> BTreeMap<String, u64> {
+        self.clock.0.fetch_add(6_000, Relaxed);
+        self.set.sample_all(0, &mut self.tick);
+        for status in self.set.status() {
+            let error = status.error.unwrap_or_default();
+            assert!(!error.contains("panicked"), "{}: {error}", status.name);
+        }
+        let rows = self.tick.rows().iter();
+        rows.map(|row| (row.members.group.to_string(), row.present_count()))
+            .collect()
+    }
+}
