@@ -27,6 +27,8 @@ fn is_unsafe(line: &str) -> bool {
     if code.trim_start().starts_with("pub unsafe fn ") {
         return true;
     }
+    // The type of a foreign function promises nothing; calling one needs a block.
+    let code = &code.replace("unsafe extern \"C\" fn(", "fn(");
     ["{", "impl ", "extern "].iter().any(|next| {
         let needle = format!("unsafe {next}");
         // Not in a text, and not the end of a longer word.
@@ -73,10 +75,12 @@ pub UNSAFE fn d() {}
 pub UNSAFE fn e() {}
     UNSAFE fn f() {}
 #![deny(unsafe_op_in_unsafe_fn)] // UNSAFE { is not here
+type G = UNSAFE extern \"C\" fn(i32) -> i32;
+UNSAFE extern \"C\" {
 "
         .replace("UNSAFE", "unsafe");
         let tree = Tree::of(&[("a.rs", &text)]);
         let places: Vec<String> = check(&tree).into_iter().map(|c| c.place).collect();
-        assert_eq!(places, ["a.rs:3", "a.rs:6", "a.rs:10"]);
+        assert_eq!(places, ["a.rs:3", "a.rs:6", "a.rs:10", "a.rs:14"]);
     }
 }
