@@ -51,11 +51,13 @@ impl Walk for Groups {
         // A hybrid system has the second version beside the first, usually without controllers.
         let unified = Folder::open(&self.mount.join("unified"));
         let second = unified.or_else(|| Folder::open(&self.mount));
-        if let Some(root) =
-            second.filter(|root| root.count("cgroup.threads").is_some() || is_v2(root))
-        {
+        if let Some(root) = second.filter(is_v2) {
             for group in groups(&root, own.second.as_deref(), &V2_PLACES) {
-                if let Some(folder) = below(&root, &group) {
+                let folder = below(&root, &group);
+                // The root is the whole node, except in a container, where it is a group.
+                let is_group =
+                    |folder: &Folder| group != "/" || folder.count("memory.current").is_some();
+                if let Some(folder) = folder.filter(is_group) {
                     put.touch(folder.path());
                     cgroup_v2::walk(&group, &folder, put)?;
                 }
@@ -75,6 +77,7 @@ impl Walk for Groups {
     }
 }
 
+/// Only the second version has this file.
 fn is_v2(root: &Folder) -> bool {
     root.bytes("cgroup.controllers").is_ok()
 }

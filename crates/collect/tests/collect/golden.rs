@@ -94,6 +94,11 @@ fn a_recorded_machine_gives_the_golden_text() {
 }
 
 #[test]
+fn a_recorded_node_of_a_job_gives_the_golden_text() {
+    compare(fixture("h200"), "h200/node");
+}
+
+#[test]
 fn an_old_kernel_gives_what_it_has() {
     compare(fixture("old"), "old");
 }
