@@ -99,16 +99,19 @@ pub fn coverage(target: &str, seconds: &str) -> Result<()> {
         Ok(())
     };
     let prefix = format!("-artifact_prefix={}/{target}-", crashes.display());
-    let limits = ["-max_len=16384", "-timeout=10", "-rss_limit_mb=4096"].map(str::to_owned);
+    let limits = ["-timeout=10", "-rss_limit_mb=4096"].map(str::to_owned);
     let mut args = limits.to_vec();
     args.extend([
         prefix.clone(),
+        "-max_len=8192".into(),
         format!("-max_total_time={seconds}"),
         "-print_final_stats=1".into(),
     ]);
     libfuzzer(&args, &[&found, &corpus])?;
     let mut args = limits.to_vec();
-    args.extend([prefix, "-merge=1".into()]);
+    // Only what reaches new code, and only small inputs: a corpus is read by people, too.
+    args.extend([prefix, "-max_len=1500".into()]);
+    args.extend(["-set_cover_merge=1".into(), "-use_counters=0".into()]);
     libfuzzer(&args, &[&corpus, &found])
 }
 
