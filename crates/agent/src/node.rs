@@ -18,7 +18,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::endpoint::Endpoint;
 use crate::hangup::Hangups;
-use crate::memory::give_back_large_buffers;
+use crate::memory::keep_memory_small;
 use crate::own::StoreFigures;
 use crate::plan::Plan;
 use crate::signals::StopSignals;
@@ -71,7 +71,7 @@ pub struct Node {
 impl Node {
     /// Everything or nothing: when this fails, no address and no directory stays taken.
     pub fn start(plan: Plan) -> Result<Node, StartError> {
-        give_back_large_buffers();
+        keep_memory_small();
         let runtime = Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("serve")
