@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use pegel_metric::Family;
 
 use crate::folder::Folder;
-use crate::scan::Fault;
+use crate::scan::{Fault, integer};
 use crate::sheet::{counter, gauge};
 use crate::walk::{Put, Walk, open_walk};
 use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
@@ -63,13 +63,15 @@ static PACKAGE_SECONDS: Family = counter(
 );
 
 /// Those that change, and the limits, which seldom do.
-static CURRENT: [(&Family, &str); 2] =
-    [(&HERTZ, "cpuinfo_cur_freq"), (&SCALING, "scaling_cur_freq")];
+static CURRENT: [(&Family, &str); 2] = [
+    (&HERTZ, "cpufreq/cpuinfo_cur_freq"),
+    (&SCALING, "cpufreq/scaling_cur_freq"),
+];
 static LIMITS: [(&Family, &str); 4] = [
-    (&HERTZ_MIN, "cpuinfo_min_freq"),
-    (&HERTZ_MAX, "cpuinfo_max_freq"),
-    (&SCALING_MIN, "scaling_min_freq"),
-    (&SCALING_MAX, "scaling_max_freq"),
+    (&HERTZ_MIN, "cpufreq/cpuinfo_min_freq"),
+    (&HERTZ_MAX, "cpufreq/cpuinfo_max_freq"),
+    (&SCALING_MIN, "cpufreq/scaling_min_freq"),
+    (&SCALING_MAX, "cpufreq/scaling_max_freq"),
 ];
 
 pub static ENTRY: Entry = Entry {
@@ -92,15 +94,29 @@ pub static ENTRY: Entry = Entry {
     open,
 };
 
-/// In how many passes the limits are read once: a large node has a thousand files of them.
-const LIMITS_EVERY: u64 = 12;
+/// In how many passes the limits and the topology are read once: a large node has thousands of files
+/// of them, and they hardly ever change.
+const SURVEY_EVERY: u64 = 12;
 
 #[derive(Debug)]
 struct Frequencies {
     system: PathBuf,
     pass: u64,
-    /// By CPU: the limits as they were read last.
-    limits: Vec<(String, [Option<f64>; 4])>,
+    names: Vec<String>,
+    cpus: Vec<Cpu>,
+}
+
+/// What is known about a CPU from the last survey.
+#[derive(Debug)]
+struct Cpu {
+    number: String,
+    limits: [Option<f64>; LIMITS.len()],
+    /// Which of [`CURRENT`] it has.
+    has: [bool; CURRENT.len()],
+    /// Core and package, in the first CPU of each core: the others say the same.
+    core: Option<(String, String)>,
+    /// The package, in the first CPU of each package.
+    package: Option<String>,
 }
 
 fn open(context: &Context) -> Result<Opened, OpenError> {
@@ -108,7 +124,8 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
     let walk = Frequencies {
         system: system.clone(),
         pass: 0,
-        limits: Vec::new(),
+        names: Vec::new(),
+        cpus: Vec::new(),
     };
     open_walk(context, system, walk)
 }
@@ -118,84 +135,79 @@ impl Walk for Frequencies {
         let Some(system) = Folder::open(&self.system) else {
             return Ok(());
         };
-        let cpus = system.numbered("cpu");
-        self.read_limits(&cpus);
-        let (mut cores, mut packages) = (BTreeSet::new(), BTreeSet::new());
-        for ((cpu, folder), (_, limits)) in cpus.iter().zip(&self.limits) {
-            put.touch(folder.path());
-            let labels = [("cpu", &**cpu)];
-            if let Some(frequency) = folder.folder("cpufreq") {
-                for (family, name) in CURRENT {
-                    put.maybe(family, &labels, hertz(&frequency, name))?;
-                }
-                for ((family, _), limit) in LIMITS.iter().zip(limits) {
-                    put.maybe(family, &labels, *limit)?;
-                }
-            }
-            walk_throttles(folder, &mut cores, &mut packages, put)?;
+        let names = system.names();
+        if names != self.names || self.pass.is_multiple_of(SURVEY_EVERY) {
+            self.cpus = survey(&system, &names);
+            self.names = names;
+        }
+        self.pass += 1;
+        for cpu in &self.cpus {
+            cpu.walk(&system, put)?;
         }
         Ok(())
     }
 }
 
-impl Frequencies {
-    fn read_limits(&mut self, cpus: &[(String, Folder)]) {
-        let is_same = self.limits.len() == cpus.len()
-            && self.limits.iter().zip(cpus).all(|(a, b)| a.0 == b.0);
-        if !is_same || self.pass.is_multiple_of(LIMITS_EVERY) {
-            let limits = cpus.iter().map(|(cpu, folder)| {
-                let folder = folder.folder("cpufreq");
-                let read = |(_, name): (&Family, &str)| hertz(folder.as_ref()?, name);
-                (cpu.clone(), LIMITS.map(read))
-            });
-            self.limits = limits.collect();
+fn survey(system: &Folder, names: &[String]) -> Vec<Cpu> {
+    let (mut cores, mut packages) = (BTreeSet::new(), BTreeSet::new());
+    let numbers = names.iter().filter_map(|name| {
+        let number = name.strip_prefix("cpu")?;
+        integer(number.as_bytes())?;
+        Some(number.to_owned())
+    });
+    let cpu = |number: String| {
+        let hertz = |(_, file): (&Family, &str)| hertz(system, &number, file);
+        let topology = |file| system.text(&format!("cpu{number}/topology/{file}"));
+        let (package, core) = (topology("physical_package_id"), topology("core_id"));
+        let core = core.zip(package.clone());
+        Cpu {
+            limits: LIMITS.map(hertz),
+            has: CURRENT.map(|current| hertz(current).is_some()),
+            core: core.filter(|core| cores.insert(core.clone())),
+            package: package.filter(|package| packages.insert(package.clone())),
+            number,
         }
-        self.pass += 1;
-    }
+    };
+    numbers.map(cpu).collect()
 }
 
-fn hertz(folder: &Folder, name: &str) -> Option<f64> {
-    folder.number(name).map(|kilohertz| kilohertz * 1e3)
+fn hertz(system: &Folder, cpu: &str, file: &str) -> Option<f64> {
+    let kilohertz = system.number(&format!("cpu{cpu}/{file}"));
+    kilohertz.map(|kilohertz| kilohertz * 1e3)
 }
 
-/// Every CPU of a core, and of a package, says the same.
-fn walk_throttles(
-    cpu: &Folder,
-    cores: &mut BTreeSet<(String, String)>,
-    packages: &mut BTreeSet<String>,
-    put: &mut Put<'_>,
-) -> Result<(), Fault> {
-    let (Some(throttle), Some(topology)) = (cpu.folder("thermal_throttle"), cpu.folder("topology"))
-    else {
-        return Ok(());
-    };
-    let text = |name| topology.text(name);
-    let (Some(package), Some(core)) = (text("physical_package_id"), text("core_id")) else {
-        return Ok(());
-    };
-    let seconds = |name| throttle.number(name).map(|value| value / 1e3);
-    if cores.insert((package.clone(), core.clone())) {
-        let labels = [("core", &*core), ("package", &*package)];
-        put.maybe(
-            &CORE_THROTTLES,
-            &labels,
-            throttle.number("core_throttle_count"),
-        )?;
-        put.maybe(
-            &CORE_SECONDS,
-            &labels,
-            seconds("core_throttle_total_time_ms"),
-        )?;
+impl Cpu {
+    fn walk(&self, system: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
+        let labels = [("cpu", &*self.number)];
+        for ((family, file), has) in CURRENT.into_iter().zip(self.has) {
+            if has {
+                put.maybe(family, &labels, hertz(system, &self.number, file))?;
+            }
+        }
+        for ((family, _), limit) in LIMITS.into_iter().zip(self.limits) {
+            put.maybe(family, &labels, limit)?;
+        }
+        let throttle = |file| system.number(&format!("cpu{}/thermal_throttle/{file}", self.number));
+        let seconds = |file| throttle(file).map(|millis| millis / 1e3);
+        if let Some((core, package)) = &self.core {
+            let labels = [("core", &**core), ("package", &**package)];
+            let count = throttle("core_throttle_count");
+            put.maybe(&CORE_THROTTLES, &labels, count)?;
+            if count.is_some() {
+                let time = seconds("core_throttle_total_time_ms");
+                put.maybe(&CORE_SECONDS, &labels, time)?;
+            }
+        }
+        if let Some(package) = &self.package {
+            let labels = [("package", &**package)];
+            put.maybe(
+                &PACKAGE_THROTTLES,
+                &labels,
+                throttle("package_throttle_count"),
+            )?;
+            let time = seconds("package_throttle_total_time_ms");
+            put.maybe(&PACKAGE_SECONDS, &labels, time)?;
+        }
+        Ok(())
     }
-    if packages.insert(package.clone()) {
-        let labels = [("package", &*package)];
-        let count = throttle.number("package_throttle_count");
-        put.maybe(&PACKAGE_THROTTLES, &labels, count)?;
-        put.maybe(
-            &PACKAGE_SECONDS,
-            &labels,
-            seconds("package_throttle_total_time_ms"),
-        )?;
-    }
-    Ok(())
 }
