@@ -155,6 +155,24 @@ mod tests {
     }
 
     #[test]
+    fn what_only_root_may_read_is_said_with_the_remedy() {
+        let mut zones = Zones {
+            class: PathBuf::new(),
+            counters: BTreeMap::new(),
+            trouble: None,
+        };
+        let folder = Folder::open(std::path::Path::new("/")).expect("a root");
+        zones.refused(&folder, &io::ErrorKind::NotFound.into());
+        assert_eq!(zones.trouble(), None, "a zone that is gone is quiet");
+        zones.refused(&folder, &io::ErrorKind::PermissionDenied.into());
+        let trouble = zones.trouble().expect("failed");
+        assert!(
+            trouble.starts_with("only root may read /energy_uj; "),
+            "{trouble}"
+        );
+    }
+
+    #[test]
     fn parts_have_a_name_and_an_index() {
         let mut seen = BTreeMap::new();
         let mut part = |name: &str| {
