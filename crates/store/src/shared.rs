@@ -78,8 +78,8 @@ impl State {
 /// Messages between the threads.
 #[derive(Debug, Default)]
 pub(crate) struct Work {
-    /// The segment has frames that are not synced.
-    pub unsynced: Option<Arc<dyn FileHandle>>,
+    /// Segments with frames that are not synced: mostly one, after a rotation two.
+    pub unsynced: Vec<Arc<dyn FileHandle>>,
     /// A segment file was made since the log directory was synced.
     pub unsynced_dir: bool,
     /// A sync failed: the segment can no longer be trusted.

@@ -11,7 +11,7 @@ const GATHER: Duration = Duration::from_millis(700);
 pub(crate) fn run(shared: &Shared) {
     loop {
         let mut work = shared.work();
-        while work.unsynced.is_none() && !work.stop {
+        while work.unsynced.is_empty() && !work.stop {
             work = shared
                 .wake_syncer
                 .wait(work)
@@ -28,11 +28,11 @@ pub(crate) fn run(shared: &Shared) {
             // The writer syncs what is left when it ends.
             return;
         }
-        let file = work.unsynced.take();
+        let files = std::mem::take(&mut work.unsynced);
         let sync_dir = std::mem::take(&mut work.unsynced_dir);
         drop(work);
 
-        let synced = file.map_or(Ok(()), |file| file.sync());
+        let synced = files.iter().try_for_each(|file| file.sync());
         let synced = synced.and_then(|()| match sync_dir {
             true => shared.options.files.sync_dir(&shared.log_dir()),
             false => Ok(()),

@@ -18,6 +18,7 @@ use std::time::Duration;
 use pegel_metric::{Reason, Tick};
 
 use crate::PushError;
+use crate::files::FileHandle;
 use crate::log::{FrameEncoder, Segment};
 use crate::shared::{Frozen, Shared, State};
 
@@ -201,8 +202,9 @@ impl Writer {
         match written {
             Ok(()) => {
                 let mut work = self.shared.work();
-                if work.unsynced.is_none() {
-                    work.unsynced = Some(log.segment.file.clone());
+                let is_noted = |file: &Arc<dyn FileHandle>| Arc::ptr_eq(file, &log.segment.file);
+                if !work.unsynced.iter().any(is_noted) {
+                    work.unsynced.push(log.segment.file.clone());
                     self.shared.wake_syncer.notify_one();
                 }
                 Ok(())
@@ -285,7 +287,6 @@ impl Writer {
     }
 
     fn open_segment(&mut self) -> io::Result<()> {
-        self.sync_log();
         let segment = Segment::create(
             &*self.shared.options.files,
             &self.shared.log_dir(),
@@ -302,10 +303,8 @@ impl Writer {
 
     /// Syncs what the syncer has not got to. A failure shows at the next write.
     fn sync_log(&mut self) {
-        let unsynced = self.shared.work().unsynced.take();
-        if let Some(file) = unsynced
-            && let Err(error) = file.sync()
-        {
+        let unsynced = std::mem::take(&mut self.shared.work().unsynced);
+        if let Err(error) = unsynced.iter().try_for_each(|file| file.sync()) {
             self.shared.work().sync_failed = Some(format!("sync of the log: {error}"));
         }
     }

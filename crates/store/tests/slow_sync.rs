@@ -1,0 +1,135 @@
+//! A disk whose syncs take as long as the test likes: nobody waits for them.
+
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex};
+
+use pegel_metric::{Clock, Family, Input, Kind, Point, Selector, Series, SystemClock};
+use pegel_store::{DiskFiles, FileHandle, Files, Options, Question, Store};
+use pegel_testkit::{TempDir, eventually};
+
+static DEPTH: Family = Family::new("depth", Kind::Gauge, "", 1, "How deep it is.");
+
+/// How many syncs are waiting, and whether they may go on.
+#[derive(Debug, Default)]
+struct Gate {
+    state: Mutex<(usize, bool)>,
+    opened: Condvar,
+}
+
+impl Gate {
+    fn pass(&self) {
+        let mut state = self.state.lock().expect("no panic");
+        state.0 += 1;
+        while !state.1 {
+            state = self.opened.wait(state).expect("no panic");
+        }
+        state.0 -= 1;
+    }
+
+    fn waiting(&self) -> usize {
+        self.state.lock().expect("no panic").0
+    }
+
+    fn open(&self) {
+        self.state.lock().expect("no panic").1 = true;
+        self.opened.notify_all();
+    }
+}
+
+#[derive(Debug, Clone)]
+struct SlowFiles(Arc<Gate>);
+
+#[derive(Debug)]
+struct SlowFile(Arc<dyn FileHandle>, Arc<Gate>);
+
+impl Files for SlowFiles {
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn FileHandle>> {
+        Ok(Arc::new(SlowFile(DiskFiles.create(path)?, self.0.clone())))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn FileHandle>> {
+        DiskFiles.open(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        DiskFiles.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        DiskFiles.remove(path)
+    }
+
+    fn make_dir(&self, path: &Path) -> io::Result<()> {
+        DiskFiles.make_dir(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        DiskFiles.sync_dir(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        DiskFiles.list(path)
+    }
+}
+
+impl FileHandle for SlowFile {
+    fn size(&self) -> io::Result<u64> {
+        self.0.size()
+    }
+
+    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
+        self.0.write_at(bytes, at)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        self.0.read_at(buffer, at)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.1.pass();
+        self.0.sync()
+    }
+}
+
+#[test]
+fn pushes_are_answered_and_read_while_syncs_hang() {
+    let (dir, gate) = (TempDir::new(), Arc::new(Gate::default()));
+    let mut options = Options::new(dir.path());
+    options.files = Arc::new(SlowFiles(gate.clone()));
+    // A new segment with nearly every push: a rotation must not wait either.
+    options.keep_memory = std::time::Duration::from_millis(1);
+    let store = Store::open(options).expect("opens");
+    let series = Arc::new(Series::new(Arc::new(DEPTH.clone()), &[]).expect("valid"));
+    let start = SystemClock.utc() - 10_000;
+    let mut pushed = 0;
+    let push = |pushed: &mut i64| {
+        let point = Point {
+            series: series.clone(),
+            time: start + *pushed,
+            value: *pushed as f64,
+        };
+        store.push(Input::Push, vec![point]).expect("taken");
+        *pushed += 1;
+    };
+    // Until both the syncer and the writer of blocks hang in a sync, and some more.
+    eventually("syncs hang", || {
+        push(&mut pushed);
+        if gate.waiting() >= 2 {
+            Ok(())
+        } else {
+            Err(gate.waiting())
+        }
+    });
+    (0..100).for_each(|_| push(&mut pushed));
+    let question = Question::new(Selector::name("depth"), start, start + pushed, None);
+    let mut read = 0;
+    store
+        .range(&question, &mut |_, points| read = points.len() as i64)
+        .expect("an answer");
+    assert_eq!(read, pushed);
+    gate.open();
+    store.settle();
+    store.close();
+    assert!(store.status().degraded.is_none());
+}
