@@ -21,12 +21,22 @@ macro_rules! closed_set {
 }
 
 closed_set! {
-    /// Where samples come from.
+    /// Where samples come from. The log holds the place in this list: add at the end.
     Input {
         /// The node's own collectors.
         Collect = "collect",
-        /// Points handed in one by one, with their own times.
+        /// Lines on the socket.
         Push = "push",
+        /// What programs' metrics amount to, sampled at each tick. The inputs below say what programs sent.
+        Programs = "programs",
+        /// Timestamped points in lanes.
+        Lane = "lane",
+        /// Values in statsd datagrams and streams.
+        Statsd = "statsd",
+        /// Points of `POST /api/metrics`.
+        Http = "http",
+        /// Points of OpenTSDB's `put`, over HTTP or by telnet.
+        Put = "put",
     }
 }
 
@@ -47,6 +57,24 @@ closed_set! {
         Degraded = "degraded",
         /// The agent was stopping.
         Closed = "closed",
+        /// Not in the form of its protocol.
+        Malformed = "malformed",
+        /// The value is no number, not finite, or out of range.
+        BadValue = "bad_value",
+        /// The name or a label is empty, too long, or has characters that are not accepted.
+        BadName = "bad_name",
+        /// The sender has more series than `limits.series_per_sender`.
+        SenderLimit = "sender_limit",
+        /// A rule of the configuration said so.
+        Rule = "rule",
+        /// More detailed than the agent's level.
+        Level = "level",
+        /// The kernel's receive buffer was full. Counts datagrams: nobody knows what was in them.
+        Kernel = "kernel",
+        /// The ring of a lane was overwritten before it was read.
+        Overrun = "overrun",
+        /// The sender may not write here.
+        Denied = "denied",
     }
 }
 

@@ -77,7 +77,11 @@ impl Group {
         if family.level > self.level {
             return Ok(Slot::NOWHERE);
         }
-        let series = Arc::new(Series::new(family.clone(), labels)?);
+        Ok(self.add(Arc::new(Series::new(family.clone(), labels)?)))
+    }
+
+    /// As [`declare`](Group::declare), for a series that exists and whose level was looked at.
+    pub fn add(&mut self, series: Arc<Series>) -> Slot {
         let next = self.next.get_or_insert_with(|| self.members.series.clone());
         // A series that comes back gets its old slot: it must not stand in the list twice.
         let returns = |slot: &Slot| next[slot.0 as usize] == series;
@@ -87,13 +91,29 @@ impl Group {
         };
         if let Some(slot) = free {
             next[slot.0 as usize] = series;
-            return Ok(slot);
+            return slot;
         }
         let slot = Slot(u32::try_from(next.len()).expect("a group has fewer than 2^32 series"));
         next.push(series);
         self.values.push(0.0);
         self.present.resize(next.len().div_ceil(64), 0);
-        Ok(slot)
+        slot
+    }
+
+    /// What was last put there, unless it was cleared.
+    pub fn get(&self, slot: Slot) -> Option<f64> {
+        let at = slot.0 as usize;
+        let is_set = self.present.get(at / 64)? >> (at % 64) & 1 == 1;
+        is_set.then(|| self.values[at])
+    }
+
+    /// How many slots are in use.
+    pub fn len(&self) -> usize {
+        self.values.len() - self.free.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Gives a slot back when its device is gone. It is reused by a later `declare`.

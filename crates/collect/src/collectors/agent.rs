@@ -100,10 +100,7 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
     Ok(Opened::Active(Box::new(Agent {
         path: context.host.proc.join("self"),
         process: Process::open(context)?,
-        books: Books {
-            ledger: context.ledger.clone(),
-            slots: Vec::new(),
-        },
+        books: Books::new(context.ledger.clone()),
         schedule: [&LATE, &MISSED, &CLOCK_STEPS].map(Single::new),
         collectors: Collectors {
             figures: context.figures.clone(),
@@ -135,49 +132,66 @@ impl Agent {
     }
 }
 
-/// The ledger, input by input.
+/// The ledger, input by input. Reasons appear when something was first dropped for them: most of the
+/// many pairs of input and reason never happen.
 #[derive(Debug)]
 struct Books {
     ledger: Arc<Ledger>,
-    /// For each input: received, kept, then dropped by each reason.
-    slots: Vec<Slot>,
+    totals: Vec<[Slot; 2]>,
+    dropped: Vec<(Input, Reason, Slot)>,
 }
 
 impl Books {
-    fn update(&mut self, out: &mut Group) -> Result<(), Fault> {
-        if self.slots.is_empty() {
-            self.slots = declare_books(out)?;
+    fn new(ledger: Arc<Ledger>) -> Books {
+        Books {
+            ledger,
+            totals: Vec::new(),
+            dropped: Vec::new(),
         }
-        let mut slots = self.slots.iter();
-        let mut set = |count: u64| {
-            if let Some(&slot) = slots.next() {
-                out.set(slot, count as f64);
+    }
+
+    fn update(&mut self, out: &mut Group) -> Result<(), Fault> {
+        if self.totals.is_empty() {
+            let [received, kept] = [&RECEIVED, &KEPT].map(|family| Arc::new(family.clone()));
+            for input in Input::ALL {
+                let input = [("input", input.as_str())];
+                let slots = [out.declare(&received, &input)?, out.declare(&kept, &input)?];
+                self.totals.push(slots);
             }
-        };
-        for &input in Input::ALL {
-            set(self.ledger.received_total(input));
-            set(self.ledger.kept_total(input));
+        }
+        for (at, &input) in Input::ALL.iter().enumerate() {
+            let [received, kept] = self.totals[at];
+            out.set(received, self.ledger.received_total(input) as f64);
+            out.set(kept, self.ledger.kept_total(input) as f64);
             for &reason in Reason::ALL {
-                set(self.ledger.dropped_total(input, reason));
+                let count = self.ledger.dropped_total(input, reason);
+                if count > 0 {
+                    let slot = self.dropped_slot(out, input, reason)?;
+                    out.set(slot, count as f64);
+                }
             }
         }
         Ok(())
     }
-}
 
-fn declare_books(out: &mut Group) -> Result<Vec<Slot>, Fault> {
-    let [received, kept, dropped] =
-        [&RECEIVED, &KEPT, &DROPPED].map(|family| Arc::new(family.clone()));
-    let mut slots = Vec::new();
-    for input in Input::ALL {
-        let input = ("input", input.as_str());
-        slots.push(out.declare(&received, &[input])?);
-        slots.push(out.declare(&kept, &[input])?);
-        for reason in Reason::ALL {
-            slots.push(out.declare(&dropped, &[input, ("reason", reason.as_str())])?);
+    fn dropped_slot(
+        &mut self,
+        out: &mut Group,
+        input: Input,
+        reason: Reason,
+    ) -> Result<Slot, Fault> {
+        let known = self
+            .dropped
+            .iter()
+            .find(|(i, r, _)| (*i, *r) == (input, reason));
+        if let Some((.., slot)) = known {
+            return Ok(*slot);
         }
+        let labels = [("input", input.as_str()), ("reason", reason.as_str())];
+        let slot = out.declare(&Arc::new(DROPPED.clone()), &labels)?;
+        self.dropped.push((input, reason, slot));
+        Ok(slot)
     }
-    Ok(slots)
 }
 
 /// The collectors that run here; a disabled one has nothing to say.
