@@ -1,0 +1,298 @@
+//! The statsd line protocol with DogStatsD's additions, as datagrams and streams carry it.
+//!
+//! ```text
+//! NAME:VALUE[:VALUE…]|TYPE[|@RATE][|#TAG:VALUE,TAG…][|TSECONDS][|c:CONTAINER][|e:EXTERNAL]
+//! _e{BYTES,BYTES}:TITLE|TEXT[|…]      an event
+//! _sc|NAME|STATUS[|…]                 a service check
+//! ```
+//!
+//! [`Lines`] walks a datagram without copying or allocating. Each line is taken or refused by itself:
+//! a malformed one never spoils the next. Most lines are `NAME:NUMBER|TYPE` in plain ASCII, and
+//! [`Lines`] reads those in one pass; whatever else a line holds goes through `line`, which knows
+//! every rule and every fault.
+
+mod aside;
+mod line;
+mod number;
+mod tags;
+
+pub use aside::{Check, Event};
+pub use number::{Number, NumberFault, Sign};
+pub use tags::{TAGS_MAX, Tag, Tags, UnorderedTags};
+
+/// The longest line; also the longest datagram that UDP can carry.
+pub const LINE_BYTES_MAX: usize = 64 * 1024;
+
+/// What a value means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Type {
+    /// `c`: adds to a total.
+    Counter,
+    /// `C`: the sender's own running total, as Flux and brubeck use it.
+    Cumulative,
+    /// `g`: sets a value, or moves it where a sign is written.
+    Gauge,
+    /// `ms`: a duration in milliseconds.
+    Timer,
+    /// `h`: a value whose distribution is of interest.
+    Histogram,
+    /// `d`: the same under DogStatsD's other name.
+    Distribution,
+    /// `s`: a member of a set, any text.
+    Set,
+    /// `m`: adds to a total, under another name.
+    Meter,
+}
+
+impl Type {
+    pub const ALL: [Type; 8] = [
+        Type::Counter,
+        Type::Cumulative,
+        Type::Gauge,
+        Type::Timer,
+        Type::Histogram,
+        Type::Distribution,
+        Type::Set,
+        Type::Meter,
+    ];
+
+    /// As it is written in a line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Type::Counter => "c",
+            Type::Cumulative => "C",
+            Type::Gauge => "g",
+            Type::Timer => "ms",
+            Type::Histogram => "h",
+            Type::Distribution => "d",
+            Type::Set => "s",
+            Type::Meter => "m",
+        }
+    }
+
+    fn parse(text: &[u8]) -> Option<Type> {
+        Some(match text {
+            b"c" => Type::Counter,
+            b"C" => Type::Cumulative,
+            b"g" => Type::Gauge,
+            b"ms" => Type::Timer,
+            b"h" => Type::Histogram,
+            b"d" => Type::Distribution,
+            b"s" => Type::Set,
+            b"m" => Type::Meter,
+            _ => return None,
+        })
+    }
+}
+
+/// One line that was understood.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Message<'a> {
+    Metric(Metric<'a>),
+    Event(Event<'a>),
+    Check(Check<'a>),
+}
+
+/// One metric with its values. Name and tags are UTF-8 without control characters.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Metric<'a> {
+    pub name: &'a [u8],
+    pub kind: Type,
+    /// How many samples one value stands for: the inverse of the sample rate.
+    pub weight: f64,
+    /// Seconds since 1970, where the sender said when.
+    pub time: Option<i64>,
+    /// The tags as they came, without the `#`.
+    tags: &'a [u8],
+    /// The values as they came; a set's member is the whole of it.
+    text: &'a [u8],
+    /// The first value. Without meaning for sets.
+    first: Number,
+}
+
+impl<'a> Metric<'a> {
+    /// The member of a set, as bytes of valid UTF-8. It may hold colons.
+    pub fn member(&self) -> &'a [u8] {
+        self.text
+    }
+
+    pub fn first(&self) -> Number {
+        self.first
+    }
+
+    pub fn is_packed(&self) -> bool {
+        self.kind != Type::Set && self.text.contains(&b':')
+    }
+
+    /// All values, in order. A set has none: see [`Metric::member`].
+    pub fn values(&self) -> impl Iterator<Item = Number> + use<'a> {
+        let text = match self.kind {
+            Type::Set => None,
+            _ => Some(self.text),
+        };
+        let parts = text.into_iter().flat_map(|text| text.split(|b| *b == b':'));
+        // Every value was looked at when the line was taken.
+        parts.filter_map(|part| Number::parse(part).ok())
+    }
+
+    pub fn tags(&self) -> Tags<'a> {
+        Tags::new(self.tags)
+    }
+}
+
+/// Why a line was refused, and where in the datagram it begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("byte {at}: {fault}")]
+pub struct LineError {
+    pub fault: Fault,
+    pub at: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Fault {
+    #[error("the line is longer than {LINE_BYTES_MAX} bytes")]
+    LineLong,
+    #[error("the line is not UTF-8")]
+    Utf8,
+    #[error("the line has a control character")]
+    Control,
+    #[error("no ':' between name and value")]
+    NoColon,
+    #[error("the name is empty")]
+    NameEmpty,
+    #[error("the name is longer than {} bytes", pegel_metric::NAME_BYTES_MAX)]
+    NameLong,
+    #[error("the name has one of the characters {{ }} \" |")]
+    NameCharacter,
+    #[error("{0}")]
+    Value(#[from] NumberFault),
+    #[error("the member of the set is empty")]
+    MemberEmpty,
+    #[error("no '|' and type after the value")]
+    NoType,
+    #[error("the type is none of c, C, g, ms, h, d, s, m")]
+    UnknownType,
+    #[error("the sample rate is not above 0 and at most 1")]
+    Rate,
+    #[error("a tag has no name, or its name has one of the characters {{ }} \" = ! ~")]
+    Tag,
+    #[error("more than {TAGS_MAX} tags")]
+    TagsMany,
+    #[error("the timestamp is not a whole number of seconds since 1970")]
+    Time,
+    #[error("a field after the type is none of @, #, T or WORD:")]
+    Field,
+    #[error("the event does not fit the lengths that it gives")]
+    Event,
+    #[error("the service check has no name or no status from 0 to 3")]
+    Check,
+}
+
+/// Walks the lines of a datagram, or of a piece of a stream that ends at the end of a line.
+#[derive(Debug, Clone)]
+pub struct Lines<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    /// Only printable ASCII and newlines, and nothing that a name may not have.
+    is_plain: bool,
+}
+
+impl<'a> Lines<'a> {
+    pub fn new(bytes: &'a [u8]) -> Lines<'a> {
+        Lines {
+            bytes,
+            at: 0,
+            is_plain: is_plain(bytes),
+        }
+    }
+
+    /// `NAME:NUMBER|TYPE` and nothing else; `None` sends the line through every rule.
+    #[inline]
+    fn short(&mut self, rest: &'a [u8]) -> Option<Metric<'a>> {
+        let colon = memchr::memchr3(b':', b'|', b'\n', rest)?;
+        if rest[colon] != b':' || colon == 0 || colon > pegel_metric::NAME_BYTES_MAX {
+            return None;
+        }
+        let (name, value) = (&rest[..colon], &rest[colon + 1..]);
+        let (first, used) = Number::short(value)?;
+        let [b'|', letter, after @ ..] = &value[used..] else {
+            return None;
+        };
+        let (kind, after) = match (letter, after) {
+            (b'c', after) => (Type::Counter, after),
+            (b'g', after) => (Type::Gauge, after),
+            (b'm', [b's', after @ ..]) => (Type::Timer, after),
+            (b'C', after) => (Type::Cumulative, after),
+            (b'h', after) => (Type::Histogram, after),
+            (b'd', after) => (Type::Distribution, after),
+            (b's', after) => (Type::Set, after),
+            (b'm', after) => (Type::Meter, after),
+            _ => return None,
+        };
+        let end = match after {
+            [] => self.bytes.len(),
+            [b'\n', next @ ..] => self.bytes.len() - next.len(),
+            _ => return None,
+        };
+        self.at = end;
+        Some(Metric {
+            name,
+            kind,
+            weight: 1.0,
+            time: None,
+            tags: &[],
+            text: &value[..used],
+            first: match kind {
+                Type::Set => Number::NONE,
+                _ => first,
+            },
+        })
+    }
+}
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = Result<Message<'a>, LineError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let rest = &self.bytes[self.at..];
+            match rest {
+                [] => return None,
+                [b'\n', ..] => {
+                    self.at += 1;
+                    continue;
+                }
+                _ => {}
+            }
+            if self.is_plain
+                && let Some(metric) = self.short(rest)
+            {
+                return Some(Ok(Message::Metric(metric)));
+            }
+            let at = self.at;
+            let end = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
+            self.at += (end + 1).min(rest.len());
+            let text = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]);
+            if !text.is_empty() {
+                return Some(line::parse(text).map_err(|fault| LineError { fault, at }));
+            }
+        }
+    }
+}
+
+/// Without a branch per byte, so that the compiler looks at many at once.
+fn is_plain(bytes: &[u8]) -> bool {
+    bytes.iter().fold(true, |is_plain, &b| {
+        is_plain
+            & ((b >= b' ') | (b == b'\n'))
+            & (b < 0x7f)
+            & (b != b'"')
+            & (b != b'{')
+            & (b != b'}')
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+//! DogStatsD's tags: `key:value,key,…`.
+
+use super::Fault;
+
+/// The most tags that a line may carry.
+pub const TAGS_MAX: usize = pegel_metric::LABELS_MAX;
+
+/// One tag. A tag without a value has the value `true`.
+pub type Tag<'a> = (&'a [u8], &'a [u8]);
+
+/// The tags of one line, as they came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tags<'a> {
+    text: &'a [u8],
+}
+
+/// Tags that are not in the order of their keys, or not in the shortest form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnorderedTags;
+
+impl<'a> Tags<'a> {
+    pub(super) fn new(text: &'a [u8]) -> Tags<'a> {
+        Tags { text }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// The tags, in the order in which they came.
+    pub fn iter(&self) -> impl Iterator<Item = Tag<'a>> + use<'a> {
+        self.text
+            .split(|b| *b == b',')
+            .filter(|tag| !tag.is_empty())
+            .map(|tag| match memchr::memchr(b':', tag) {
+                Some(colon) => (&tag[..colon], &tag[colon + 1..]),
+                None => (tag, &b"true"[..]),
+            })
+    }
+
+    /// The text itself, where two lines with the same tags are sure to have the same text: every tag
+    /// with its value, sorted by keys, no key twice.
+    pub fn ordered(&self) -> Result<&'a [u8], UnorderedTags> {
+        let mut before: &[u8] = &[];
+        for tag in self.text.split(|b| *b == b',') {
+            if tag.is_empty() && self.text.is_empty() {
+                break;
+            }
+            let colon = memchr::memchr(b':', tag).ok_or(UnorderedTags)?;
+            if tag[..colon] <= *before {
+                return Err(UnorderedTags);
+            }
+            before = &tag[..colon];
+        }
+        Ok(self.text)
+    }
+
+    /// Appends the same tags in the form of [`Tags::ordered`]. Values of a key that comes more than
+    /// once are joined by semicolons, in the order in which they came.
+    pub fn append_ordered(&self, out: &mut Vec<u8>) {
+        let mut sorted: [Tag<'_>; TAGS_MAX] = [(&[], &[]); TAGS_MAX];
+        let mut count = 0;
+        for tag in self.iter().take(TAGS_MAX) {
+            sorted[count] = tag;
+            count += 1;
+        }
+        // Stable, so that values keep their order.
+        sorted[..count].sort_by_key(|(key, _)| *key);
+        for (at, (key, value)) in sorted[..count].iter().enumerate() {
+            if at > 0 && sorted[at - 1].0 == *key {
+                out.push(b';');
+            } else {
+                if at > 0 {
+                    out.push(b',');
+                }
+                out.extend_from_slice(key);
+                out.push(b':');
+            }
+            out.extend_from_slice(value);
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), Fault> {
+        let mut count = 0;
+        for (key, _) in self.iter() {
+            count += 1;
+            let is_bad = |b: &u8| matches!(b, b'{' | b'}' | b'"' | b'=' | b'!' | b'~');
+            if key.is_empty() || key.iter().any(is_bad) {
+                return Err(Fault::Tag);
+            }
+        }
+        match count > TAGS_MAX {
+            true => Err(Fault::TagsMany),
+            false => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ordered(text: &str) -> String {
+        let tags = Tags::new(text.as_bytes());
+        let mut out = Vec::new();
+        tags.append_ordered(&mut out);
+        let again = Tags::new(&out);
+        assert_eq!(again.ordered(), Ok(&out[..]), "{text}");
+        if let Ok(same) = tags.ordered() {
+            assert_eq!(same, out, "{text}");
+        }
+        String::from_utf8(out).expect("the test writes UTF-8")
+    }
+
+    #[test]
+    fn the_order_in_which_tags_come_makes_no_difference() {
+        for (text, expected) in [
+            ("", ""),
+            ("a:1", "a:1"),
+            ("b:2,a:1", "a:1,b:2"),
+            ("b,a:1", "a:1,b:true"),
+            (",a:1,,b:2,", "a:1,b:2"),
+            ("a:1:2", "a:1:2"),
+            ("a:", "a:"),
+            ("a:2,b:x,a:1", "a:2;1,b:x"),
+        ] {
+            assert_eq!(ordered(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn only_the_one_form_counts_as_ordered() {
+        for text in ["b:1,a:1", "a", "a:1,a:2", ",a:1", "a:1,", ":1"] {
+            assert_eq!(
+                Tags::new(text.as_bytes()).ordered(),
+                Err(UnorderedTags),
+                "{text}"
+            );
+        }
+        for text in ["", "a:1", "a:1,b:2", "a:"] {
+            assert_eq!(
+                Tags::new(text.as_bytes()).ordered(),
+                Ok(text.as_bytes()),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn tags_have_bounds() {
+        let many = |count: usize| {
+            (0..count)
+                .map(|n| format!("k{n}:1"))
+                .collect::<Vec<_>>()
+                .join(",")
+        };
+        assert_eq!(Tags::new(many(TAGS_MAX).as_bytes()).check(), Ok(()));
+        assert_eq!(
+            Tags::new(many(TAGS_MAX + 1).as_bytes()).check(),
+            Err(Fault::TagsMany)
+        );
+        for bad in [":v", "a=b:1", "{:1", "a,\"b\":1"] {
+            assert_eq!(Tags::new(bad.as_bytes()).check(), Err(Fault::Tag), "{bad}");
+        }
+    }
+}
