@@ -9,6 +9,7 @@
 //! 4. [`default_file`] writes the file that explains every key.
 
 mod load;
+mod map;
 mod problem;
 mod secret;
 mod setting;
@@ -24,7 +25,7 @@ pub use secret::Secret;
 pub use setting::{Key, Section, Setting, scalar};
 pub use template::default_file;
 pub use tree::{Entry, Place, Tree, Value};
-pub use values::{Address, Bytes, HostName, Level, LogLevel, Rate, Span, User};
+pub use values::{Address, Bytes, HostName, Level, Log, LogLevel, LogPlace, Rate, Span, User};
 pub use written::Written;
 
 /// Reads a whole configuration.

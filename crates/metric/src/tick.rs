@@ -229,6 +229,13 @@ impl Tick {
         copy.present_count()
     }
 
+    /// A row without values: the members of the group's last version are gone.
+    pub fn append_empty(&mut self, members: Arc<Members>) {
+        let row = self.next_row(members);
+        row.values.resize(row.members.series.len(), 0.0);
+        row.present.resize(row.values.len().div_ceil(64), 0);
+    }
+
     fn next_row(&mut self, members: Arc<Members>) -> &mut GroupRow {
         if self.used == self.rows.len() {
             self.rows.push(GroupRow {

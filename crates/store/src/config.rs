@@ -20,6 +20,8 @@ settings! {
     pub struct Limits {
         /// How many series may be live at one time. Samples of further ones are dropped and counted.
         series: NonZeroU32 = NonZeroU32::new(200_000).expect("not zero"),
+        /// How many of them one sender may have: a user's programs, or a host that sends statsd.
+        series_per_sender: NonZeroU32 = NonZeroU32::new(50_000).expect("not zero"),
         /// How much memory samples and series may take.
         memory: Bytes = Bytes::mebibytes(256),
         /// How many connections the servers hold open at one time.

@@ -4,7 +4,7 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, RwLock};
 use std::thread::JoinHandle;
 
-use pegel_metric::{Input, Ledger, Millis, Point, Reason, Selector, Series, Tick};
+use pegel_metric::{Input, Ledger, Members, Millis, Point, Reason, Selector, Series, Tick};
 
 use crate::block::IndexCache;
 use crate::lock::Lock;
@@ -172,6 +172,18 @@ impl Store {
         let state = self.inner.shared.read();
         state.head.latest(selector, after, now, visit);
         state.head.changes
+    }
+
+    /// The live groups whose names begin with `prefix`, with the current value of each member. For an
+    /// input that goes on where its predecessor ended.
+    pub fn groups(&self, prefix: &str) -> Vec<(Arc<Members>, Vec<Option<f64>>)> {
+        let now = self.inner.shared.now();
+        let state = self.inner.shared.read();
+        let groups = state.head.groups.iter();
+        groups
+            .filter(|group| group.is_live(now) && group.members().group.starts_with(prefix))
+            .map(|group| (group.members().clone(), group.values().collect()))
+            .collect()
     }
 
     /// Answers a question series by series, sorted by text; points are sorted by time.

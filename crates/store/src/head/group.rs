@@ -171,6 +171,12 @@ impl GroupHead {
         bit(&self.current.present, member)
     }
 
+    /// The current row, one value for each member that is part of it.
+    pub fn values(&self) -> impl Iterator<Item = Option<f64>> + '_ {
+        let bits = self.current.bits.iter().enumerate();
+        bits.map(|(index, &bits)| self.is_present(index).then(|| f64::from_bits(bits)))
+    }
+
     /// Visits the members of the current row, except those that are newer elsewhere: `older`, sorted.
     pub fn latest(
         &self,

@@ -32,6 +32,14 @@ impl Newcomers {
     /// Lets a version of a group in if there is room for it. One that does not grow is let in even when the limit
     /// was lowered.
     pub fn admit_group(&mut self, head: &Head, members: &Arc<Members>, series_max: usize) -> bool {
+        if self.groups.is_empty()
+            && head
+                .groups
+                .iter()
+                .any(|group| Arc::ptr_eq(group.members(), members))
+        {
+            return true;
+        }
         let newcomer = self
             .groups
             .iter()

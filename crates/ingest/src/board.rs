@@ -1,0 +1,163 @@
+//! The current values of programs' metrics, as the store samples them.
+//!
+//! Series stand in groups of at most [`GROUP_SERIES`]. A group whose values changed since the last tick
+//! gives a row with all its values; one that did not gives a row every [`HEARTBEAT`], so that a hundred
+//! thousand names that nobody writes to cost next to nothing.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pegel_metric::{Group, Kind, Level, Members, Millis, Series, Slot, Tick};
+use pegel_store::Store;
+
+/// Few enough that one busy series does not drag many idle ones into every row.
+const GROUP_SERIES: usize = 256;
+/// How often an idle group is written.
+pub const HEARTBEAT: Duration = Duration::from_secs(60);
+/// How long values outlive an agent that does not come back to end them.
+const LIVE_FOR: Millis = 10 * 60 * 1000;
+/// What was live before a restart is forgotten when nobody asked for it by then.
+const RESUME_FOR: Millis = 10 * 60 * 1000;
+const LEVEL_MAX: Level = Level::MAX;
+
+/// Where a series stands on its board.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    group: u32,
+    slot: Slot,
+}
+
+#[derive(Debug)]
+pub struct Board {
+    name: &'static str,
+    groups: Vec<Shelf>,
+    /// Groups that may have room.
+    roomy: Vec<u32>,
+    /// Totals of counters from before a restart, by series.
+    before: HashMap<Box<str>, f64>,
+    before_until: Millis,
+    /// Groups of the agent before this one that are not in use here.
+    left_over: Vec<Arc<str>>,
+}
+
+#[derive(Debug)]
+struct Shelf {
+    group: Group,
+    is_changed: bool,
+    is_roomy: bool,
+    written: Millis,
+}
+
+impl Board {
+    /// Takes over from the board of the same name that an agent before this one had: counters go on
+    /// where they were.
+    pub fn new(name: &'static str, store: &Store, now: Millis) -> Board {
+        let prefix = format!("{name}-");
+        let mut before = HashMap::new();
+        let mut left_over = Vec::new();
+        for (members, values) in store.groups(&prefix) {
+            for (series, value) in members.series.iter().zip(values) {
+                if let (Kind::Counter, Some(value)) = (series.family().kind, value) {
+                    before.insert(series.text().into(), value);
+                }
+            }
+            left_over.push(members.group.clone());
+        }
+        Board {
+            name,
+            groups: Vec::new(),
+            roomy: Vec::new(),
+            before,
+            before_until: now + RESUME_FOR,
+            left_over,
+        }
+    }
+
+    /// Puts a series on the board that is not on it. The number is the total that it had before a restart.
+    pub fn add(&mut self, series: Arc<Series>) -> (Place, Option<f64>) {
+        let before = self.before.remove(series.text());
+        let at = match self.roomy.last() {
+            Some(&at) => at as usize,
+            None => self.add_shelf(),
+        };
+        let shelf = &mut self.groups[at];
+        let place = Place {
+            group: at as u32,
+            slot: shelf.group.add(series),
+        };
+        if shelf.group.len() == GROUP_SERIES {
+            shelf.is_roomy = false;
+            self.roomy.pop();
+        }
+        (place, before)
+    }
+
+    fn add_shelf(&mut self) -> usize {
+        let at = self.groups.len();
+        let name = format!("{}-{at}", self.name);
+        self.left_over.retain(|group| **group != *name);
+        self.groups.push(Shelf {
+            group: Group::new(&name, LEVEL_MAX, LIVE_FOR),
+            is_changed: false,
+            is_roomy: true,
+            written: Millis::MIN,
+        });
+        self.roomy.push(at as u32);
+        at
+    }
+
+    #[inline]
+    pub fn set(&mut self, place: Place, value: f64) {
+        let shelf = &mut self.groups[place.group as usize];
+        if shelf.group.get(place.slot).map(f64::to_bits) != Some(value.to_bits()) {
+            shelf.group.set(place.slot, value);
+            shelf.is_changed = true;
+        }
+    }
+
+    /// Takes a series off the board. It is gone with the next tick; its past stays.
+    pub fn remove(&mut self, place: Place) {
+        let shelf = &mut self.groups[place.group as usize];
+        shelf.group.retire(place.slot);
+        shelf.is_changed = true;
+        if !shelf.is_roomy {
+            shelf.is_roomy = true;
+            self.roomy.push(place.group);
+        }
+    }
+
+    /// How many series are on the board.
+    pub fn len(&self) -> usize {
+        self.groups.iter().map(|shelf| shelf.group.len()).sum()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Writes what changed, and what was idle for long.
+    pub fn emit(&mut self, tick: &mut Tick) {
+        let now = tick.time;
+        for name in self.left_over.drain(..) {
+            tick.append_empty(Arc::new(Members {
+                group: name,
+                series: Vec::new(),
+                live_for: 0,
+            }));
+        }
+        if !self.before.is_empty() && now > self.before_until {
+            self.before = HashMap::new();
+        }
+        let heartbeat = HEARTBEAT.as_millis() as Millis;
+        for shelf in &mut self.groups {
+            // A clock that was set back must not silence an idle group.
+            let is_due = now.saturating_sub(shelf.written) >= heartbeat || now < shelf.written;
+            if shelf.is_changed || (is_due && !shelf.group.is_empty()) {
+                shelf.group.append_to(tick);
+                shelf.is_changed = false;
+                shelf.written = now;
+            }
+        }
+    }
+}

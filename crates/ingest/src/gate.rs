@@ -1,0 +1,331 @@
+//! The gate: every series of a program passes it once, when it is new.
+
+use std::borrow::Cow;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pegel_metric::{Family, Input, Kind, Ledger, Level, Reason, Series, SeriesError};
+
+use crate::rules::Rules;
+use crate::senders::{Charge, Sender, Senders};
+
+/// A series that a program wants to have.
+#[derive(Debug, Clone, Copy)]
+pub struct Offer<'a> {
+    pub name: &'a str,
+    pub labels: &'a [(&'a str, &'a str)],
+    pub kind: Kind,
+    pub help: &'a str,
+    pub level: Level,
+}
+
+/// Why it does not get it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("a rule of the configuration drops it")]
+    Rule,
+    #[error("it is for level {0}, and the agent keeps up to level {1}")]
+    Level(Level, Level),
+    #[error("the sender has {0} series already (limits.series_per_sender)")]
+    SenderLimit(u32),
+    #[error("the agent has {0} series already (limits.series)")]
+    SeriesLimit(u64),
+    #[error(transparent)]
+    Series(#[from] SeriesError),
+}
+
+impl Refusal {
+    pub fn reason(&self) -> Reason {
+        match self {
+            Refusal::Rule => Reason::Rule,
+            Refusal::Level(..) => Reason::Level,
+            Refusal::SenderLimit(_) => Reason::SenderLimit,
+            Refusal::SeriesLimit(_) => Reason::SeriesLimit,
+            Refusal::Series(_) => Reason::BadName,
+        }
+    }
+}
+
+/// What the configuration says about all inputs.
+#[derive(Debug)]
+pub struct GateSettings {
+    pub level: Level,
+    pub series_max: u64,
+    pub series_per_sender: u32,
+    pub rules: Rules,
+}
+
+#[derive(Debug)]
+pub struct Gate {
+    settings: GateSettings,
+    ledger: Arc<Ledger>,
+    senders: Senders,
+    /// Series that passed and are still held.
+    held: Arc<AtomicU64>,
+    /// Series of the store that did not come through here.
+    others: AtomicU64,
+    families: Families,
+}
+
+/// A series that passed: on its sender's account as long as this lives.
+#[derive(Debug)]
+pub struct Admitted {
+    pub series: Arc<Series>,
+    pub pass: Pass,
+}
+
+/// Gives a series back to the accounts when dropped.
+#[derive(Debug)]
+pub struct Pass {
+    charge: Charge,
+    held: Arc<AtomicU64>,
+}
+
+impl Pass {
+    pub fn sender(&self) -> &Arc<Sender> {
+        self.charge.sender()
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        self.held.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Gate {
+    pub fn new(settings: GateSettings, ledger: Arc<Ledger>) -> Gate {
+        Gate {
+            settings,
+            ledger,
+            senders: Senders::default(),
+            held: Arc::default(),
+            others: AtomicU64::new(0),
+            families: Families::default(),
+        }
+    }
+
+    pub fn senders(&self) -> &Senders {
+        &self.senders
+    }
+
+    pub fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
+    }
+
+    pub fn level(&self) -> Level {
+        self.settings.level
+    }
+
+    pub fn sender(&self, input: Input, who: &str) -> Arc<Sender> {
+        self.senders.get(input, who)
+    }
+
+    /// Samples that arrived. Each must be said to be kept or dropped later.
+    pub fn received(&self, sender: &Sender, count: u64) {
+        sender.add_received(count);
+        self.ledger.received(sender.input, count);
+    }
+
+    pub fn kept(&self, sender: &Sender, count: u64) {
+        self.ledger.kept(sender.input, count);
+    }
+
+    pub fn dropped(&self, sender: &Sender, reason: Reason, count: u64) {
+        sender.add_dropped(reason, count);
+        self.ledger.dropped(sender.input, reason, count);
+    }
+
+    /// How many series the store holds in all: what did not come through the gate takes room too.
+    pub fn set_stored(&self, stored: u64) {
+        let held = self.held.load(Ordering::Relaxed);
+        self.others
+            .store(stored.saturating_sub(held), Ordering::Relaxed);
+    }
+
+    /// Applies the rules and the limits to a new series.
+    pub fn admit(&self, sender: &Arc<Sender>, offer: &Offer<'_>) -> Result<Admitted, Refusal> {
+        if offer.level > self.settings.level {
+            return Err(Refusal::Level(offer.level, self.settings.level));
+        }
+        let series = self.series(offer)?;
+        let pass = self.pass(sender)?;
+        Ok(Admitted { series, pass })
+    }
+
+    /// One more series for this sender, if there is room.
+    pub fn pass(&self, sender: &Arc<Sender>) -> Result<Pass, Refusal> {
+        let max = self.settings.series_per_sender;
+        let charge = Charge::new(sender, max).ok_or(Refusal::SenderLimit(max))?;
+        let room = self.settings.series_max;
+        let room = room.saturating_sub(self.others.load(Ordering::Relaxed));
+        let more = |held| (held < room).then_some(held + 1);
+        self.held
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .map_err(|_| Refusal::SeriesLimit(self.settings.series_max))?;
+        Ok(Pass {
+            charge,
+            held: self.held.clone(),
+        })
+    }
+
+    /// The series under which an offer is stored.
+    fn series(&self, offer: &Offer<'_>) -> Result<Arc<Series>, Refusal> {
+        if self.settings.rules.is_empty() {
+            let family = self.families.get(offer.name, offer);
+            return Ok(Arc::new(Series::new(family, offer.labels)?));
+        }
+        let ruled = self.settings.rules.apply(offer.name, offer.labels);
+        let (name, labels) = ruled.ok_or(Refusal::Rule)?;
+        let labels: Vec<(&str, &str)> = labels.iter().map(|(k, v)| (&**k, &**v)).collect();
+        let family = self.families.get(&name, offer);
+        Ok(Arc::new(Series::new(family, &labels)?))
+    }
+}
+
+/// Families that were used lately, so that the series of one name share theirs.
+#[derive(Debug)]
+struct Families {
+    hasher: RandomState,
+    recent: Mutex<Vec<Option<Arc<Family>>>>,
+}
+
+const RECENT: usize = 256;
+
+impl Default for Families {
+    fn default() -> Families {
+        Families {
+            hasher: RandomState::new(),
+            recent: Mutex::new(vec![None; RECENT]),
+        }
+    }
+}
+
+impl Families {
+    fn get(&self, name: &str, offer: &Offer<'_>) -> Arc<Family> {
+        let at = (self.hasher.hash_one(name) % RECENT as u64) as usize;
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = |family: &&Arc<Family>| {
+            family.name == name
+                && family.kind == offer.kind
+                && family.help == offer.help
+                && family.level == offer.level
+        };
+        if let Some(family) = recent[at].as_ref().filter(is_same) {
+            return family.clone();
+        }
+        let family = Arc::new(Family {
+            name: Cow::Owned(name.to_owned()),
+            kind: offer.kind,
+            help: if offer.help.is_empty() {
+                Cow::Borrowed("")
+            } else {
+                Cow::Owned(offer.help.to_owned())
+            },
+            unit: Cow::Borrowed(""),
+            level: offer.level,
+        });
+        recent[at] = Some(family.clone());
+        family
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gate(series_max: u64, series_per_sender: u32) -> Gate {
+        let settings = GateSettings {
+            level: 3,
+            series_max,
+            series_per_sender,
+            rules: Rules::default(),
+        };
+        Gate::new(settings, Arc::default())
+    }
+
+    fn offer(name: &str) -> Offer<'_> {
+        Offer {
+            name,
+            labels: &[],
+            kind: Kind::Counter,
+            help: "",
+            level: 1,
+        }
+    }
+
+    #[test]
+    fn limits_hold_for_each_sender_and_for_all() {
+        let gate = gate(3, 2);
+        let (a, b) = (
+            gate.sender(Input::Statsd, "a"),
+            gate.sender(Input::Statsd, "b"),
+        );
+        let first = gate.admit(&a, &offer("x")).expect("room");
+        let _second = gate.admit(&a, &offer("y")).expect("room");
+        assert_eq!(
+            gate.admit(&a, &offer("z")).expect_err("full"),
+            Refusal::SenderLimit(2)
+        );
+        let _third = gate.admit(&b, &offer("x")).expect("room");
+        assert_eq!(
+            gate.admit(&b, &offer("y")).expect_err("full"),
+            Refusal::SeriesLimit(3)
+        );
+        assert_eq!(b.series(), 1, "a refused series is on nobody's account");
+        drop(first);
+        gate.admit(&b, &offer("y")).expect("room again");
+    }
+
+    #[test]
+    fn the_nodes_own_series_take_room() {
+        let gate = gate(10, 100);
+        gate.set_stored(9);
+        let a = gate.sender(Input::Lane, "a");
+        let _first = gate.admit(&a, &offer("x")).expect("room");
+        assert!(gate.admit(&a, &offer("y")).is_err());
+        gate.set_stored(10);
+        assert!(
+            gate.admit(&a, &offer("y")).is_err(),
+            "one of the ten is ours"
+        );
+        gate.set_stored(5);
+        assert!(gate.admit(&a, &offer("y")).is_ok());
+    }
+
+    #[test]
+    fn series_of_one_name_share_their_family() {
+        let gate = gate(10, 10);
+        let a = gate.sender(Input::Lane, "a");
+        let labels = |value| Offer {
+            labels: value,
+            ..offer("x")
+        };
+        let one = gate.admit(&a, &labels(&[("l", "1")])).expect("room");
+        let two = gate.admit(&a, &labels(&[("l", "2")])).expect("room");
+        assert!(Arc::ptr_eq(one.series.family(), two.series.family()));
+        let gauge = Offer {
+            kind: Kind::Gauge,
+            ..offer("x")
+        };
+        let gauge = gate.admit(&a, &gauge).expect("room");
+        assert_eq!(gauge.series.family().kind, Kind::Gauge);
+    }
+
+    #[test]
+    fn what_is_refused_has_a_reason() {
+        let gate = gate(10, 10);
+        let a = gate.sender(Input::Put, "a");
+        let refused = |offer| gate.admit(&a, &offer).expect_err("refused").reason();
+        assert_eq!(
+            refused(Offer {
+                level: 4,
+                ..offer("x")
+            }),
+            Reason::Level
+        );
+        assert_eq!(refused(offer("")), Reason::BadName);
+        assert_eq!(refused(offer("a\u{0}")), Reason::BadName);
+    }
+}

@@ -1,0 +1,13 @@
+//! IN: what programs send. Lanes, statsd, HTTP and the socket all pass the same [`gate`]: it knows the
+//! senders and their limits, applies the rules, and keeps the books.
+//!
+//! ```text
+//! statsd lines, lanes ──► gate ──► board ──tick──► store        values that add up or replace each other
+//! points with a time  ──► gate ──────────push───► store        every one of them is kept
+//! ```
+
+pub mod board;
+pub mod gate;
+pub mod points;
+pub mod rules;
+pub mod senders;

@@ -1,0 +1,275 @@
+//! Rules: what becomes of a program's series before it is stored, by its name and labels.
+//!
+//! They are looked at one after the other. `keep` and `drop` decide at once; `rename` and `label` change the
+//! series for the rules that follow. What no rule decides is kept.
+
+mod pattern;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use pegel_config::{Problem, Setting, Tree, Written, settings};
+use pegel_metric::glob_matches;
+
+pub use pattern::{Parts, Pattern, PatternError, Template};
+
+settings! {
+    /// One rule.
+    pub struct RuleKeys {
+        /// Which names it is for: *, ?, and parts in braces that rename and label can use.
+        name: Option<Pattern> = None,
+        /// Which labels a series must have: patterns with * and ?.
+        labels: BTreeMap<String, String> = BTreeMap::new(),
+        /// Keep it as it is now, whatever the rules below say.
+        keep: bool = false,
+        /// Drop it, and count that.
+        drop: bool = false,
+        /// Give it another name.
+        rename: Option<Template> = None,
+        /// Add labels, or replace them.
+        label: BTreeMap<String, Template> = BTreeMap::new(),
+    }
+}
+
+/// A rule that makes sense.
+#[derive(Debug, Clone)]
+pub struct Rule(RuleKeys);
+
+impl Setting for Rule {
+    fn accepts() -> String {
+        "a rule, such as {name: \"debug.*\", drop: true}".to_owned()
+    }
+
+    fn read(tree: &Tree, problems: &mut Vec<Problem>) -> Option<Rule> {
+        let keys = RuleKeys::read(tree, problems)?;
+        if let Some(message) = mistake(&keys) {
+            problems.push(Problem::value(tree, message, &Rule::accepts()));
+            return None;
+        }
+        Some(Rule(keys))
+    }
+
+    fn written(&self) -> Written {
+        self.0.written()
+    }
+}
+
+fn mistake(keys: &RuleKeys) -> Option<String> {
+    let changes = keys.rename.is_some() || !keys.label.is_empty();
+    if keys.name.is_none() && keys.labels.is_empty() {
+        return Some("the rule does not say which series it is for".to_owned());
+    }
+    if keys.keep && keys.drop {
+        return Some("the rule says both keep and drop".to_owned());
+    }
+    if keys.drop && changes {
+        return Some("what is dropped cannot be renamed or labelled".to_owned());
+    }
+    if !keys.keep && !keys.drop && !changes {
+        return Some("the rule says neither keep, drop, rename nor label".to_owned());
+    }
+    let pattern = keys.name.clone().or_else(|| "*".parse().ok())?;
+    let templates = keys.rename.iter().chain(keys.label.values());
+    let unknown = templates
+        .filter_map(|template| template.unknown_part(&pattern))
+        .next();
+    unknown.map(|part| format!("the pattern has no part {{{part}}}"))
+}
+
+/// Labels on their way through the rules.
+pub type RuledLabels<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
+
+/// All rules, in the order of the configuration.
+#[derive(Debug, Clone, Default)]
+pub struct Rules(Vec<Rule>);
+
+impl Rules {
+    pub fn new(rules: Vec<Rule>) -> Rules {
+        Rules(rules)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The name and the labels to store under; nothing when the series is dropped.
+    pub fn apply<'a>(
+        &self,
+        name: &'a str,
+        labels: &[(&'a str, &'a str)],
+    ) -> Option<(Cow<'a, str>, RuledLabels<'a>)> {
+        let mut name = Cow::Borrowed(name);
+        let owned = |&(key, value): &(&'a str, &'a str)| (Cow::Borrowed(key), Cow::Borrowed(value));
+        let mut labels: RuledLabels<'a> = labels.iter().map(owned).collect();
+        for Rule(rule) in &self.0 {
+            let Some(change) = rule.look(&name, &labels) else {
+                continue;
+            };
+            if rule.drop {
+                return None;
+            }
+            if let Some(new) = change.name {
+                name = Cow::Owned(new);
+            }
+            for (key, value) in change.labels {
+                labels.retain(|(known, _)| *known != key);
+                labels.push((Cow::Owned(key), Cow::Owned(value)));
+            }
+            if rule.keep {
+                break;
+            }
+        }
+        Some((name, labels))
+    }
+}
+
+struct Change {
+    name: Option<String>,
+    labels: Vec<(String, String)>,
+}
+
+impl RuleKeys {
+    /// What the rule does to this series; nothing when it is not for it.
+    fn look(&self, name: &str, labels: &RuledLabels<'_>) -> Option<Change> {
+        let has = |(key, pattern): (&String, &String)| {
+            let label = labels.iter().find(|(known, _)| known == key);
+            label.is_some_and(|(_, value)| glob_matches(pattern, value))
+        };
+        if !self.labels.iter().all(has) {
+            return None;
+        }
+        let parts = match &self.name {
+            Some(pattern) => pattern.parts(name)?,
+            None => Vec::new(),
+        };
+        let fill = |(key, template): (&String, &Template)| (key.clone(), template.fill(&parts));
+        Some(Change {
+            name: self.rename.as_ref().map(|template| template.fill(&parts)),
+            labels: self.label.iter().map(fill).collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pegel_config::{Entry, Place, Value};
+
+    use super::*;
+
+    /// A tree as YAML would give it: `key=value`, and `key.inner=value` for maps.
+    fn rule(texts: &[(&str, &str)]) -> Result<Rule, String> {
+        let place = Place::Argument("test");
+        let mut tree = Tree::empty(place.clone());
+        for (path, text) in texts {
+            let value = Tree {
+                place: place.clone(),
+                path: (*path).to_owned(),
+                value: Value::Scalar((*text).to_owned()),
+            };
+            let Value::Map(entries) = &mut tree.value else {
+                unreachable!("made as a map")
+            };
+            let entry = |key: &str, value| Entry {
+                key: key.to_owned(),
+                place: place.clone(),
+                value,
+            };
+            match path.split_once('.') {
+                None => entries.push(entry(path, value)),
+                Some((outer, inner)) => {
+                    let mut map = Tree::empty(place.clone());
+                    map.value = Value::Map(vec![entry(inner, value)]);
+                    entries.push(entry(outer, map));
+                }
+            }
+        }
+        let mut problems = Vec::new();
+        Rule::read(&tree, &mut problems).ok_or_else(|| problems[0].message.clone())
+    }
+
+    fn apply(rules: &[&[(&str, &str)]], name: &str, labels: &[(&str, &str)]) -> Option<String> {
+        let rules = rules.iter().map(|texts| rule(texts).expect("a rule"));
+        let rules = Rules::new(rules.collect());
+        let (name, mut labels) = rules.apply(name, labels)?;
+        labels.sort();
+        let labels: Vec<String> = labels
+            .iter()
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect();
+        Some(format!("{name} {}", labels.join(",")).trim_end().to_owned())
+    }
+
+    const RANK: &[(&str, &str)] = &[
+        ("name", "flux.{rank:int}.{rest:any}"),
+        ("rename", "flux.{rest}"),
+        ("label.rank", "{rank}"),
+    ];
+    const MODULE: &[(&str, &str)] = &[
+        ("name", "flux.{module}.{rank:int}.{rest:any}"),
+        ("rename", "flux.{module}.{rest}"),
+        ("label.rank", "{rank}"),
+    ];
+
+    #[test]
+    fn the_rank_in_a_name_becomes_a_label() {
+        let rules = [RANK, MODULE];
+        let applied = |name| apply(&rules, name, &[]);
+        assert_eq!(
+            applied("flux.3.content-cache.size").as_deref(),
+            Some("flux.content-cache.size rank=3")
+        );
+        assert_eq!(
+            applied("flux.kvs.0.cache").as_deref(),
+            Some("flux.kvs.cache rank=0")
+        );
+        assert_eq!(applied("other.3.x").as_deref(), Some("other.3.x"));
+    }
+
+    #[test]
+    fn keep_comes_before_a_drop_below() {
+        let rules: [&[(&str, &str)]; 2] = [
+            &[("name", "solver.*"), ("keep", "true")],
+            &[("name", "*"), ("drop", "true")],
+        ];
+        assert_eq!(apply(&rules, "solver.a", &[]).as_deref(), Some("solver.a"));
+        assert_eq!(apply(&rules, "noise", &[]), None);
+    }
+
+    #[test]
+    fn labels_are_matched_and_replaced() {
+        let rules: [&[(&str, &str)]; 1] = [&[("labels.env", "te?t*"), ("label.env", "other")]];
+        assert_eq!(
+            apply(&rules, "a", &[("env", "test-1"), ("x", "y")]).as_deref(),
+            Some("a env=other,x=y")
+        );
+        assert_eq!(apply(&rules, "a", &[("x", "y")]).as_deref(), Some("a x=y"));
+    }
+
+    #[test]
+    fn rules_without_sense_are_refused() {
+        for (texts, message) in [
+            (
+                &[("drop", "true")][..],
+                "the rule does not say which series it is for",
+            ),
+            (
+                &[("name", "*")],
+                "the rule says neither keep, drop, rename nor label",
+            ),
+            (
+                &[("name", "*"), ("drop", "true"), ("keep", "true")],
+                "the rule says both keep and drop",
+            ),
+            (
+                &[("name", "*"), ("drop", "true"), ("rename", "x")],
+                "what is dropped cannot be renamed or labelled",
+            ),
+            (
+                &[("name", "{a}"), ("rename", "{b}")],
+                "the pattern has no part {b}",
+            ),
+        ] {
+            assert_eq!(rule(texts).expect_err("no rule"), message);
+        }
+    }
+}

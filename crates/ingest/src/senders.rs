@@ -1,0 +1,192 @@
+//! Who sends: a user's programs, a host. Each has its own account, so that one that sends without end is
+//! known by name and cannot crowd out the others.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pegel_metric::{Input, Reason};
+use serde::Serialize;
+
+/// How many senders are told apart. Further ones share the account [`OTHERS`].
+const SENDERS_MAX: usize = 1000;
+pub const OTHERS: &str = "others";
+
+/// One sender's account.
+#[derive(Debug)]
+pub struct Sender {
+    pub input: Input,
+    pub who: Box<str>,
+    received: AtomicU64,
+    series: AtomicU32,
+    dropped: [AtomicU64; Reason::ALL.len()],
+}
+
+impl Sender {
+    fn new(input: Input, who: &str) -> Arc<Sender> {
+        Arc::new(Sender {
+            input,
+            who: who.into(),
+            received: AtomicU64::new(0),
+            series: AtomicU32::new(0),
+            dropped: std::array::from_fn(|_| AtomicU64::new(0)),
+        })
+    }
+
+    pub(crate) fn add_received(&self, count: u64) {
+        self.received.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_dropped(&self, reason: Reason, count: u64) {
+        self.dropped[reason as usize].fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub fn series(&self) -> u32 {
+        self.series.load(Ordering::Relaxed)
+    }
+
+    /// Takes one more series into the account; false when it has `max`.
+    fn take_series(&self, max: u32) -> bool {
+        let more = |series| (series < max).then_some(series + 1);
+        self.series
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .is_ok()
+    }
+}
+
+/// A series on its sender's account, until dropped.
+#[derive(Debug)]
+pub struct Charge(Arc<Sender>);
+
+impl Charge {
+    /// Nothing when the sender has `max` series already.
+    pub(crate) fn new(sender: &Arc<Sender>, max: u32) -> Option<Charge> {
+        sender.take_series(max).then(|| Charge(sender.clone()))
+    }
+
+    pub fn sender(&self) -> &Arc<Sender> {
+        &self.0
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.0.series.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// One sender, as `/status` shows it.
+#[derive(Debug, Serialize)]
+pub struct Account {
+    pub input: &'static str,
+    pub sender: String,
+    pub received: u64,
+    pub series: u32,
+    /// Only reasons that happened.
+    pub dropped: std::collections::BTreeMap<&'static str, u64>,
+}
+
+/// All senders.
+#[derive(Debug, Default)]
+pub struct Senders {
+    known: Mutex<HashMap<(Input, Box<str>), Arc<Sender>>>,
+}
+
+impl Senders {
+    pub fn get(&self, input: Input, who: &str) -> Arc<Sender> {
+        let mut known = self.lock();
+        if let Some(sender) = known.get(&(input, who.into())) {
+            return sender.clone();
+        }
+        if known.len() >= SENDERS_MAX {
+            // Those who hold nothing and are not connected make room; their drops are in the ledger.
+            known.retain(|_, sender| sender.series() > 0 || Arc::strong_count(sender) > 1);
+        }
+        let who = if known.len() < SENDERS_MAX {
+            who
+        } else {
+            OTHERS
+        };
+        known
+            .entry((input, who.into()))
+            .or_insert_with(|| Sender::new(input, who))
+            .clone()
+    }
+
+    /// Every sender, the one with the most series first.
+    pub fn accounts(&self) -> Vec<Account> {
+        let mut accounts: Vec<Account> =
+            self.lock().values().map(|sender| account(sender)).collect();
+        accounts
+            .sort_by(|a, b| (b.series, &a.sender, a.input).cmp(&(a.series, &b.sender, b.input)));
+        accounts
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<(Input, Box<str>), Arc<Sender>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn account(sender: &Sender) -> Account {
+    let dropped = Reason::ALL.iter().map(|&reason| {
+        let count = sender.dropped[reason as usize].load(Ordering::Relaxed);
+        (reason.as_str(), count)
+    });
+    Account {
+        input: sender.input.as_str(),
+        sender: sender.who.to_string(),
+        received: sender.received.load(Ordering::Relaxed),
+        series: sender.series(),
+        dropped: dropped.filter(|(_, count)| *count > 0).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sender_cannot_have_more_series_than_it_may() {
+        let senders = Senders::default();
+        let sender = senders.get(Input::Statsd, "127.0.0.1");
+        let first = Charge::new(&sender, 2).expect("room");
+        let _second = Charge::new(&sender, 2).expect("room");
+        assert!(Charge::new(&sender, 2).is_none());
+        drop(first);
+        assert_eq!(sender.series(), 1);
+        assert!(Charge::new(&sender, 2).is_some());
+        assert!(Arc::ptr_eq(
+            &sender,
+            &senders.get(Input::Statsd, "127.0.0.1")
+        ));
+        assert!(!Arc::ptr_eq(&sender, &senders.get(Input::Put, "127.0.0.1")));
+    }
+
+    #[test]
+    fn senders_without_end_share_an_account() {
+        let senders = Senders::default();
+        let held: Vec<_> = (0..SENDERS_MAX)
+            .map(|at| senders.get(Input::Statsd, &at.to_string()))
+            .collect();
+        assert_eq!(&*senders.get(Input::Statsd, "one more").who, OTHERS);
+        drop(held);
+        assert_eq!(&*senders.get(Input::Statsd, "another").who, "another");
+    }
+
+    #[test]
+    fn accounts_say_who_dropped_what() {
+        let senders = Senders::default();
+        let small = senders.get(Input::Push, "uid 1");
+        let large = senders.get(Input::Lane, "uid 2");
+        let _charge = Charge::new(&large, 9);
+        small.add_received(3);
+        small.add_dropped(Reason::Rule, 2);
+        let accounts = senders.accounts();
+        assert_eq!(
+            (accounts[0].sender.as_str(), accounts[0].series),
+            ("uid 2", 1)
+        );
+        assert_eq!(accounts[1].received, 3);
+        assert_eq!(accounts[1].dropped.get("rule"), Some(&2));
+    }
+}
