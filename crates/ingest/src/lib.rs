@@ -8,6 +8,10 @@
 
 pub mod board;
 pub mod gate;
+mod intake;
 pub mod points;
+pub mod pulse;
 pub mod rules;
 pub mod senders;
+
+pub use intake::Intake;

@@ -1,0 +1,165 @@
+//! The beat at which programs' metrics reach the store: a thread that wakes at each multiple of the rate.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use pegel_metric::{Clock, Input, Millis, Tick};
+use pegel_store::Store;
+
+use crate::gate::Gate;
+
+/// Sources are asked this often at most, however fast the node is sampled: a pass reads every lane.
+const FASTEST: Duration = Duration::from_millis(100);
+
+/// A clock that is this far behind the last pass was set back.
+const SET_BACK_MS: Millis = 5_000;
+
+/// Something whose current values go to the store: the lanes, statsd.
+pub trait Source: Send + fmt::Debug {
+    /// Brings the values up to date and adds the rows that changed.
+    fn pass(&mut self, tick: &mut Tick);
+}
+
+/// The running beat. Stops when dropped, after a last pass.
+#[derive(Debug)]
+pub struct Pulse {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    store: Store,
+    gate: Arc<Gate>,
+    clock: Arc<dyn Clock>,
+    beat: Mutex<Beat>,
+    is_stopping: AtomicBool,
+    wake: Condvar,
+    sleep: Mutex<()>,
+}
+
+#[derive(Debug)]
+struct Beat {
+    sources: Vec<Box<dyn Source>>,
+    tick: Tick,
+    last: Millis,
+}
+
+impl Pulse {
+    pub fn start(
+        sources: Vec<Box<dyn Source>>,
+        store: Store,
+        gate: Arc<Gate>,
+        clock: Arc<dyn Clock>,
+        rate: Duration,
+    ) -> std::io::Result<Pulse> {
+        let shared = Arc::new(Shared {
+            store,
+            gate,
+            clock,
+            beat: Mutex::new(Beat {
+                sources,
+                tick: Tick::new(Input::Programs),
+                last: Millis::MIN,
+            }),
+            is_stopping: AtomicBool::new(false),
+            wake: Condvar::new(),
+            sleep: Mutex::new(()),
+        });
+        // What was left by an agent before this one is ended before anyone can ask.
+        shared.pass(shared.clock.utc());
+        let for_thread = shared.clone();
+        let rate = rate.max(FASTEST);
+        let thread = std::thread::Builder::new()
+            .name("programs".to_owned())
+            .spawn(move || for_thread.run(rate))?;
+        Ok(Pulse {
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    /// Takes the values of this moment. When this returns they can be read.
+    pub fn refresh(&self) {
+        if self.shared.pass(self.shared.clock.utc()) {
+            // Ticks are written in their order: when an empty push is through, so is the tick.
+            let _ = self.shared.store.push(Input::Programs, Vec::new());
+        }
+    }
+
+    /// Ends the beat with a last pass.
+    pub fn stop(&mut self) {
+        self.shared.is_stopping.store(true, Ordering::Relaxed);
+        drop(self.shared.sleep.lock());
+        self.shared.wake.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+            self.shared.pass(self.shared.clock.utc());
+        }
+    }
+}
+
+impl Drop for Pulse {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Shared {
+    fn run(&self, rate: Duration) {
+        let rate = rate.as_millis() as Millis;
+        loop {
+            let now = self.clock.utc();
+            let next = (now.div_euclid(rate) + 1) * rate;
+            self.sleep(Duration::from_millis((next - now) as u64));
+            if self.is_stopping.load(Ordering::Relaxed) {
+                return;
+            }
+            self.gate.set_stored(self.store.status().series);
+            let now = self.clock.utc();
+            self.pass(now - now.rem_euclid(rate));
+        }
+    }
+
+    fn sleep(&self, time: Duration) {
+        let guard = self.sleep.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.is_stopping.load(Ordering::Relaxed) {
+            // Waking early only means a pass before its time.
+            let _ = self.wake.wait_timeout(guard, time);
+        }
+    }
+
+    /// Whether there was anything to store.
+    fn pass(&self, nominal: Millis) -> bool {
+        let mut beat = self.beat();
+        let Beat {
+            sources,
+            tick,
+            last,
+        } = &mut *beat;
+        // Readers' passes lie between two nominal times; a clock that was set back starts anew.
+        let is_same_clock = last.saturating_sub(nominal) < SET_BACK_MS;
+        let time = if *last >= nominal && is_same_clock {
+            *last + 1
+        } else {
+            nominal
+        };
+        tick.reset(time);
+        for source in sources {
+            source.pass(tick);
+        }
+        if tick.rows().is_empty() {
+            return false;
+        }
+        *last = time;
+        self.store.tick(tick);
+        true
+    }
+
+    fn beat(&self) -> MutexGuard<'_, Beat> {
+        self.beat.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,269 @@
+//! Board, points and pulse over a real store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pegel_ingest::board::{Board, Place};
+use pegel_ingest::gate::{Gate, GateSettings, Offer};
+use pegel_ingest::points::{Offered, Points};
+use pegel_ingest::pulse::{Pulse, Source};
+use pegel_ingest::rules::Rules;
+use pegel_metric::{Clock, Input, Kind, Millis, Reason, Selector, Tick};
+use pegel_store::{Options, Store};
+use pegel_testkit::{FakeClock, TempDir};
+
+const START: Millis = 1_800_000_000_000;
+
+struct Scene {
+    dir: TempDir,
+    clock: Arc<FakeClock>,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        Scene {
+            dir: TempDir::new(),
+            clock: Arc::new(FakeClock::new(START)),
+        }
+    }
+
+    fn store(&self) -> Store {
+        let mut options = Options::new(self.dir.join("store"));
+        options.clock = self.clock.clone();
+        Store::open(options).expect("opened")
+    }
+}
+
+fn gate(store: &Store, series_max: u64) -> Arc<Gate> {
+    let settings = GateSettings {
+        level: 3,
+        series_max,
+        series_per_sender: 1000,
+        rules: Rules::default(),
+    };
+    Arc::new(Gate::new(settings, store.ledger().clone()))
+}
+
+fn current(store: &Store, pattern: &str) -> Vec<(String, f64)> {
+    let selector = Selector::parse(pattern).expect("a pattern");
+    let mut found = Vec::new();
+    store.latest(&selector, 0, &mut |series, latest| {
+        found.push((series.text().to_owned(), latest.value))
+    });
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    found
+}
+
+/// Counts up to `count` names, and adds to each at every pass.
+#[derive(Debug)]
+struct Counting {
+    gate: Arc<Gate>,
+    board: Board,
+    totals: Vec<(Place, f64)>,
+}
+
+impl Counting {
+    fn new(gate: Arc<Gate>, store: &Store, names: usize) -> Counting {
+        let mut board = Board::new("test", store, START);
+        let sender = gate.sender(Input::Statsd, "test");
+        let totals = (0..names).map(|at| {
+            let name = format!("c{at:05}");
+            let offer = Offer {
+                name: &name,
+                labels: &[],
+                kind: Kind::Counter,
+                help: "",
+                level: 1,
+            };
+            let admitted = gate.admit(&sender, &offer).expect("room");
+            // These series stay for the length of the test.
+            std::mem::forget(admitted.pass);
+            let (place, before) = board.add(admitted.series);
+            (place, before.unwrap_or(0.0))
+        });
+        let totals = totals.collect();
+        Counting {
+            gate,
+            board,
+            totals,
+        }
+    }
+}
+
+impl Source for Counting {
+    fn pass(&mut self, tick: &mut Tick) {
+        for (at, (place, total)) in self.totals.iter_mut().enumerate() {
+            *total += (at + 1) as f64;
+            self.board.set(*place, *total);
+        }
+        assert!(self.gate.senders().accounts().len() == 1);
+        self.board.emit(tick);
+    }
+}
+
+fn pulse(scene: &Scene, store: &Store, gate: &Arc<Gate>, names: usize) -> Pulse {
+    let source = Counting::new(gate.clone(), store, names);
+    // So slow that only the passes that the test asks for happen.
+    let rate = Duration::from_secs(3600);
+    let clock: Arc<dyn Clock> = scene.clock.clone();
+    Pulse::start(
+        vec![Box::new(source)],
+        store.clone(),
+        gate.clone(),
+        clock,
+        rate,
+    )
+    .expect("started")
+}
+
+#[test]
+fn a_refresh_makes_values_readable_at_once() {
+    let scene = Scene::new();
+    let store = scene.store();
+    let gate = gate(&store, 10_000);
+    let pulse = pulse(&scene, &store, &gate, 600);
+    for round in 2..5 {
+        pulse.refresh();
+        let values = current(&store, "c*");
+        assert_eq!(values.len(), 600);
+        assert_eq!(values[0], ("c00000".to_owned(), f64::from(round)));
+        assert_eq!(values[599], ("c00599".to_owned(), f64::from(600 * round)));
+    }
+}
+
+#[test]
+fn counters_go_on_where_the_agent_before_left_them() {
+    let scene = Scene::new();
+    {
+        let store = scene.store();
+        let gate = gate(&store, 10_000);
+        drop(pulse(&scene, &store, &gate, 600));
+        assert_eq!(current(&store, "c*").len(), 600);
+        store.close();
+    }
+    scene.clock.advance(Duration::from_secs(30));
+    let store = scene.store();
+    assert_eq!(current(&store, "c00001"), [("c00001".to_owned(), 4.0)]);
+    let gate = gate(&store, 10_000);
+    // Fewer names than before: the groups that they leave empty are ended.
+    let pulse = pulse(&scene, &store, &gate, 10);
+    pulse.refresh();
+    let values = current(&store, "c*");
+    assert_eq!(
+        values.len(),
+        10,
+        "the others are gone, and none is there twice"
+    );
+    assert_eq!(values[1], ("c00001".to_owned(), 8.0));
+}
+
+#[test]
+fn a_series_taken_off_the_board_is_gone_and_its_place_is_used_again() {
+    let scene = Scene::new();
+    let store = scene.store();
+    let gate = gate(&store, 10_000);
+    let sender = gate.sender(Input::Lane, "a");
+    let mut board = Board::new("test", &store, START);
+    let mut add = |board: &mut Board, name: &str| {
+        let offer = Offer {
+            name,
+            labels: &[],
+            kind: Kind::Gauge,
+            help: "",
+            level: 1,
+        };
+        let admitted = gate.admit(&sender, &offer).expect("room");
+        let (place, _) = board.add(admitted.series);
+        board.set(place, 1.0);
+        place
+    };
+    let emit = |board: &mut Board, time: Millis| {
+        let mut tick = Tick::new(Input::Programs);
+        tick.reset(time);
+        board.emit(&mut tick);
+        let rows = tick.rows().len();
+        store.tick(&mut tick);
+        let _ = store.push(Input::Programs, Vec::new());
+        rows
+    };
+    let places: Vec<Place> = (0..256)
+        .map(|at| add(&mut board, &format!("g{at}")))
+        .collect();
+    assert_eq!(emit(&mut board, START), 1);
+    assert_eq!(emit(&mut board, START + 500), 0, "nothing changed");
+    assert_eq!(
+        emit(&mut board, START + 60_000),
+        1,
+        "an idle group is written now and then"
+    );
+    board.set(places[3], 1.0);
+    assert_eq!(
+        emit(&mut board, START + 60_500),
+        0,
+        "the same value is no change"
+    );
+    board.remove(places[7]);
+    assert_eq!(emit(&mut board, START + 61_000), 1);
+    assert_eq!(current(&store, "g7"), []);
+    assert_eq!(current(&store, "g*").len(), 255);
+    add(&mut board, "new");
+    assert_eq!(
+        emit(&mut board, START + 61_500),
+        1,
+        "in the place that was left"
+    );
+    assert_eq!(current(&store, "*").len(), 256);
+}
+
+#[test]
+fn points_are_kept_one_by_one_and_refused_one_by_one() {
+    let scene = Scene::new();
+    let store = scene.store();
+    let gate = gate(&store, 2);
+    let points = Points::new(gate.clone(), store.clone());
+    let sender = gate.sender(Input::Put, "uid 7");
+    let point = |name: &'static str, time, value| Offered {
+        name,
+        labels: &[("host", "n1")],
+        help: "",
+        level: 1,
+        time,
+        value,
+    };
+    let day = 86_400_000;
+    let offered = [
+        point("a", START, 1.5),
+        point("b", START, f64::NAN),
+        point("", START, 1.0),
+        point("c", START - 10 * day, 1.0),
+        point("d", START + day, 1.0),
+        point("a", START + 1, 2.5),
+    ];
+    let outcome = points.offer(&sender, &offered, START).expect("taken");
+    assert_eq!(outcome.kept, 2);
+    let refused: Vec<(usize, Reason)> = outcome
+        .refused
+        .iter()
+        .map(|(place, refusal)| (*place, refusal.reason()))
+        .collect();
+    let expected = [
+        (1, Reason::BadValue),
+        (2, Reason::BadName),
+        (3, Reason::TooOld),
+        (4, Reason::SeriesLimit),
+    ];
+    assert_eq!(refused, expected);
+    assert_eq!(current(&store, "*"), [("a{host=\"n1\"}".to_owned(), 2.5)]);
+    let ledger = store.ledger();
+    assert_eq!(ledger.received_total(Input::Put), 6);
+    assert_eq!(ledger.kept_total(Input::Put), 2);
+    let account = &gate.senders().accounts()[0];
+    assert_eq!((account.received, account.series), (6, 2));
+    assert_eq!(account.dropped.values().sum::<u64>(), 4);
+
+    let later = START + 20 * 60_000;
+    points
+        .offer(&sender, &[point("a", START + 2, 1.0)], later)
+        .expect("taken");
+    assert_eq!(sender.series(), 1, "what nobody writes leaves the account");
+}
