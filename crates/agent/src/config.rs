@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use pegel_collect::Collectors;
-use pegel_config::{Key, Level, LogLevel, Rate, Section, Span, settings};
+use pegel_config::{Key, Level, Log, Rate, Section, Span, settings};
+use pegel_ingest::rules::Rule;
 use pegel_serve::Places;
 use pegel_store::{Keep, Limits};
 
@@ -34,8 +35,12 @@ settings! {
         limits: Limits = Limits::default(),
         /// Collectors that are switched off, or that run at a rate of their own.
         collectors: Collectors = Collectors::default(),
-        /// Which messages are logged.
-        log: LogLevel = LogLevel::Warn,
+        /// What becomes of the series that programs send, rule by rule: keep, drop, rename, label.
+        rules: Vec<Rule> = Vec::new(),
+        /// Which messages are logged, and where: a level; or stderr, journal, syslog or a file (with a slash in
+        /// its name); or both, as in journal:info. Without a place: the journal if standard error leads
+        /// there, else standard error. A file is opened again on SIGHUP.
+        log: Log = Log::DEFAULT,
         /// More files to read, relative to this one, in the order of their names. A key may be set in
         /// one file only.
         include: Vec<String> = Vec::new(),

@@ -6,22 +6,27 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use pegel_collect::Sampler;
+use pegel_collect::{Own, Sampler};
+use pegel_ingest::Intake;
+use pegel_ingest::gate::Gate;
 use pegel_metric::{Millis, Selector};
-use pegel_serve::{App, BindError, Running, Server, StatusSource};
+use pegel_serve::{App, BindError, Running, Server};
 use pegel_store::{OpenError, Store};
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::endpoint::Endpoint;
 use crate::hangup::Hangups;
+use crate::log_output::{LogFigures, LogOutput};
 use crate::memory::keep_memory_small;
+use crate::notify::Notify;
 use crate::own::StoreFigures;
 use crate::plan::Plan;
 use crate::signals::StopSignals;
+use crate::source::Source;
 use crate::until::Until;
 use crate::{place, remove, words};
 
@@ -57,11 +62,14 @@ pub enum StartError {
 #[derive(Debug)]
 pub struct Node {
     store: Store,
+    intake: Arc<Intake>,
     source: Arc<Source>,
     running: Option<Running>,
     endpoint: Option<Endpoint>,
     signals: Option<StopSignals>,
     hangups: Option<Hangups>,
+    log: Option<Arc<dyn LogOutput>>,
+    notify: Option<Notify>,
     announcement: Vec<String>,
     remove_store: Option<PathBuf>,
     /// Last, so that everything that runs on it is gone before.
@@ -70,7 +78,7 @@ pub struct Node {
 
 impl Node {
     /// Everything or nothing: when this fails, no address and no directory stays taken.
-    pub fn start(plan: Plan) -> Result<Node, StartError> {
+    pub fn start(mut plan: Plan) -> Result<Node, StartError> {
         keep_memory_small();
         let runtime = Builder::new_multi_thread()
             .worker_threads(2)
@@ -89,9 +97,11 @@ impl Node {
         // The lock is ours: what is there was left by an agent that was killed.
         Endpoint::remove_old(&dir);
 
-        let source = Arc::new(Source::default());
+        let source = Arc::new(Source::new(&plan));
+        let intake = Arc::new(start_intake(&plan, &store)?);
         let app = App {
             store: store.clone(),
+            intake: intake.clone(),
             clock: plan.store.clock.clone(),
             node: plan.node.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -101,7 +111,7 @@ impl Node {
             source: source.clone(),
         };
         let server = Server::bind(plan.serve.clone(), app)?;
-        let sampler = start_sampler(&plan, &store)?;
+        let sampler = start_sampler(&plan, &store, &source)?;
         let active = sampler.active_count();
         source.set(sampler);
         let running = server
@@ -115,15 +125,22 @@ impl Node {
             .ok();
         let announcement = announce(&plan, http, socket, active);
         let remove_store = plan.remove_store.then_some(dir);
+        let notify = plan.notify.take();
+        if let Some(notify) = &notify {
+            notify.ready(&announcement.join("; "));
+        }
         let signals = Some(signals);
         let running = Some(running);
         Ok(Node {
             store,
+            intake,
             source,
             running,
             endpoint,
             signals,
             hangups: Some(hangups),
+            log: plan.log,
+            notify,
             announcement,
             remove_store,
             runtime,
@@ -150,6 +167,8 @@ impl Node {
         let source = self.source.clone();
         let reload = self.running.as_ref().map(Running::reload);
         let hangups = self.hangups.take().zip(reload);
+        let log = self.log.clone();
+        let notify = self.notify.as_ref();
         self.runtime.block_on(async {
             let mut died = Box::pin(source.sampler_died(LOOK_AFTER_SAMPLER));
             let mut signal = Box::pin(signals.next());
@@ -157,8 +176,13 @@ impl Node {
                 Some(until) => Some(Box::pin(until.ended())),
                 None => None,
             };
-            let mut hung_up =
-                hangups.map(|(hangups, reload)| Box::pin(hangups.until_end(move || reload.now())));
+            let mut hung_up = hangups.map(|(hangups, reload)| {
+                Box::pin(hangups.until_end(move || {
+                    log.iter().for_each(|log| log.reopen());
+                    reload.now();
+                }))
+            });
+            let mut heart = Box::pin(source.beat(notify));
             poll_fn(|context| {
                 let is_hung_up = match &mut hung_up {
                     Some(hung_up) => hung_up.as_mut().poll(context).is_ready(),
@@ -170,6 +194,8 @@ impl Node {
                 if signal.as_mut().poll(context).is_ready() {
                     return Poll::Ready(Ok(()));
                 }
+                // It never ends.
+                let _ = heart.as_mut().poll(context);
                 if died.as_mut().poll(context).is_ready() {
                     return Poll::Ready(Err(io::Error::other("the sampler's thread panicked")));
                 }
@@ -185,6 +211,9 @@ impl Node {
 
     /// Takes a last sample, lets requests finish, and writes everything out.
     pub fn stop(mut self) {
+        if let Some(notify) = &self.notify {
+            notify.stopping();
+        }
         drop(self.endpoint.take());
         if let Some(mut sampler) = self.source.take() {
             sampler.stop();
@@ -192,6 +221,7 @@ impl Node {
         if let Some(running) = self.running.take() {
             self.runtime.block_on(running.stop(GRACE));
         }
+        self.intake.stop();
         self.store.close();
         if let Some(dir) = &self.remove_store
             && let Err(error) = remove::store(dir)
@@ -212,18 +242,31 @@ pub(crate) fn open_store(plan: &Plan) -> Result<Store, StartError> {
     Ok(Store::open(plan.store.clone())?)
 }
 
+fn start_intake(plan: &Plan, store: &Store) -> Result<Intake, StartError> {
+    let clock = plan.store.clock.clone();
+    let sources = |_: &Arc<Gate>| Vec::new();
+    Intake::start(plan.ingest.clone(), sources, store, clock, plan.collect.rate)
+        .map_err(StartError::Runtime)
+}
+
 /// When this returns, the first sample can be read.
-fn start_sampler(plan: &Plan, store: &Store) -> Result<Sampler, StartError> {
+fn start_sampler(plan: &Plan, store: &Store, source: &Arc<Source>) -> Result<Sampler, StartError> {
     let first = Arc::new(AtomicI64::new(Millis::MAX));
     let (sink_store, sink_first) = (store.clone(), first.clone());
+    let sink_source = source.clone();
+    let mut own: Vec<Arc<dyn Own>> = vec![StoreFigures::new(store)];
+    if let Some(log) = &plan.log {
+        own.push(LogFigures::new(log));
+    }
     let sampler = Sampler::start(
         &plan.collect,
         plan.host.clone(),
         plan.level,
-        vec![StoreFigures::new(store)],
+        own,
         store.ledger().clone(),
         plan.store.clock.clone(),
         Box::new(move |tick| {
+            sink_source.ticked();
             sink_first.fetch_min(tick.time, Ordering::Relaxed);
             sink_store.tick(tick);
         }),
@@ -249,46 +292,6 @@ pub(crate) fn wait_until_readable(store: &Store, time: Millis) {
         std::thread::sleep(Duration::from_millis(1));
     }
     tracing::warn!("the first sample is not readable yet");
-}
-
-/// What `/status` says about the collectors.
-#[derive(Debug, Default)]
-struct Source {
-    sampler: Mutex<Option<Sampler>>,
-}
-
-impl Source {
-    fn set(&self, sampler: Sampler) {
-        *self.sampler.lock().unwrap_or_else(PoisonError::into_inner) = Some(sampler);
-    }
-
-    fn take(&self) -> Option<Sampler> {
-        self.sampler
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
-    }
-}
-
-impl Source {
-    /// Waits until the sampler's thread is gone although nobody stopped it.
-    async fn sampler_died(&self, look_every: Duration) {
-        loop {
-            tokio::time::sleep(look_every).await;
-            let sampler = self.sampler.lock().unwrap_or_else(PoisonError::into_inner);
-            if sampler.as_ref().is_some_and(Sampler::has_ended) {
-                return;
-            }
-        }
-    }
-}
-
-impl StatusSource for Source {
-    fn collectors(&self) -> serde_json::Value {
-        let sampler = self.sampler.lock().unwrap_or_else(PoisonError::into_inner);
-        let status = sampler.as_ref().map(Sampler::status).unwrap_or_default();
-        serde_json::to_value(status).unwrap_or_default()
-    }
 }
 
 fn announce(plan: &Plan, http: &[SocketAddr], socket: Option<&Path>, active: usize) -> Vec<String> {
@@ -318,44 +321,4 @@ fn announce(plan: &Plan, http: &[SocketAddr], socket: Option<&Path>, active: usi
         .into_iter()
         .chain(plan.remarks.iter().cloned())
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use pegel_collect::{Host, Settings};
-    use pegel_metric::{Ledger, SystemClock};
-
-    use super::*;
-
-    #[test]
-    fn a_sampler_that_died_is_noticed() {
-        let settings = Settings {
-            rate: Duration::from_millis(1),
-            ..Settings::default()
-        };
-        let mut ticks = 0;
-        let sampler = Sampler::start(
-            &settings,
-            Host::local(),
-            0,
-            Vec::new(),
-            Arc::new(Ledger::default()),
-            Arc::new(SystemClock),
-            Box::new(move |_| {
-                ticks += 1;
-                assert!(ticks < 3, "the third tick is one too many");
-            }),
-        );
-        let source = Source::default();
-        source.set(sampler.expect("started"));
-        let runtime = Builder::new_current_thread()
-            .enable_time()
-            .build()
-            .expect("a runtime");
-        runtime.block_on(async {
-            let died = source.sampler_died(Duration::from_millis(1));
-            let waited = tokio::time::timeout(Duration::from_secs(20), died).await;
-            waited.expect("within the bound");
-        });
-    }
 }

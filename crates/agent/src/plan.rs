@@ -2,12 +2,17 @@
 //! and the meaning of Dragon's keys.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use pegel_collect::{Host, Settings as CollectSettings};
 use pegel_config::{Address, Bytes, Secret};
+use pegel_ingest::gate::GateSettings;
+use pegel_ingest::rules::Rules;
 use pegel_serve::{Settings as ServeSettings, TlsFiles, TokenSource};
 use pegel_store::Options as StoreOptions;
 
+use crate::log_output::LogOutput;
+use crate::notify::Notify;
 use crate::place::{self, FileSystem};
 use crate::sources::{Environment, Loaded};
 
@@ -23,7 +28,11 @@ pub struct Plan {
     pub host: Host,
     pub store: StoreOptions,
     pub collect: CollectSettings,
+    pub ingest: GateSettings,
     pub serve: ServeSettings,
+    /// Where log messages go, where somebody made a place for them.
+    pub log: Option<Arc<dyn LogOutput>>,
+    pub(crate) notify: Option<Notify>,
     /// Remove the store on an orderly end.
     pub remove_store: bool,
     /// What a person should know: defaults that this machine changed.
@@ -63,7 +72,15 @@ impl Plan {
             host: host(environment),
             store,
             collect: config.own.collectors.settings(rate),
+            ingest: GateSettings {
+                level: config.own.level.get(),
+                series_max: u64::from(config.own.limits.series.get()),
+                series_per_sender: config.own.limits.series_per_sender.get(),
+                rules: Rules::new(config.own.rules.clone()),
+            },
             serve,
+            log: None,
+            notify: Notify::new(environment),
             remove_store: config.dragon.delete_tmdb == Some(true),
             remarks,
         }

@@ -48,7 +48,7 @@ impl Refusal {
 }
 
 /// What the configuration says about all inputs.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct GateSettings {
     pub level: Level,
     pub series_max: u64,

@@ -70,7 +70,7 @@ impl Intake {
     }
 
     /// Takes the last values and ends the threads.
-    pub fn stop(&mut self) {
+    pub fn stop(&self) {
         self.pulse.stop();
     }
 }

@@ -27,7 +27,7 @@ pub trait Source: Send + fmt::Debug {
 #[derive(Debug)]
 pub struct Pulse {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl Pulse {
             .spawn(move || for_thread.run(rate))?;
         Ok(Pulse {
             shared,
-            thread: Some(thread),
+            thread: Mutex::new(Some(thread)),
         })
     }
 
@@ -91,11 +91,16 @@ impl Pulse {
     }
 
     /// Ends the beat with a last pass.
-    pub fn stop(&mut self) {
+    pub fn stop(&self) {
         self.shared.is_stopping.store(true, Ordering::Relaxed);
         drop(self.shared.sleep.lock());
         self.shared.wake.notify_all();
-        if let Some(thread) = self.thread.take() {
+        let thread = self
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(thread) = thread {
             let _ = thread.join();
             self.shared.pass(self.shared.clock.utc());
         }

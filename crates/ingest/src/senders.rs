@@ -86,10 +86,12 @@ pub struct Account {
     pub dropped: std::collections::BTreeMap<&'static str, u64>,
 }
 
+type Known = HashMap<(Input, Box<str>), Arc<Sender>>;
+
 /// All senders.
 #[derive(Debug, Default)]
 pub struct Senders {
-    known: Mutex<HashMap<(Input, Box<str>), Arc<Sender>>>,
+    known: Mutex<Known>,
 }
 
 impl Senders {
@@ -122,7 +124,7 @@ impl Senders {
         accounts
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<(Input, Box<str>), Arc<Sender>>> {
+    fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

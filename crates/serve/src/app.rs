@@ -2,6 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pegel_ingest::Intake;
 use pegel_metric::{Clock, Level, Millis};
 use pegel_store::Store;
 
@@ -9,6 +10,8 @@ use pegel_store::Store;
 #[derive(Clone)]
 pub struct App {
     pub store: Store,
+    /// The way in for what programs send.
+    pub intake: Arc<Intake>,
     pub clock: Arc<dyn Clock>,
     pub node: String,
     pub version: String,

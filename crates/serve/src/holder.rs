@@ -29,17 +29,28 @@ impl fmt::Display for Holder {
     }
 }
 
-/// Looks for the socket that keeps `wanted` busy.
+/// The states in which a socket keeps its port, as the kernel prints them.
+const TCP_LISTEN: &str = "0A";
+const UDP_BOUND: &str = "07";
+
+/// Looks for the TCP socket that keeps `wanted` busy.
 pub fn holder_of(wanted: SocketAddr) -> Option<Holder> {
-    let listening = ["/proc/net/tcp", "/proc/net/tcp6"]
-        .into_iter()
-        .find_map(|path| {
-            let table = fs::read_to_string(path).ok()?;
-            table
-                .lines()
-                .filter_map(listening)
-                .find(|entry| overlaps(entry.address, wanted))
-        })?;
+    find(["/proc/net/tcp", "/proc/net/tcp6"], TCP_LISTEN, wanted)
+}
+
+/// Looks for the UDP socket that keeps `wanted` busy.
+pub fn udp_holder_of(wanted: SocketAddr) -> Option<Holder> {
+    find(["/proc/net/udp", "/proc/net/udp6"], UDP_BOUND, wanted)
+}
+
+fn find(tables: [&str; 2], state: &str, wanted: SocketAddr) -> Option<Holder> {
+    let listening = tables.into_iter().find_map(|path| {
+        let table = fs::read_to_string(path).ok()?;
+        table
+            .lines()
+            .filter_map(|line| listening(line, state))
+            .find(|entry| overlaps(entry.address, wanted))
+    })?;
     let process = process_with(&format!("socket:[{}]", listening.inode));
     Some(Holder {
         owner: Owner::of(listening.uid),
@@ -54,15 +65,15 @@ struct Listening {
     inode: u64,
 }
 
-/// One line of `/proc/net/tcp` or `tcp6`, when it is a listening socket.
-fn listening(line: &str) -> Option<Listening> {
+/// One line of `/proc/net/tcp` and its like, when its socket is in the wanted state.
+fn listening(line: &str, wanted: &str) -> Option<Listening> {
     let mut fields = line.split_ascii_whitespace();
     let (ip, port) = fields.nth(1)?.split_once(':')?;
     let address = SocketAddr::new(parse_ip(ip)?, u16::from_str_radix(port, 16).ok()?);
     let state = fields.nth(1)?;
     let uid = fields.nth(3)?.parse().ok()?;
     let inode = fields.nth(1)?.parse().ok()?;
-    (state == "0A").then_some(Listening {
+    (state == wanted).then_some(Listening {
         address,
         uid,
         inode,
@@ -134,15 +145,17 @@ mod tests {
             uid: 1000,
             inode: 4242,
         };
-        assert_eq!(listening(four), Some(expected));
+        assert_eq!(listening(four, TCP_LISTEN), Some(expected));
         let six = "   0: 00000000000000000000000001000000:0050 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 17 1 0000000000000000 100 0 0 10 0";
         assert_eq!(
-            listening(six).map(|l| l.address.to_string()).as_deref(),
+            listening(six, TCP_LISTEN)
+                .map(|l| l.address.to_string())
+                .as_deref(),
             Some("[::1]:80")
         );
-        assert_eq!(listening(&four.replace(" 0A ", " 01 ")), None);
+        assert_eq!(listening(&four.replace(" 0A ", " 01 "), TCP_LISTEN), None);
         for line in ["", "sl local_address", "0: x:y", "0: 0100007F:0539 0:0 0A"] {
-            assert_eq!(listening(line), None, "{line}");
+            assert_eq!(listening(line, TCP_LISTEN), None, "{line}");
         }
     }
 
@@ -169,5 +182,13 @@ mod tests {
             holder.to_string(),
             format!("pid {} ({})", process.pid, process.command)
         );
+    }
+
+    #[test]
+    fn finds_who_takes_datagrams() {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a free port");
+        let address = socket.local_addr().expect("bound");
+        let process = udp_holder_of(address).and_then(|holder| holder.process);
+        assert_eq!(process.map(|p| p.pid), Some(std::process::id()));
     }
 }

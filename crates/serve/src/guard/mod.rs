@@ -43,6 +43,14 @@ pub(crate) use peer::{Peer, is_loopback};
 use token::Token;
 pub use token::{TokenError, TokenSource};
 
+/// Whether the kernel tells whose a connection on loopback is: asks about a listener of our own. `None` when
+/// not even that can be made.
+pub fn sock_diag_answers() -> Option<bool> {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").ok()?;
+    let address = listener.local_addr().ok()?;
+    Some(sock_diag::SockDiag::default().knows_listener(address))
+}
+
 /// What a route lets its caller do. Said for each route where it is declared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {

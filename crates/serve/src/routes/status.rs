@@ -33,7 +33,7 @@ pub(super) async fn status(State(site): Shared) -> impl IntoResponse {
         "degraded": degraded,
         "collectors": app.source.collectors(),
         "inputs": app.store.ledger().accounts().iter().map(account).collect::<Vec<_>>(),
-        "senders": [],
+        "senders": app.intake.senders(),
         "store": store,
         "http": {
             "connections": site.seats.tcp.taken(),

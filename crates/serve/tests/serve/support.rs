@@ -4,6 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pegel_config::Address as Listen;
+use pegel_ingest::Intake;
+use pegel_ingest::gate::GateSettings;
+use pegel_ingest::rules::Rules;
 use pegel_metric::Clock;
 use pegel_metric::{Family, Input, Kind, Millis, Point, Series, SystemClock};
 use pegel_serve::{App, Running, Server, Settings, StatusSource};
@@ -46,8 +49,18 @@ impl Site {
             ..Settings::default()
         };
         change(&mut settings);
+        let gate = GateSettings {
+            level: 3,
+            series_max: 1000,
+            series_per_sender: 1000,
+            rules: Rules::default(),
+        };
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let rate = Duration::from_millis(500);
+        let intake = Intake::start(gate, |_| Vec::new(), &store, clock, rate).expect("started");
         let app = App {
             store: store.clone(),
+            intake: Arc::new(intake),
             clock: Arc::new(SystemClock),
             node: "nid0001".into(),
             version: "1.2.3".into(),
