@@ -79,6 +79,11 @@ impl Collector for Timex {
     }
 }
 
+/// Whether this machine's clock follows a reference.
+pub fn is_synchronised() -> std::io::Result<bool> {
+    Ok(ask()?.1)
+}
+
 /// What the kernel knows about its clock, and whether it follows a reference.
 fn ask() -> std::io::Result<(libc::timex, bool)> {
     // SAFETY: all fields are integers, for which zero is valid; zero modes ask and change nothing.
