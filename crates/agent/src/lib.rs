@@ -6,26 +6,36 @@
 mod config;
 mod endpoint;
 mod hangup;
+mod log_output;
 mod memory;
 mod node;
+mod notify;
 mod once;
 mod own;
 mod place;
 mod plan;
 mod remove;
 mod signals;
+mod source;
 mod sources;
+mod survey;
 mod until;
 mod words;
 
 use std::path::PathBuf;
 
 pub use config::{Config, Dragon, Own};
+pub use log_output::LogOutput;
 pub use node::{Node, StartError};
 pub use once::{Sample, sample_once};
+pub use pegel_collect::collectors::timex::is_synchronised;
+pub use pegel_collect::{CollectorStatus, State as CollectorState};
+pub use pegel_serve::{Holder, Owner, holder_of, sock_diag_answers, udp_holder_of};
+pub use place::{FileSystem, file_system};
 pub use plan::Plan;
 pub use signals::{StopSignals, on_stop_signal};
 pub use sources::{Argument, Environment, Loaded, load};
+pub use survey::survey;
 pub use until::{Until, UntilError};
 
 /// Where clients look for an agent when nobody says where it is: the user's own, then the system's.
