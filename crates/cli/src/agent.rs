@@ -54,8 +54,8 @@ pub struct Settings {
     /// Allow addresses that other machines can reach, without TLS and without a token
     #[arg(long)]
     insecure: bool,
-    /// Which messages to log: off, error, warn, info, debug, trace
-    #[arg(long, value_name = "LEVEL")]
+    /// What to log and where: error, warn, info, debug, off; journal, syslog, stderr or /a/file; journal:info
+    #[arg(long, value_name = "LEVEL|PLACE[:LEVEL]")]
     log: Option<String>,
 }
 
@@ -112,16 +112,17 @@ impl Settings {
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let loaded = args.settings.load()?;
-    let log = loaded.config.own.log;
-    logging::start(log);
-    let plan = Plan::new(&loaded, &|name| std::env::var_os(name));
+    let log = &loaded.config.own.log;
+    let logging = logging::start(log);
+    let mut plan = Plan::new(&loaded, &|name| std::env::var_os(name));
+    plan.log = Some(logging);
     // A wrong number is found before anything is touched.
     let until = args.until_pid.map(Until::pid).transpose()?;
     if args.once {
         return once(plan, args.format);
     }
     let mut node = Node::start(plan)?;
-    if log != LogLevel::Off {
+    if log.level != LogLevel::Off {
         for line in node.announcement() {
             output::note(&format!("pegel: {line}"));
         }

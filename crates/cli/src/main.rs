@@ -6,6 +6,7 @@ mod ask;
 mod client;
 mod completions;
 mod config;
+mod doctor;
 mod failure;
 mod format;
 mod get;
@@ -44,6 +45,7 @@ enum Command {
     Get(get::Args),
     Track(track::Args),
     Config(config::Args),
+    Doctor(doctor::Args),
     Version(version::Args),
     Completions(completions::Args),
     Man(man::Args),
@@ -77,6 +79,7 @@ fn main() -> ExitCode {
         Command::Get(args) => get::run(args),
         Command::Track(args) => track::run(args),
         Command::Config(args) => config::run(args),
+        Command::Doctor(args) => doctor::run(args),
         Command::Version(args) => version::run(args),
         Command::Completions(args) => completions::run(args),
         Command::Man(args) => man::run(args),

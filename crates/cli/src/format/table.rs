@@ -33,7 +33,8 @@ fn boxed(title: &str) -> String {
     format!("╔{line}╗\n║{title:^inner$}║\n╚{line}╝\n")
 }
 
-fn wrap(text: &str, width: usize) -> Vec<String> {
+/// Lines of at most so many characters, as far as words allow.
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {

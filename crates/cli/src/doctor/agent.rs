@@ -1,0 +1,340 @@
+//! The running agent.
+
+use pegel_agent::{CollectorState, CollectorStatus};
+use serde_json::Value;
+
+use super::finding::Finding;
+use super::words;
+
+/// What came of asking for an agent.
+#[derive(Debug)]
+pub enum Answer {
+    Status(Box<Value>),
+    /// None runs.
+    Nobody(String),
+    /// One runs, but not for us.
+    NotForUs(String),
+    /// One runs, and does not answer as it should.
+    Trouble(String),
+}
+
+impl Answer {
+    pub fn status(&self) -> Option<&Value> {
+        match self {
+            Answer::Status(status) => Some(status),
+            _ => None,
+        }
+    }
+}
+
+/// One collector, of an agent or of our own survey.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    pub name: String,
+    pub state: String,
+    /// Why it failed, or what it looked for.
+    pub note: String,
+}
+
+pub fn seen(status: &Value) -> Vec<Seen> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let collectors = status["collectors"].as_array().into_iter().flatten();
+    collectors
+        .map(|collector| Seen {
+            name: text(&collector["name"]),
+            state: text(&collector["state"]),
+            note: match collector["error"].as_str() {
+                Some(error) => error.to_owned(),
+                None => text(&collector["looked_for"]),
+            },
+        })
+        .collect()
+}
+
+pub fn surveyed(collectors: &[CollectorStatus]) -> Vec<Seen> {
+    let state = |state| match state {
+        CollectorState::Active => "active",
+        CollectorState::Absent => "absent",
+        CollectorState::Disabled => "disabled",
+        CollectorState::Failed => "failed",
+    };
+    collectors
+        .iter()
+        .map(|collector| Seen {
+            name: collector.name.to_owned(),
+            state: state(collector.state).to_owned(),
+            note: collector
+                .error
+                .clone()
+                .or_else(|| collector.looked_for.clone())
+                .unwrap_or_default(),
+        })
+        .collect()
+}
+
+pub fn judge(answer: &Answer, version: &str) -> Vec<Finding> {
+    let status = match answer {
+        Answer::Status(status) => status,
+        Answer::Nobody(error) => return vec![Finding::better("running", error, "pegel agent")],
+        Answer::NotForUs(error) => {
+            return vec![Finding::better(
+                "running",
+                error,
+                "sudo pegel doctor, or the user that runs it",
+            )];
+        }
+        Answer::Trouble(error) => {
+            return vec![Finding::broken(
+                "running",
+                error,
+                "end that process, and start it anew: pegel agent",
+            )];
+        }
+    };
+    let mut findings = vec![running(status, version), health(status)];
+    findings.extend(sampling(status));
+    findings.extend(
+        status["log"]["lost"]
+            .as_u64()
+            .filter(|lost| *lost > 0)
+            .map(|lost| {
+                let place = status["log"]["place"].as_str().unwrap_or("?");
+                let says = format!(
+                    "{} could not be handed to {place}",
+                    words::count(lost, "log message")
+                );
+                Finding::better(
+                    "log",
+                    says,
+                    "see whether that place is there and has room, or choose another with --log",
+                )
+            }),
+    );
+    let trouble = status["http"]["guard"]["trouble"].as_str();
+    findings.extend(trouble.map(|trouble| {
+        Finding::broken(
+            "token and TLS",
+            trouble,
+            "correct that file, then: kill -HUP the agent",
+        )
+    }));
+    findings
+}
+
+fn running(status: &Value, version: &str) -> Finding {
+    let theirs = status["version"].as_str().unwrap_or("?");
+    let says = format!(
+        "version {theirs}, pid {}, level {}",
+        status["pid"], status["level"]
+    );
+    match theirs == version {
+        true => Finding::ok("running", says),
+        false => Finding::better(
+            "running",
+            format!("{says}; this binary is {version}"),
+            "start the agent anew, so that both are the same",
+        ),
+    }
+}
+
+fn health(status: &Value) -> Finding {
+    if status["degraded"].as_bool() != Some(true) {
+        return Finding::ok("health", "the store is written");
+    }
+    let reason = status["store"]["degraded"]["reason"].as_str();
+    let dir = status["store"]["dir"].as_str().unwrap_or("its directory");
+    Finding::broken(
+        "health",
+        format!("degraded: {}", reason.unwrap_or("the agent's log says why")),
+        format!("make room in {dir}, or make it writable; the agent then recovers by itself"),
+    )
+}
+
+/// Passes that came too late or not at all, as a part of all passes.
+fn sampling(status: &Value) -> Option<Finding> {
+    let count = |key: &str| status["sampling"][key].as_u64();
+    let (late, missed) = (count("late")?, count("missed")?);
+    let rate = status["rate"].as_f64().filter(|rate| *rate > 0.0)?;
+    let age = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0.0, |now| {
+            now.as_secs_f64() - status["started"].as_f64().unwrap_or(0.0) / 1000.0
+        });
+    let passes = (age / rate).max(1.0);
+    let share = (late + missed) as f64 / passes * 100.0;
+    if share < 1.0 {
+        return Some(Finding::ok("sampling", format!("on time, every {rate} s")));
+    }
+    let says = format!("{late} samples late and {missed} missed ({share:.1} %)");
+    Some(Finding::better(
+        "sampling",
+        says,
+        "the processors are too busy: sample less often with --rate 1s, or leave the agent a core",
+    ))
+}
+
+/// `whose` says who looked: the agent, or this process.
+pub fn collectors(seen: &[Seen], whose: &str) -> Vec<Finding> {
+    let with = |state: &str| {
+        seen.iter()
+            .filter(|collector| collector.state == state)
+            .collect::<Vec<_>>()
+    };
+    let (active, absent, failed) = (with("active"), with("absent"), with("failed"));
+    let says = format!(
+        "{} {whose} measure something",
+        words::count(active.len() as u64, "collector")
+    );
+    let mut findings = vec![Finding::ok("active", says)];
+    for collector in failed {
+        let says = format!("{}: {}", collector.name, collector.note);
+        let note = collector.note.to_lowercase();
+        findings.push(
+            match note.contains("permission denied") || note.contains("not permitted") {
+                true => Finding::better("failed", says, privilege(&collector.name)),
+                false => Finding::broken(
+                    "failed",
+                    says,
+                    format!(
+                        "repair it, or switch it off: collectors: {{{}: {{enabled: false}}}}",
+                        collector.name
+                    ),
+                ),
+            },
+        );
+    }
+    if !absent.is_empty() {
+        let names: Vec<&str> = absent
+            .iter()
+            .map(|collector| collector.name.as_str())
+            .collect();
+        let says = format!("nothing here for {}", names.join(", "));
+        let details = absent
+            .iter()
+            .map(|collector| format!("{} looked for {}", collector.name, collector.note));
+        findings.push(Finding::ok("absent", says).with(details.collect()));
+    }
+    findings
+}
+
+/// What gives a collector the right that it lacks.
+fn privilege(name: &str) -> String {
+    let feature = match name {
+        "rapl" => "rapl",
+        "nvme" => "nvme-smart",
+        "nvidia" => "nvidia",
+        "top_processes" | "processes" => "other-users-processes",
+        _ => return "run the agent as a user who may read it".to_owned(),
+    };
+    format!("add drop-ins/{feature}.conf to the service; it says what that costs")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::doctor::finding::State;
+
+    fn status() -> Value {
+        json!({
+            "version": "1.0.0", "pid": 7, "level": 3, "rate": 0.5, "started": 0, "degraded": false,
+            "sampling": {"late": 0, "missed": 0, "clock_steps": 0},
+            "log": {"place": "journal", "lost": 0},
+        })
+    }
+
+    fn states(status: Value, version: &str) -> Vec<(&'static str, State)> {
+        let findings = judge(&Answer::Status(Box::new(status)), version);
+        findings
+            .iter()
+            .map(|finding| (finding.check, finding.state))
+            .collect()
+    }
+
+    #[test]
+    fn a_healthy_agent() {
+        let expected = [
+            ("running", State::Ok),
+            ("health", State::Ok),
+            ("sampling", State::Ok),
+        ];
+        assert_eq!(states(status(), "1.0.0"), expected);
+        assert_eq!(
+            states(json!({}), "1.0.0").len(),
+            2,
+            "an older agent says less"
+        );
+    }
+
+    #[test]
+    fn an_agent_in_trouble() {
+        let mut status = status();
+        status["degraded"] = json!(true);
+        status["store"] = json!({"dir": "/full", "degraded": {"reason": "no space left"}});
+        status["started"] = json!(4e15);
+        status["sampling"]["missed"] = json!(9);
+        status["log"]["lost"] = json!(2);
+        status["http"]["guard"]["trouble"] = json!("the token is too short");
+        let expected = [
+            ("running", State::Better),
+            ("health", State::Broken),
+            ("sampling", State::Better),
+            ("log", State::Better),
+            ("token and TLS", State::Broken),
+        ];
+        assert_eq!(states(status, "1.0.1"), expected);
+    }
+
+    #[test]
+    fn no_agent_one_that_is_not_ours_and_one_that_hangs() {
+        for (answer, state) in [
+            (Answer::Nobody("none".to_owned()), State::Better),
+            (Answer::NotForUs("another's".to_owned()), State::Better),
+            (Answer::Trouble("no answer".to_owned()), State::Broken),
+        ] {
+            assert_eq!(judge(&answer, "1")[0].state, state);
+        }
+    }
+
+    #[test]
+    fn collectors_fail_for_want_of_rights_or_for_other_reasons() {
+        let seen = seen(&json!({"collectors": [
+            {"name": "cpu", "state": "active", "error": null, "looked_for": null},
+            {"name": "hwmon", "state": "absent", "error": null, "looked_for": "/sys/class/hwmon"},
+            {"name": "rapl", "state": "failed", "error": "energy_uj: Permission denied (os error 13)"},
+            {"name": "filesystem", "state": "failed", "error": "/dead does not answer"},
+        ]}));
+        let findings = collectors(&seen, "of the agent");
+        let states: Vec<_> = findings
+            .iter()
+            .map(|finding| (finding.check, finding.state))
+            .collect();
+        let expected = [
+            ("active", State::Ok),
+            ("failed", State::Better),
+            ("failed", State::Broken),
+            ("absent", State::Ok),
+        ];
+        assert_eq!(states, expected);
+        assert_eq!(
+            findings[0].says,
+            "1 collector of the agent measure something"
+        );
+        assert!(
+            findings[1]
+                .fix
+                .as_deref()
+                .expect("a fix")
+                .contains("rapl.conf")
+        );
+        assert!(
+            findings[2]
+                .fix
+                .as_deref()
+                .expect("a fix")
+                .contains("{filesystem: {enabled: false}}")
+        );
+        assert_eq!(findings[3].details, ["hwmon looked for /sys/class/hwmon"]);
+    }
+}

@@ -1,0 +1,102 @@
+//! The clock, which every sample's time comes from.
+
+use serde_json::Value;
+
+use super::finding::Finding;
+use super::machine::Machine;
+use super::words;
+
+const FILE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+/// Read without a system call; the others cost much more.
+const FAST: [&str; 4] = [
+    "tsc",
+    "arch_sys_counter",
+    "kvm-clock",
+    "hyperv_clocksource_tsc_page",
+];
+
+#[derive(Debug, Clone, Default)]
+pub struct Facts {
+    pub is_synchronised: Option<bool>,
+    pub source: Option<String>,
+    /// How often an agent saw that the clock was set.
+    pub steps: Option<u64>,
+}
+
+pub fn read(machine: &Machine, status: Option<&Value>) -> Facts {
+    Facts {
+        is_synchronised: machine
+            .is_local()
+            .then(|| pegel_agent::is_synchronised().ok())
+            .flatten(),
+        source: machine.read(FILE).ok(),
+        steps: status.and_then(|status| status["sampling"]["clock_steps"].as_u64()),
+    }
+}
+
+pub fn judge(facts: &Facts) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    findings.extend(facts.is_synchronised.map(|is_synchronised| match is_synchronised {
+        true => Finding::ok("synchronised", "the clock follows a reference"),
+        false => Finding::better(
+            "synchronised",
+            "the clock follows no reference: times of different nodes do not agree",
+            "sudo timedatectl set-ntp true (or start chronyd; in a virtual machine ask its host)",
+        ),
+    }));
+    findings.extend(facts.source.as_deref().map(|source| {
+        if FAST.contains(&source) {
+            return Finding::ok("source", source);
+        }
+        Finding::better(
+            "source",
+            format!("{source}: asking for the time is slow, for every program"),
+            format!("echo tsc | sudo tee {FILE} (only if dmesg does not call the TSC unstable)"),
+        )
+    }));
+    findings.extend(facts.steps.map(|steps| match steps {
+        0 => Finding::ok("steps", "never set while the agent ran"),
+        steps => Finding::better(
+            "steps",
+            format!(
+                "set {} while the agent ran: samples leave gaps or overlap",
+                words::count(steps, "time")
+            ),
+            "let NTP slew the clock instead of stepping it (chrony: makestep 1 3)",
+        ),
+    }));
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::finding::State;
+
+    fn states(is_synchronised: bool, source: &str, steps: u64) -> Vec<State> {
+        let facts = Facts {
+            is_synchronised: Some(is_synchronised),
+            source: Some(source.to_owned()),
+            steps: Some(steps),
+        };
+        judge(&facts)
+            .into_iter()
+            .map(|finding| finding.state)
+            .collect()
+    }
+
+    #[test]
+    fn a_clock_that_follows_a_reference_is_fine() {
+        assert_eq!(states(true, "tsc", 0), [State::Ok; 3]);
+    }
+
+    #[test]
+    fn a_clock_that_is_slow_alone_and_set_could_be_better() {
+        assert_eq!(states(false, "hpet", 2), [State::Better; 3]);
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_judged() {
+        assert_eq!(judge(&Facts::default()), []);
+    }
+}

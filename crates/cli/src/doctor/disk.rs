@@ -1,0 +1,155 @@
+//! Room for the store, and what kind of place it is.
+
+use std::path::{Path, PathBuf};
+
+use pegel_agent::FileSystem;
+use serde_json::Value;
+
+use super::finding::Finding;
+use super::words;
+
+/// Below this even the log soon has no room.
+const LEAST_BYTES: u64 = 16 << 20;
+
+#[derive(Debug, Clone)]
+pub struct Facts {
+    pub dir: PathBuf,
+    pub file_system: FileSystem,
+    pub free: Option<u64>,
+    /// What the store has already, and what it may have.
+    pub used: u64,
+    pub limit: u64,
+}
+
+/// `dir` and `limit` are those of an agent that would be started now.
+pub fn read(status: Option<&Value>, dir: &Path, limit: u64) -> Facts {
+    let store = status.map(|status| &status["store"]);
+    let dir = store
+        .and_then(|store| store["dir"].as_str())
+        .map_or(dir, Path::new);
+    let bytes = |key: &str| store.and_then(|store| store[key].as_u64()).unwrap_or(0);
+    let volume = dir
+        .ancestors()
+        .find_map(|dir| rustix::fs::statvfs(dir).ok());
+    Facts {
+        dir: dir.to_owned(),
+        file_system: pegel_agent::file_system(dir),
+        free: volume.map(|found| found.f_bavail * found.f_frsize),
+        used: bytes("log_bytes") + bytes("block_bytes"),
+        limit: status
+            .and_then(|status| status["limits"]["disk_bytes"].as_u64())
+            .unwrap_or(limit),
+    }
+}
+
+pub fn judge(facts: &Facts) -> Vec<Finding> {
+    let dir = facts.dir.display();
+    let mut findings = vec![match facts.file_system {
+        FileSystem::Local => Finding::ok("place", format!("{dir}")),
+        FileSystem::Memory => Finding::better(
+            "place",
+            format!("{dir} is in memory (tmpfs): a reboot loses the store"),
+            "pegel agent --dir /var/lib/pegel, or another directory on a disk",
+        ),
+        FileSystem::Network(kind) => Finding::better(
+            "place",
+            format!("{dir} is on {kind}: slow, and an outage of the network stops the store"),
+            "pegel agent --dir /tmp/pegel, or another directory on a local disk",
+        ),
+    }];
+    findings.extend(facts.free.map(|free| {
+        let wanted = facts.limit.saturating_sub(facts.used);
+        let says = format!(
+            "{} free, the store may take {} more",
+            words::bytes(free),
+            words::bytes(wanted)
+        );
+        if free < LEAST_BYTES {
+            return Finding::broken(
+                "room",
+                says,
+                format!("make room: du -xhd1 {} | sort -h", mount_like(&facts.dir)),
+            );
+        }
+        match free >= wanted {
+            true => Finding::ok("room", says),
+            false => Finding::better(
+                "room",
+                says,
+                format!(
+                    "set keep.bytes to {} or less, or make room",
+                    words::bytes(facts.used + free / 2)
+                ),
+            ),
+        }
+    }));
+    findings
+}
+
+/// The nearest directory that is there.
+fn mount_like(dir: &Path) -> String {
+    let there = dir.ancestors().find(|dir| dir.is_dir());
+    there.unwrap_or(Path::new("/")).display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::doctor::finding::State;
+
+    fn states(file_system: FileSystem, free: u64) -> Vec<State> {
+        let facts = Facts {
+            dir: PathBuf::from("/nowhere/pegel"),
+            file_system,
+            free: Some(free),
+            used: 1 << 29,
+            limit: 1 << 30,
+        };
+        judge(&facts)
+            .into_iter()
+            .map(|finding| finding.state)
+            .collect()
+    }
+
+    #[test]
+    fn a_local_disk_with_room_for_the_rest_is_fine() {
+        assert_eq!(states(FileSystem::Local, 1 << 29), [State::Ok, State::Ok]);
+    }
+
+    #[test]
+    fn other_places_and_less_room_could_be_better() {
+        assert_eq!(
+            states(FileSystem::Memory, (1 << 29) - 1),
+            [State::Better; 2]
+        );
+        assert_eq!(
+            states(FileSystem::Network("NFS"), 1 << 40),
+            [State::Better, State::Ok]
+        );
+    }
+
+    #[test]
+    fn no_room_is_broken() {
+        assert_eq!(states(FileSystem::Local, 1 << 20)[1], State::Broken);
+    }
+
+    #[test]
+    fn a_running_agent_knows_best_where_its_store_is() {
+        let status = json!({
+            "store": {"dir": "/tmp", "log_bytes": 3, "block_bytes": 4},
+            "limits": {"disk_bytes": 70},
+        });
+        let facts = read(Some(&status), Path::new("/elsewhere"), 1);
+        assert_eq!(
+            (facts.dir, facts.used, facts.limit),
+            (PathBuf::from("/tmp"), 7, 70)
+        );
+        let facts = read(None, Path::new("/elsewhere/x"), 1);
+        assert_eq!(
+            (facts.used, facts.limit, facts.free.is_some()),
+            (0, 1, true)
+        );
+    }
+}

@@ -1,0 +1,297 @@
+//! What the kernel offers.
+
+use std::io;
+
+use super::finding::Finding;
+use super::machine::Machine;
+use super::words;
+
+#[derive(Debug)]
+pub struct Facts {
+    pub release: Option<String>,
+    pub pressure: Source,
+    pub cgroup: Cgroup,
+    pub sock_diag: Option<bool>,
+    pub btf: bool,
+    pub tracing: Source,
+}
+
+/// Something that the kernel may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    There,
+    /// For others, or switched off.
+    Refused,
+    Missing,
+}
+
+/// The group of processes that this one is in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cgroup {
+    /// With the limit on memory, if its controller is there.
+    Two {
+        memory: Option<String>,
+    },
+    One {
+        memory: Option<String>,
+    },
+    None,
+}
+
+pub fn read(machine: &Machine) -> Facts {
+    Facts {
+        release: machine.read("/proc/sys/kernel/osrelease").ok(),
+        pressure: source(
+            machine
+                .read("/proc/pressure/cpu")
+                .map(|text| !text.is_empty()),
+        ),
+        cgroup: cgroup(machine),
+        sock_diag: machine
+            .is_local()
+            .then(pegel_agent::sock_diag_answers)
+            .flatten(),
+        btf: machine.exists("/sys/kernel/btf/vmlinux"),
+        tracing: source(
+            machine
+                .list("/sys/kernel/tracing")
+                .map(|entries| !entries.is_empty()),
+        ),
+    }
+}
+
+fn source(found: io::Result<bool>) -> Source {
+    match found {
+        Ok(true) => Source::There,
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Source::Refused,
+        _ => Source::Missing,
+    }
+}
+
+fn cgroup(machine: &Machine) -> Cgroup {
+    let lines = machine.read("/proc/self/cgroup").unwrap_or_default();
+    let of = |controller: &str| {
+        lines.lines().find_map(|line| {
+            let (names, path) = line.split_once(':')?.1.split_once(':')?;
+            let is_it = names.split(',').any(|name| name == controller);
+            is_it.then(|| path.trim_end_matches('/').to_owned())
+        })
+    };
+    if let Some(path) = of("memory") {
+        // Inside a container the path is that of the host; its own group is at the top.
+        let file = |path: &str| {
+            machine.read(&format!(
+                "/sys/fs/cgroup/memory{path}/memory.limit_in_bytes"
+            ))
+        };
+        return Cgroup::One {
+            memory: file(&path).or_else(|_| file("")).ok(),
+        };
+    }
+    if let Some(path) = of("").filter(|_| machine.exists("/sys/fs/cgroup/cgroup.controllers")) {
+        let file = |path: &str| machine.read(&format!("/sys/fs/cgroup{path}/memory.max"));
+        return Cgroup::Two {
+            memory: file(&path).or_else(|_| file("")).ok(),
+        };
+    }
+    Cgroup::None
+}
+
+pub fn judge(facts: &Facts) -> Vec<Finding> {
+    let mut findings = vec![version(facts.release.as_deref()), pressure(facts.pressure)];
+    findings.push(groups(&facts.cgroup));
+    findings.extend(facts.sock_diag.map(sock_diag));
+    findings.push(match facts.btf {
+        true => Finding::ok("bpf", "the kernel describes its types (BTF)"),
+        false => Finding::better(
+            "bpf",
+            "the kernel does not describe its types: BPF programs must guess them",
+            "boot a kernel with CONFIG_DEBUG_INFO_BTF",
+        ),
+    });
+    findings.push(match facts.tracing {
+        Source::There => Finding::ok("tracing", "/sys/kernel/tracing can be read"),
+        Source::Refused => Finding::ok("tracing", "/sys/kernel/tracing is there, for root only"),
+        Source::Missing => Finding::better(
+            "tracing",
+            "/sys/kernel/tracing is not mounted: no tracepoints",
+            "sudo mount -t tracefs tracefs /sys/kernel/tracing",
+        ),
+    });
+    findings
+}
+
+fn version(release: Option<&str>) -> Finding {
+    let Some(release) = release else {
+        return Finding::better(
+            "version",
+            "unknown: /proc is not readable",
+            "mount -t proc proc /proc",
+        );
+    };
+    let mut numbers = release
+        .split(|c: char| !c.is_ascii_digit())
+        .map(str::parse::<u32>);
+    let version = (
+        numbers.next().and_then(Result::ok).unwrap_or(0),
+        numbers.next().and_then(Result::ok).unwrap_or(0),
+    );
+    match version >= (5, 4) {
+        true => Finding::ok("version", format!("Linux {release}")),
+        false => Finding::better(
+            "version",
+            format!("Linux {release} lacks some of the counters"),
+            "boot Linux 5.4 or newer",
+        ),
+    }
+}
+
+fn pressure(source: Source) -> Finding {
+    let fix = "add psi=1 to the kernel's command line, and reboot";
+    match source {
+        Source::There => Finding::ok("pressure", "stalls are counted (PSI)"),
+        Source::Refused => Finding::better(
+            "pressure",
+            "stalls are not counted: PSI is switched off",
+            fix,
+        ),
+        Source::Missing => Finding::better(
+            "pressure",
+            "stalls are not counted: no /proc/pressure",
+            format!("{fix} (needs Linux 4.20 with CONFIG_PSI)"),
+        ),
+    }
+}
+
+fn groups(cgroup: &Cgroup) -> Finding {
+    let limit = |memory: &str| match memory.parse::<u64>() {
+        // Version 1 writes the largest number of pages for "none".
+        Ok(bytes) if bytes < 1 << 60 => format!("memory is limited to {}", words::bytes(bytes)),
+        _ => "no limit on memory".to_owned(),
+    };
+    match cgroup {
+        Cgroup::Two {
+            memory: Some(memory),
+        } => Finding::ok("cgroup", format!("version 2, {}", limit(memory))),
+        Cgroup::Two { memory: None } => Finding::ok(
+            "cgroup",
+            "version 2; this process is in no group with limits",
+        ),
+        Cgroup::One { memory } => Finding::better(
+            "cgroup",
+            format!(
+                "version 1, {}: no pressure and no memory peak per task",
+                memory
+                    .as_deref()
+                    .map_or("limits are not visible".to_owned(), limit)
+            ),
+            "add systemd.unified_cgroup_hierarchy=1 to the kernel's command line, and reboot",
+        ),
+        Cgroup::None => Finding::better(
+            "cgroup",
+            "no groups are visible: nothing can be said per task or container",
+            "sudo mount -t cgroup2 cgroup2 /sys/fs/cgroup",
+        ),
+    }
+}
+
+fn sock_diag(answers: bool) -> Finding {
+    match answers {
+        true => Finding::ok("sock_diag", "the kernel tells whose a connection is"),
+        false => Finding::better(
+            "sock_diag",
+            "the kernel does not tell whose a connection is: everyone on loopback needs the token",
+            "sudo modprobe -a inet_diag tcp_diag",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pegel_testkit::TempDir;
+    use std::fs;
+
+    use super::*;
+    use crate::doctor::finding::State;
+
+    fn states(facts: &Facts) -> Vec<(&'static str, State)> {
+        let findings = judge(facts);
+        assert!(
+            findings
+                .iter()
+                .all(|f| (f.state == State::Ok) == f.fix.is_none())
+        );
+        findings.iter().map(|f| (f.check, f.state)).collect()
+    }
+
+    fn good() -> Facts {
+        Facts {
+            release: Some("6.1.0-18-amd64".to_owned()),
+            pressure: Source::There,
+            cgroup: Cgroup::Two {
+                memory: Some("max".to_owned()),
+            },
+            sock_diag: Some(true),
+            btf: true,
+            tracing: Source::Refused,
+        }
+    }
+
+    #[test]
+    fn a_new_kernel_is_fine() {
+        assert!(states(&good()).iter().all(|(_, state)| *state == State::Ok));
+    }
+
+    #[test]
+    fn an_old_kernel_could_be_better_in_every_way() {
+        let facts = Facts {
+            release: Some("3.10.0-1160.el7.x86_64".to_owned()),
+            pressure: Source::Missing,
+            cgroup: Cgroup::One {
+                memory: Some("9223372036854771712".to_owned()),
+            },
+            sock_diag: Some(false),
+            btf: false,
+            tracing: Source::Missing,
+        };
+        let states = states(&facts);
+        assert_eq!(states.len(), 6);
+        assert!(states.iter().all(|(_, state)| *state == State::Better));
+        assert!(judge(&facts)[2].says.contains("no limit on memory"));
+        assert_eq!(version(None).state, State::Better);
+        let (off, none) = (pressure(Source::Refused), groups(&Cgroup::None));
+        assert!(off.says.contains("switched off") && none.says.contains("no groups"));
+    }
+
+    #[test]
+    fn limits_are_found_below_the_groups_own_path_or_at_the_top() {
+        let root = TempDir::new();
+        let put = |path: &str, text: &str| {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+            fs::write(path, text).expect("written");
+        };
+        let machine = Machine::at(root.path().to_owned());
+        assert_eq!(cgroup(&machine), Cgroup::None);
+        put("proc/self/cgroup", "0::/a/b\n");
+        put("sys/fs/cgroup/cgroup.controllers", "cpu memory\n");
+        assert_eq!(cgroup(&machine), Cgroup::Two { memory: None });
+        put("sys/fs/cgroup/memory.max", "max\n");
+        put("sys/fs/cgroup/a/b/memory.max", "1048576\n");
+        let memory = Some("1048576".to_owned());
+        assert_eq!(
+            cgroup(&machine),
+            Cgroup::Two {
+                memory: memory.clone()
+            }
+        );
+        assert!(
+            groups(&cgroup(&machine))
+                .says
+                .ends_with("memory is limited to 1 MiB")
+        );
+        put("proc/self/cgroup", "4:memory:/host/path\n0::/\n");
+        put("sys/fs/cgroup/memory/memory.limit_in_bytes", "1048576\n");
+        assert_eq!(cgroup(&machine), Cgroup::One { memory });
+    }
+}

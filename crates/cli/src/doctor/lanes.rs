@@ -1,0 +1,175 @@
+//! Where programs leave their counters: memory that they and the agent share.
+
+use std::path::Path;
+
+use super::finding::Finding;
+use super::machine::{Machine, mounts};
+use super::words;
+
+/// Below this, a node full of programs runs out of room: a thousand lanes of 64 KiB.
+const ROOM_BYTES: u64 = 64 << 20;
+
+#[derive(Debug, Clone, Default)]
+pub struct Facts {
+    /// `$PEGEL_LANES`, and whether it is a directory.
+    pub named: Option<(String, bool)>,
+    /// Whether the system's daemon has a place for everyone.
+    pub has_system_place: bool,
+    pub shm: Option<Shm>,
+    /// What makes us think that this is a container.
+    pub container: Option<&'static str>,
+}
+
+/// `/dev/shm`.
+#[derive(Debug, Clone, Default)]
+pub struct Shm {
+    pub size: u64,
+    pub free: u64,
+    pub is_memory: bool,
+}
+
+/// Files that only containers have.
+const MARKS: [(&str, &str); 3] = [
+    ("/.dockerenv", "Docker"),
+    ("/run/.containerenv", "Podman"),
+    ("/.singularity.d", "Apptainer"),
+];
+
+pub fn read(machine: &Machine, named: Option<String>) -> Facts {
+    let mountinfo = machine.read("/proc/self/mountinfo").unwrap_or_default();
+    let mounts = mounts(&mountinfo);
+    let is_memory = mounts
+        .iter()
+        .any(|mount| mount.at == "/dev/shm" && mount.kind == "tmpfs");
+    // A machine made of files has none of its own.
+    let volume = machine
+        .is_local()
+        .then(|| rustix::fs::statvfs("/dev/shm").ok())
+        .flatten();
+    let shm = volume.map(|found| Shm {
+        size: found.f_blocks * found.f_frsize,
+        free: found.f_bavail * found.f_frsize,
+        is_memory,
+    });
+    let container = MARKS
+        .iter()
+        .find(|(path, _)| machine.exists(path))
+        .map(|(_, name)| *name);
+    Facts {
+        named: named.map(|path| (path.clone(), Path::new(&path).is_dir())),
+        has_system_place: machine.exists("/run/pegel/lanes"),
+        shm,
+        container,
+    }
+}
+
+pub fn judge(facts: &Facts) -> Vec<Finding> {
+    if let Some((path, is_there)) = &facts.named {
+        return vec![match is_there {
+            true => Finding::ok(
+                "lanes",
+                format!("programs' counters go to {path} ($PEGEL_LANES)"),
+            ),
+            false => Finding::broken(
+                "lanes",
+                format!("$PEGEL_LANES names {path}, which is no directory"),
+                format!("mkdir -p {path}, or bind-mount it into the container"),
+            ),
+        }];
+    }
+    let mut findings = vec![shared_memory(facts.shm.as_ref(), facts.has_system_place)];
+    if let Some(container) = facts.container.filter(|_| !facts.has_system_place) {
+        findings.push(Finding::better(
+            "container",
+            format!("inside {container} /dev/shm is its own: an agent outside does not see programs here"),
+            "start it with -v /run/pegel/lanes:/run/pegel/lanes -e PEGEL_LANES=/run/pegel/lanes",
+        ));
+    }
+    findings
+}
+
+fn shared_memory(shm: Option<&Shm>, has_system_place: bool) -> Finding {
+    let Some(shm) = shm else {
+        return match has_system_place {
+            true => Finding::ok("lanes", "programs' counters go to /run/pegel/lanes"),
+            false => Finding::better(
+                "lanes",
+                "no /dev/shm: programs' own counters cannot be shared",
+                "sudo mount -t tmpfs -o mode=1777 tmpfs /dev/shm, or set $PEGEL_LANES",
+            ),
+        };
+    };
+    let (size, free) = (words::bytes(shm.size), words::bytes(shm.free));
+    if !shm.is_memory {
+        return Finding::better(
+            "lanes",
+            "/dev/shm is not in memory (tmpfs): counting would write to a disk",
+            "set $PEGEL_LANES to a directory on a tmpfs",
+        );
+    }
+    match shm.free >= ROOM_BYTES {
+        true => Finding::ok("lanes", format!("/dev/shm has {free} of {size} free")),
+        false => Finding::better(
+            "lanes",
+            format!("/dev/shm has only {free} of {size} free"),
+            "sudo mount -o remount,size=1G /dev/shm (in Docker: --shm-size=1g)",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::finding::State;
+
+    fn shm(free: u64, is_memory: bool) -> Option<Shm> {
+        Some(Shm {
+            size: 1 << 30,
+            free,
+            is_memory,
+        })
+    }
+
+    #[test]
+    fn shared_memory_needs_to_be_there_in_memory_and_with_room() {
+        for (shm, has_system_place, state) in [
+            (shm(1 << 30, true), false, State::Ok),
+            (shm(1 << 20, true), false, State::Better),
+            (shm(1 << 30, false), false, State::Better),
+            (None, false, State::Better),
+            (None, true, State::Ok),
+        ] {
+            let facts = Facts {
+                shm,
+                has_system_place,
+                ..Facts::default()
+            };
+            let findings = judge(&facts);
+            assert_eq!((findings.len(), findings[0].state), (1, state), "{facts:?}");
+        }
+    }
+
+    #[test]
+    fn a_container_is_told_how_to_be_seen() {
+        let mut facts = Facts {
+            shm: shm(1 << 30, true),
+            container: Some("Docker"),
+            ..Facts::default()
+        };
+        let findings = judge(&facts);
+        assert_eq!(findings[1].state, State::Better);
+        assert!(
+            findings[1]
+                .fix
+                .as_deref()
+                .expect("a fix")
+                .contains("PEGEL_LANES")
+        );
+        facts.has_system_place = true;
+        assert_eq!(judge(&facts).len(), 1);
+        facts.named = Some(("/lanes".to_owned(), true));
+        assert_eq!(judge(&facts)[0].state, State::Ok);
+        facts.named = Some(("/lanes".to_owned(), false));
+        assert_eq!(judge(&facts)[0].state, State::Broken);
+    }
+}

@@ -1,0 +1,131 @@
+//! The machine that is looked at, and what this process may do on it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Capabilities by their numbers, see capabilities(7).
+pub const SYS_PTRACE: u32 = 19;
+pub const SYS_ADMIN: u32 = 21;
+pub const PERFMON: u32 = 38;
+pub const BPF: u32 = 39;
+
+/// Where its files are: `PEGEL_ROOT`, else `/`.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    root: PathBuf,
+}
+
+impl Machine {
+    pub fn at(root: PathBuf) -> Machine {
+        Machine { root }
+    }
+
+    /// What no file says can only be asked about this very machine.
+    pub fn is_local(&self) -> bool {
+        self.root == Path::new("/")
+    }
+
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    pub fn exists(&self, path: &str) -> bool {
+        self.path(path).exists()
+    }
+
+    /// The text without the space around it.
+    pub fn read(&self, path: &str) -> io::Result<String> {
+        fs::read_to_string(self.path(path)).map(|text| text.trim().to_owned())
+    }
+
+    pub fn number(&self, path: &str) -> Option<i64> {
+        self.read(path).ok()?.parse().ok()
+    }
+
+    /// The directory's entries; none when it cannot be listed.
+    pub fn list(&self, path: &str) -> io::Result<Vec<PathBuf>> {
+        let entries = fs::read_dir(self.path(path))?;
+        Ok(entries.flatten().map(|entry| entry.path()).collect())
+    }
+}
+
+/// What this process may do.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Rights {
+    pub uid: u32,
+    capabilities: u64,
+}
+
+impl Rights {
+    pub fn own() -> Rights {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        Rights::new(rustix::process::geteuid().as_raw(), &status)
+    }
+
+    pub fn new(uid: u32, status: &str) -> Rights {
+        let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+        let effective = effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        Rights {
+            uid,
+            capabilities: effective.unwrap_or(0),
+        }
+    }
+
+    pub fn can(&self, capability: u32) -> bool {
+        self.capabilities & (1 << capability) != 0
+    }
+}
+
+/// One mounted file system, from a line of `/proc/self/mountinfo`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mount {
+    pub at: String,
+    pub kind: String,
+    /// Of the mount and of the file system.
+    pub options: Vec<String>,
+}
+
+pub fn mounts(mountinfo: &str) -> Vec<Mount> {
+    mountinfo
+        .lines()
+        .filter_map(|line| {
+            let (mount, file_system) = line.split_once(" - ")?;
+            let mut mount = mount.split(' ').skip(4);
+            let (at, own) = (mount.next()?, mount.next()?);
+            let mut file_system = file_system.split(' ');
+            let (kind, shared) = (file_system.next()?, file_system.nth(1).unwrap_or_default());
+            let options = own.split(',').chain(shared.split(','));
+            Some(Mount {
+                at: at.to_owned(),
+                kind: kind.to_owned(),
+                options: options.map(str::to_owned).collect(),
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capabilities_are_bits() {
+        let rights = Rights::new(7, "Name:\tx\nCapEff:\t000000c000000000\n");
+        assert!(rights.can(PERFMON) && rights.can(BPF) && !rights.can(SYS_PTRACE));
+        assert!(!Rights::new(7, "").can(BPF));
+    }
+
+    #[test]
+    fn mounts_have_a_place_a_kind_and_options() {
+        let text =
+            "22 1 0:21 / /proc rw,nosuid shared:3 - proc proc rw,hidepid=invisible\nrubbish\n";
+        let mounts = mounts(text);
+        assert_eq!(mounts.len(), 1);
+        assert_eq!(
+            (mounts[0].at.as_str(), mounts[0].kind.as_str()),
+            ("/proc", "proc")
+        );
+        assert!(mounts[0].options.contains(&"hidepid=invisible".to_owned()));
+    }
+}

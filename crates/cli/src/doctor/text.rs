@@ -1,0 +1,157 @@
+//! The findings as text: a line each, the fix below it.
+
+use super::finding::{Finding, Group, State};
+use crate::format::table::wrap;
+
+/// How the text is to look.
+#[derive(Debug, Clone, Copy)]
+pub struct Look {
+    pub width: usize,
+    pub has_colour: bool,
+}
+
+/// Where the sentences begin.
+const INDENT: usize = 11;
+
+pub fn write(groups: &[Group], look: Look) -> String {
+    let checks = groups
+        .iter()
+        .flat_map(|group| &group.findings)
+        .map(|f| f.check.len());
+    let column = INDENT + checks.max().unwrap_or(0);
+    let mut out = String::new();
+    for group in groups.iter().filter(|group| !group.findings.is_empty()) {
+        out.push_str(&format!("{}\n", paint(group.name, BOLD, look)));
+        for finding in &group.findings {
+            append(&mut out, finding, column, look);
+        }
+        out.push('\n');
+    }
+    out.push_str(&summary(groups));
+    out.push('\n');
+    out
+}
+
+const BOLD: &str = "1";
+
+fn append(out: &mut String, finding: &Finding, column: usize, look: Look) {
+    let (word, colour) = match finding.state {
+        State::Ok => ("ok    ", "32"),
+        State::Better => ("better", "33"),
+        State::Broken => ("BROKEN", "31;1"),
+    };
+    let width = look.width.max(40).saturating_sub(column);
+    let mut lines = wrap(&finding.says, width).into_iter();
+    let first = lines.next().unwrap_or_default();
+    let name = column - INDENT;
+    out.push_str(&format!(
+        "  {} {:name$}  {first}\n",
+        paint(word, colour, look),
+        finding.check
+    ));
+    let space = " ".repeat(column);
+    for line in lines {
+        out.push_str(&format!("{space}{line}\n"));
+    }
+    if let Some(fix) = &finding.fix {
+        for (index, line) in wrap(fix, width.saturating_sub(5)).iter().enumerate() {
+            let mark = if index == 0 { "fix: " } else { "     " };
+            out.push_str(&format!("{space}{mark}{line}\n"));
+        }
+    }
+}
+
+fn paint(text: &str, colour: &str, look: Look) -> String {
+    match look.has_colour {
+        true => format!("\u{1b}[{colour}m{text}\u{1b}[0m"),
+        false => text.to_owned(),
+    }
+}
+
+/// `20 ok, 3 could be better, 1 broken`.
+pub fn summary(groups: &[Group]) -> String {
+    let count = |state| {
+        let findings = groups.iter().flat_map(|group| &group.findings);
+        findings.filter(|finding| finding.state == state).count()
+    };
+    let (ok, better, broken) = (count(State::Ok), count(State::Better), count(State::Broken));
+    format!("{ok} ok, {better} could be better, {broken} broken")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn groups() -> Vec<Group> {
+        vec![
+            Group {
+                name: "kernel",
+                findings: vec![
+                    Finding::ok("version", "Linux 6.1"),
+                    Finding::better(
+                        "pressure",
+                        "stalls are not counted at all on this machine",
+                        "add psi=1 and reboot",
+                    ),
+                ],
+            },
+            Group {
+                name: "empty",
+                findings: Vec::new(),
+            },
+            Group {
+                name: "store",
+                findings: vec![Finding::broken("room", "none", "make some")],
+            },
+        ]
+    }
+
+    #[test]
+    fn lines_are_aligned_and_wrapped() {
+        let look = Look {
+            width: 50,
+            has_colour: false,
+        };
+        let expected = "\
+kernel
+  ok     version   Linux 6.1
+  better pressure  stalls are not counted at all
+                   on this machine
+                   fix: add psi=1 and reboot
+
+store
+  BROKEN room      none
+                   fix: make some
+
+1 ok, 1 could be better, 1 broken
+";
+        assert_eq!(write(&groups(), look), expected);
+    }
+
+    #[test]
+    fn colour_adds_nothing_but_colour() {
+        let plain = write(
+            &groups(),
+            Look {
+                width: 80,
+                has_colour: false,
+            },
+        );
+        let coloured = write(
+            &groups(),
+            Look {
+                width: 80,
+                has_colour: true,
+            },
+        );
+        assert!(
+            coloured.contains("\u{1b}[33mbetter\u{1b}[0m pressure"),
+            "{coloured}"
+        );
+        let mut stripped = coloured;
+        for colour in ["1", "32", "33", "31;1", "0"] {
+            stripped = stripped.replace(&format!("\u{1b}[{colour}m"), "");
+        }
+        assert_eq!(stripped, plain);
+    }
+}

@@ -1,0 +1,112 @@
+//! A log file. It is opened again on SIGHUP, which is what log rotation sends after it moved the file away.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::OFlags;
+
+use super::Sink;
+
+#[derive(Debug)]
+pub struct LogFile {
+    path: PathBuf,
+    file: Mutex<Option<File>>,
+}
+
+impl LogFile {
+    pub fn new(path: &Path) -> LogFile {
+        LogFile {
+            path: path.to_owned(),
+            file: Mutex::new(None),
+        }
+    }
+
+    fn open(&self) -> io::Result<File> {
+        // A pipe without a reader would keep us waiting; plain files do not care.
+        OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o640)
+            .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+            .open(&self.path)
+    }
+
+    fn with_file<T>(&self, work: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<T> {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *file {
+            Some(file) => work(file),
+            None => work(file.insert(self.open()?)),
+        }
+    }
+}
+
+impl Sink for LogFile {
+    fn take(&self, message: &[u8]) -> io::Result<()> {
+        self.with_file(|file| file.write_all(message))
+    }
+
+    fn reopen(&self) {
+        // A new one that cannot be opened must not cost the old one.
+        let opened = self.open();
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        match opened {
+            Ok(opened) => *file = Some(opened),
+            Err(error) => {
+                drop(file);
+                tracing::warn!(path = %self.path.display(), %error, "cannot open the log file again");
+            }
+        }
+    }
+
+    fn check(&self) -> io::Result<()> {
+        self.with_file(|_| Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use pegel_testkit::TempDir;
+
+    use super::*;
+
+    #[test]
+    fn after_a_rotation_the_new_file_is_written() {
+        let dir = TempDir::new();
+        let (path, old) = (dir.join("pegel.log"), dir.join("pegel.log.1"));
+        let log = LogFile::new(&path);
+        log.take(b"one\n").expect("taken");
+        fs::rename(&path, &old).expect("rotated");
+        log.take(b"two\n").expect("still the old one");
+        log.reopen();
+        log.take(b"three\n").expect("taken");
+        assert_eq!(fs::read(&old).expect("there"), b"one\ntwo\n");
+        assert_eq!(fs::read(&path).expect("there"), b"three\n");
+    }
+
+    #[test]
+    fn a_directory_that_comes_later_is_found() {
+        let dir = TempDir::new();
+        let log = LogFile::new(&dir.join("later/pegel.log"));
+        assert!(log.check().is_err() && log.take(b"lost\n").is_err());
+        fs::create_dir(dir.join("later")).expect("made");
+        log.take(b"kept\n").expect("taken");
+        assert_eq!(
+            fs::read(dir.join("later/pegel.log")).expect("there"),
+            b"kept\n"
+        );
+    }
+
+    #[test]
+    fn a_pipe_without_a_reader_does_not_keep_us_waiting() {
+        let dir = TempDir::new();
+        let path = dir.join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(made.expect("mkfifo").success());
+        assert!(LogFile::new(&path).take(b"lost\n").is_err());
+    }
+}

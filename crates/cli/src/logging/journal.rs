@@ -1,0 +1,97 @@
+//! The journal's own protocol: a datagram of fields. A field is a line `NAME=value`; a value with line breaks is
+//! written as the name, a line break, its length as 64 bits with the lowest byte first, and the value.
+
+use super::record::Record;
+
+pub fn encode(record: &Record) -> Vec<u8> {
+    let mut out = Vec::with_capacity(256);
+    put(&mut out, "PRIORITY", &record.priority.to_string());
+    put(&mut out, "SYSLOG_IDENTIFIER", "pegel");
+    put(&mut out, "SYSLOG_PID", &std::process::id().to_string());
+    put(&mut out, "MESSAGE", &record.text());
+    put(&mut out, "CODE_MODULE", record.module);
+    if !record.file.is_empty() {
+        put(&mut out, "CODE_FILE", record.file);
+        put(&mut out, "CODE_LINE", &record.line.to_string());
+    }
+    for (name, value) in &record.fields {
+        put(&mut out, &field_name(name), value);
+    }
+    out
+}
+
+fn put(out: &mut Vec<u8>, name: &str, value: &str) {
+    out.extend_from_slice(name.as_bytes());
+    if value.contains('\n') {
+        out.push(b'\n');
+        out.extend_from_slice(&(value.len() as u64).to_le_bytes());
+    } else {
+        out.push(b'=');
+    }
+    out.extend_from_slice(value.as_bytes());
+    out.push(b'\n');
+}
+
+/// The journal knows names of at most 64 capital letters, digits and underscores. Ours have a beginning of their own,
+/// so that none is taken for one of the journal's.
+fn field_name(name: &str) -> String {
+    let allowed = name.chars().map(|c| match c.to_ascii_uppercase() {
+        c @ ('A'..='Z' | '0'..='9') => c,
+        _ => '_',
+    });
+    "PEGEL_".chars().chain(allowed).take(64).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> Record {
+        Record {
+            priority: 4,
+            message: "cannot remove the socket".to_owned(),
+            fields: vec![
+                ("path", "/x".to_owned()),
+                ("os.error", "two\nlines".to_owned()),
+            ],
+            module: "pegel_serve::socket",
+            file: "a.rs",
+            line: 7,
+        }
+    }
+
+    #[test]
+    fn a_value_with_line_breaks_has_its_length_before_it() {
+        let mut out = Vec::new();
+        put(&mut out, "A", "b=c");
+        put(&mut out, "D", "e\nf");
+        assert_eq!(out, b"A=b=c\nD\n\x03\0\0\0\0\0\0\0e\nf\n");
+    }
+
+    #[test]
+    fn a_message_comes_with_its_priority_place_and_fields() {
+        let mut expected = format!(
+            "PRIORITY=4\nSYSLOG_IDENTIFIER=pegel\nSYSLOG_PID={}\nMESSAGE\n",
+            std::process::id()
+        )
+        .into_bytes();
+        let text = "cannot remove the socket path=/x os.error=two\nlines";
+        expected.extend_from_slice(&(text.len() as u64).to_le_bytes());
+        expected.extend_from_slice(text.as_bytes());
+        expected.extend_from_slice(
+            b"\nCODE_MODULE=pegel_serve::socket\nCODE_FILE=a.rs\nCODE_LINE=7\nPEGEL_PATH=/x\n",
+        );
+        expected.extend_from_slice(b"PEGEL_OS_ERROR\n\x09\0\0\0\0\0\0\0two\nlines\n");
+        assert_eq!(
+            String::from_utf8_lossy(&encode(&record())),
+            String::from_utf8_lossy(&expected)
+        );
+    }
+
+    #[test]
+    fn names_are_such_as_the_journal_takes() {
+        assert_eq!(field_name("_pid"), "PEGEL__PID");
+        assert_eq!(field_name("größe"), "PEGEL_GR__E");
+        assert_eq!(field_name(&"x".repeat(100)).len(), 64);
+    }
+}

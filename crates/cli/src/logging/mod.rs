@@ -1,0 +1,227 @@
+//! Where log messages go: standard error, a file, the journal or syslog.
+//!
+//! Whatever happens to that place, the agent goes on: no message waits for it longer than a moment, and one
+//! that could not be handed over is counted.
+
+mod datagram;
+mod file;
+mod journal;
+mod record;
+mod stream;
+mod syslog;
+
+use std::fmt;
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pegel_agent::LogOutput;
+use pegel_config::{Log, LogLevel, LogPlace};
+use tracing::level_filters::LevelFilter;
+use tracing::subscriber::set_global_default;
+use tracing_subscriber::Registry;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+
+use crate::output;
+use datagram::{Datagrams, Form};
+use file::LogFile;
+use stream::Stream;
+
+const JOURNAL: &str = "/run/systemd/journal/socket";
+const SYSLOG: &str = "/dev/log";
+
+/// Somewhere that takes whole messages.
+trait Sink: Send + Sync + fmt::Debug {
+    /// Takes the message now, or not at all.
+    fn take(&self, message: &[u8]) -> io::Result<()>;
+
+    /// Looks for the place again: it was moved away.
+    fn reopen(&self) {}
+
+    /// Whether the place is there.
+    fn check(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The place of this process's messages, and how many of them it did not take.
+#[derive(Debug)]
+pub struct Logging {
+    name: String,
+    sink: Box<dyn Sink>,
+    lost: AtomicU64,
+}
+
+/// Sends messages to the place that was asked for. A place that is not there yet is said, and is no reason to stop.
+pub fn start(log: &Log) -> Arc<Logging> {
+    let place = match &log.place {
+        LogPlace::Auto if leads_to_journal(std::env::var("JOURNAL_STREAM").ok().as_deref()) => {
+            LogPlace::Journal
+        }
+        LogPlace::Auto => LogPlace::Stderr,
+        LogPlace::File(path) => {
+            LogPlace::File(std::path::absolute(path).unwrap_or_else(|_| path.clone()))
+        }
+        place => place.clone(),
+    };
+    let (sink, form): (Box<dyn Sink>, Option<Form>) = match &place {
+        LogPlace::Journal => datagrams(JOURNAL, journal::encode),
+        LogPlace::Syslog => datagrams(SYSLOG, syslog::encode),
+        LogPlace::File(path) => (Box::new(LogFile::new(path)), None),
+        LogPlace::Auto | LogPlace::Stderr => (Box::new(Stream::new(io::stderr())), None),
+    };
+    let logging = Arc::new(Logging {
+        name: place.to_string(),
+        sink,
+        lost: AtomicU64::new(0),
+    });
+    if log.level != LogLevel::Off
+        && let Err(error) = logging.sink.check()
+    {
+        output::note(&format!(
+            "pegel: cannot log to {place}: {error}; going on, and trying again with each message"
+        ));
+    }
+    subscribe(filter(log.level), &logging, form);
+    logging
+}
+
+fn datagrams(path: &str, form: Form) -> (Box<dyn Sink>, Option<Form>) {
+    (Box::new(Datagrams::new(Path::new(path))), Some(form))
+}
+
+fn subscribe(level: LevelFilter, logging: &Arc<Logging>, form: Option<Form>) {
+    // Setting it fails only when there is a subscriber already, which is as good.
+    let _ = match form {
+        Some(form) => {
+            let layer = record::Records::new(logging.clone(), form, level);
+            set_global_default(Registry::default().with(layer))
+        }
+        None => set_global_default(
+            tracing_subscriber::fmt()
+                .with_max_level(level)
+                .with_ansi(false)
+                .with_target(false)
+                .with_writer(Lines(logging.clone()))
+                .finish(),
+        ),
+    };
+}
+
+fn filter(level: LogLevel) -> LevelFilter {
+    match level {
+        LogLevel::Off => LevelFilter::OFF,
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    }
+}
+
+/// systemd says in `JOURNAL_STREAM` which file it gave us as standard error. Someone may have put another one in its
+/// place since.
+fn leads_to_journal(variable: Option<&str>) -> bool {
+    let told = variable.and_then(|text| {
+        let (device, inode) = text.split_once(':')?;
+        Some((device.parse::<u64>().ok()?, inode.parse::<u64>().ok()?))
+    });
+    let found = std::fs::metadata("/proc/self/fd/2").map(|found| (found.dev(), found.ino()));
+    told.is_some() && told == found.ok()
+}
+
+impl Logging {
+    fn take(&self, message: &[u8]) {
+        if self.sink.take(message).is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl LogOutput for Logging {
+    fn place(&self) -> &str {
+        &self.name
+    }
+
+    fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    fn reopen(&self) {
+        self.sink.reopen();
+    }
+}
+
+/// Lines of text, for the formatter.
+#[derive(Debug)]
+struct Lines(Arc<Logging>);
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = Line<'a>;
+
+    fn make_writer(&'a self) -> Line<'a> {
+        Line(&self.0)
+    }
+}
+
+/// The formatter hands each message over with a single `write`.
+struct Line<'a>(&'a Logging);
+
+impl Write for Line<'_> {
+    fn write(&mut self, message: &[u8]) -> io::Result<usize> {
+        self.0.take(message);
+        // The formatter would complain on standard error, which may be the very place.
+        Ok(message.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn standard_error_leads_to_the_journal_only_if_it_is_the_same_file() {
+        let found = std::fs::metadata("/proc/self/fd/2").expect("there is one");
+        let same = format!("{}:{}", found.dev(), found.ino());
+        assert!(leads_to_journal(Some(&same)));
+        let other = format!("{}:{}", found.dev(), found.ino() + 1);
+        for text in [
+            Some(other.as_str()),
+            Some("8:"),
+            Some("x:y"),
+            Some(""),
+            None,
+        ] {
+            assert!(!leads_to_journal(text), "{text:?}");
+        }
+    }
+
+    #[derive(Debug)]
+    struct Refusing;
+
+    impl Sink for Refusing {
+        fn take(&self, _: &[u8]) -> io::Result<()> {
+            Err(io::ErrorKind::WouldBlock.into())
+        }
+    }
+
+    #[test]
+    fn what_the_place_does_not_take_is_counted_and_nobody_else_hears_of_it() {
+        let logging = Arc::new(Logging {
+            name: "nowhere".to_owned(),
+            sink: Box::new(Refusing),
+            lost: AtomicU64::new(0),
+        });
+        let lines = Lines(logging.clone());
+        lines.make_writer().write_all(b"one\n").expect("no failure");
+        lines.make_writer().write_all(b"two\n").expect("no failure");
+        assert_eq!((logging.place(), logging.lost()), ("nowhere", 2));
+    }
+}

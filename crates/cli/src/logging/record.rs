@@ -1,0 +1,134 @@
+//! Messages with their fields, for places that know more than lines of text.
+
+use std::fmt::{self, Write};
+use std::sync::Arc;
+
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::layer::{Context, Layer};
+
+use super::Logging;
+use super::datagram::Form;
+
+/// No text in a message is longer; the rest of it is cut off. Both daemons have limits of their own.
+const TEXT_BYTES_MAX: usize = 16 << 10;
+
+/// One message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// As syslog counts: 3 is an error, 7 is for debugging.
+    pub priority: u8,
+    pub message: String,
+    /// Names as in the source, in its order.
+    pub fields: Vec<(&'static str, String)>,
+    pub module: &'static str,
+    pub file: &'static str,
+    pub line: u32,
+}
+
+impl Record {
+    fn new(metadata: &'static Metadata<'static>) -> Record {
+        let priority = match *metadata.level() {
+            Level::ERROR => 3,
+            Level::WARN => 4,
+            Level::INFO => 6,
+            Level::DEBUG | Level::TRACE => 7,
+        };
+        Record {
+            priority,
+            message: String::new(),
+            fields: Vec::new(),
+            module: metadata.target(),
+            file: metadata.file().unwrap_or_default(),
+            line: metadata.line().unwrap_or_default(),
+        }
+    }
+
+    /// The sentence, then the fields: what somebody reads who sees only one line.
+    pub fn text(&self) -> String {
+        let mut text = self.message.clone();
+        for (name, value) in &self.fields {
+            let space = if text.is_empty() { "" } else { " " };
+            let _ = write!(text, "{space}{name}={value}");
+        }
+        cut(&mut text);
+        text
+    }
+}
+
+impl Visit for Record {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.put(field.name(), value.to_owned());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.put(field.name(), format!("{value:?}"));
+    }
+}
+
+impl Record {
+    fn put(&mut self, name: &'static str, mut value: String) {
+        cut(&mut value);
+        match name {
+            "message" => self.message = value,
+            name => self.fields.push((name, value)),
+        }
+    }
+}
+
+fn cut(text: &mut String) {
+    if text.len() > TEXT_BYTES_MAX {
+        let end = (0..=TEXT_BYTES_MAX).rfind(|at| text.is_char_boundary(*at));
+        text.truncate(end.unwrap_or(0));
+        text.push('…');
+    }
+}
+
+/// Hands each message to a place, in that place's form.
+pub struct Records {
+    logging: Arc<Logging>,
+    form: Form,
+    level: LevelFilter,
+}
+
+impl Records {
+    pub fn new(logging: Arc<Logging>, form: Form, level: LevelFilter) -> Records {
+        Records {
+            logging,
+            form,
+            level,
+        }
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Records {
+    fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
+        *metadata.level() <= self.level
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(self.level)
+    }
+
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut record = Record::new(event.metadata());
+        event.record(&mut record);
+        self.logging.take(&(self.form)(&record));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_are_cut_between_characters() {
+        let mut text = format!("a{}", "ü".repeat(TEXT_BYTES_MAX));
+        cut(&mut text);
+        assert!(text.ends_with("ü…") && text.len() <= TEXT_BYTES_MAX + 3);
+        let mut short = "short".to_owned();
+        cut(&mut short);
+        assert_eq!(short, "short");
+    }
+}

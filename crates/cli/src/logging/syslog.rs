@@ -1,0 +1,45 @@
+//! The form in which programs of this machine write to `/dev/log` (RFC 3164, section 4.1, less the time and the name of
+//! the machine: the daemon knows both, and the form has no time zone).
+
+use std::fmt::Write;
+
+use super::record::Record;
+
+/// Facility 3: system daemons.
+const DAEMON: u8 = 3 << 3;
+
+pub fn encode(record: &Record) -> Vec<u8> {
+    let priority = DAEMON | record.priority;
+    let mut out = format!("<{priority}>pegel[{}]: ", std::process::id());
+    for c in record.text().chars() {
+        // One message is one line, whatever is in it.
+        if c.is_control() {
+            let _ = write!(out, "{}", c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    out.into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_message_is_one_line() {
+        let record = Record {
+            priority: 3,
+            message: "forged\n<0>kernel: panic\u{1b}[2J".to_owned(),
+            fields: vec![("user", "ü".to_owned())],
+            module: "",
+            file: "",
+            line: 0,
+        };
+        let expected = format!(
+            "<27>pegel[{}]: forged\\n<0>kernel: panic\\u{{1b}}[2J user=ü",
+            std::process::id()
+        );
+        assert_eq!(String::from_utf8(encode(&record)), Ok(expected));
+    }
+}
