@@ -1,0 +1,205 @@
+//! Makes the memory of one lane: a file that the agent finds, or private memory where that fails.
+//!
+//! Nothing here allocates or takes a lock: a child of `fork` does it from within an update.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::ptr::{NonNull, null_mut};
+
+use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, MremapFlags, ProtFlags};
+
+use crate::place::Place;
+
+/// Memory of a lane, and the file behind it.
+#[derive(Debug)]
+pub(crate) struct Mapped {
+    pub base: NonNull<u8>,
+    pub bytes: usize,
+    /// Kept open for its lock; None for private memory.
+    pub file: Option<OwnedFd>,
+}
+
+/// The file's two names: 32 hexadecimal digits and an ending.
+pub(crate) struct Names {
+    temporary: [u8; 37],
+    lane: [u8; 38],
+}
+
+pub(crate) const TEMPORARY_ENDING: &str = ".tmp";
+pub(crate) const LANE_ENDING: &str = ".lane";
+
+impl Names {
+    pub(crate) fn new(id: [u8; 16]) -> Names {
+        let mut names = Names {
+            temporary: [0; 37],
+            lane: [0; 38],
+        };
+        let digits = b"0123456789abcdef";
+        for (index, byte) in id.iter().enumerate() {
+            let pair = [
+                digits[usize::from(byte >> 4)],
+                digits[usize::from(byte & 15)],
+            ];
+            crate::layout::put(&mut names.temporary, 2 * index, &pair);
+            crate::layout::put(&mut names.lane, 2 * index, &pair);
+        }
+        crate::layout::put(&mut names.temporary, 32, TEMPORARY_ENDING.as_bytes());
+        crate::layout::put(&mut names.lane, 32, LANE_ENDING.as_bytes());
+        names
+    }
+
+    fn temporary(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.temporary).unwrap_or_default()
+    }
+
+    fn lane(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.lane).unwrap_or_default()
+    }
+}
+
+/// A lane's memory, filled by `fill` before anybody can find it.
+///
+/// When the file cannot be made (no room, no directory), the memory is private: the program counts into
+/// it and nobody reads it. None when there is no memory at all.
+pub(crate) fn make(
+    place: Option<&Place>,
+    id: [u8; 16],
+    bytes: usize,
+    fill: impl Fn(&mut [u8]),
+) -> Option<Mapped> {
+    if let Some(place) = place
+        && let Ok(mapped) = publish(place, &Names::new(id), bytes, &fill)
+    {
+        return Some(mapped);
+    }
+    // SAFETY: a new mapping at an address that the kernel chooses.
+    let base =
+        unsafe { rustix::mm::mmap_anonymous(null_mut(), bytes, READ_WRITE, MapFlags::PRIVATE) };
+    let base = NonNull::new(base.ok()?.cast())?;
+    fill(memory(base, bytes));
+    Some(Mapped {
+        base,
+        bytes,
+        file: None,
+    })
+}
+
+const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
+
+/// A new mapping as bytes, before it is shared.
+fn memory<'a>(base: NonNull<u8>, bytes: usize) -> &'a mut [u8] {
+    // SAFETY: only called on mappings of `bytes` bytes that were made just now, by the one who made
+    // them; the kernel has zeroed them.
+    unsafe { std::slice::from_raw_parts_mut(base.as_ptr(), bytes) }
+}
+
+fn publish(
+    place: &Place,
+    names: &Names,
+    bytes: usize,
+    fill: &impl Fn(&mut [u8]),
+) -> Result<Mapped, Errno> {
+    let (dir, stat) = place.open()?;
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(&dir, names.temporary(), flags, Mode::RUSR | Mode::WUSR)?;
+    // In a directory of our own, the agent is ours as well. Elsewhere it may be anybody's, and others
+    // are kept out by the directory, which they cannot list.
+    let is_own = stat.st_uid == rustix::process::geteuid().as_raw();
+    let mapped = out_of_the_way(file).and_then(|file| {
+        if !is_own {
+            let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
+            rustix::fs::fchmod(&file, mode)?;
+        }
+        fill_file(file, dir.as_fd(), names, bytes, fill)
+    });
+    if mapped.is_err() {
+        let _ = rustix::fs::unlinkat(&dir, names.temporary(), AtFlags::empty());
+    }
+    mapped
+}
+
+fn fill_file(
+    file: OwnedFd,
+    dir: BorrowedFd<'_>,
+    names: &Names,
+    bytes: usize,
+    fill: &impl Fn(&mut [u8]),
+) -> Result<Mapped, Errno> {
+    // All of it now: a page that could not be had later would kill the program.
+    rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes as u64)?;
+    rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared)?;
+    // SAFETY: a new mapping at an address that the kernel chooses, of a file that was just extended.
+    let base =
+        unsafe { rustix::mm::mmap(null_mut(), bytes, READ_WRITE, MapFlags::SHARED, &file, 0) }?;
+    let base = NonNull::new(base.cast()).ok_or(Errno::NOMEM)?;
+    fill(memory(base, bytes));
+    if let Err(error) = rustix::fs::renameat(dir, names.temporary(), dir, names.lane()) {
+        // SAFETY: the mapping was made above and nobody has seen it.
+        let _ = unsafe { rustix::mm::munmap(base.as_ptr().cast(), bytes) };
+        return Err(error);
+    }
+    Ok(Mapped {
+        base,
+        bytes,
+        file: Some(file),
+    })
+}
+
+/// Moves a descriptor above those that programs use by number: 0 to 2, and the few that scripts choose.
+fn out_of_the_way(file: OwnedFd) -> Result<OwnedFd, Errno> {
+    match rustix::io::fcntl_dupfd_cloexec(&file, 100) {
+        Ok(high) => Ok(high),
+        // A tight limit on descriptors.
+        Err(_) => rustix::io::fcntl_dupfd_cloexec(&file, 3),
+    }
+}
+
+impl Mapped {
+    /// Puts this memory in the place of a mapping of the same size, which goes away.
+    ///
+    /// # Safety
+    ///
+    /// `at` must be a mapping of `self.bytes` bytes that belongs to the caller, and nobody may hold
+    /// plain references into it.
+    // SAFETY: the caller keeps what is said above.
+    pub(crate) unsafe fn move_to(self, at: NonNull<u8>) -> Option<Mapped> {
+        // SAFETY: both ranges are mappings of this size, of which the caller is the owner.
+        let moved = unsafe {
+            rustix::mm::mremap_fixed(
+                self.base.as_ptr().cast(),
+                self.bytes,
+                self.bytes,
+                MremapFlags::MAYMOVE,
+                at.as_ptr().cast(),
+            )
+        };
+        moved.ok()?;
+        Some(Mapped { base: at, ..self })
+    }
+
+    /// The descriptor's number, and which file it is; it stays open until the process ends.
+    pub(crate) fn keep_file(&mut self) -> (i32, u64, u64) {
+        let Some(file) = self.file.take() else {
+            return (-1, 0, 0);
+        };
+        let (device, inode) =
+            rustix::fs::fstat(&file).map_or((0, 0), |stat| (stat.st_dev, stat.st_ino));
+        (file.into_raw_fd(), device, inode)
+    }
+}
+
+/// Closes an inherited descriptor of a parent's lane, unless the program has used its number for
+/// something else since.
+pub(crate) fn close_inherited(number: i32, device: u64, inode: u64) {
+    if number < 0 {
+        return;
+    }
+    // SAFETY: the number is only asked about; a closed one is an error that is looked at.
+    let stat = rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(number) });
+    if stat.is_ok_and(|stat| stat.st_dev == device && stat.st_ino == inode) {
+        // SAFETY: it is the descriptor that this module made, and nobody else knows of it.
+        unsafe { rustix::io::close(number) };
+    }
+}

@@ -1,0 +1,308 @@
+//! What a program holds for each series. All of them are small, can be copied, and do nothing when they
+//! belong to no series. Updates never block, allocate or fail, and may be done in signal handlers.
+
+use std::ptr::NonNull;
+use std::time::Duration;
+
+use crate::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::cells;
+use crate::clock;
+use crate::home::{Home, Made, home};
+use crate::layout::{Kind, RING_OFFSET, RING_POINTS, entry, header, u32_at, word};
+use crate::ring::{self, Place};
+use crate::spec::{CreateError, Spec};
+use crate::{Aggregation, BUCKETS};
+
+type Line = [AtomicU64; word::LINE];
+
+/// The place of a series in the lanes of `home`, or none.
+#[derive(Debug, Clone, Copy)]
+struct Anchor {
+    home: &'static Home,
+    /// The slot; for points the description.
+    at: Option<NonNull<u8>>,
+}
+
+// SAFETY: what it points at is shared memory that stays mapped, and is only used through atomics.
+unsafe impl Send for Anchor {}
+// SAFETY: as above.
+unsafe impl Sync for Anchor {}
+
+impl Anchor {
+    const fn none(home: &'static Home) -> Anchor {
+        Anchor { home, at: None }
+    }
+
+    fn at(home: &'static Home, made: Made, offset: usize) -> Anchor {
+        // SAFETY: a series' offsets are within its lane.
+        let at = unsafe { made.base.add(offset) };
+        Anchor { home, at: Some(at) }
+    }
+
+    #[inline]
+    fn line(&self, stripe: usize) -> Option<&'static Line> {
+        let at = self.at.filter(|_| self.home.is_ready())?;
+        // SAFETY: slots stay mapped until the process ends, begin at a cache line, have at least one
+        // line for each stripe, and are only used through atomics.
+        Some(unsafe { at.cast::<Line>().add(stripe).as_ref() })
+    }
+}
+
+/// Handles made from a [`Spec`].
+pub trait Handle: Copy + Sized {
+    /// One that does nothing.
+    fn none() -> Self;
+
+    fn create_in(home: &'static Home, spec: &Spec<'_>) -> Result<Self, CreateError>;
+
+    /// In the lanes of this process.
+    fn create(spec: &Spec<'_>) -> Result<Self, CreateError> {
+        Self::create_in(home(), spec)
+    }
+
+    /// An address that stands for the handle, for programs that are not written in Rust; null when it
+    /// does nothing.
+    fn as_ptr(self) -> *mut u8;
+
+    /// The handle that [`Handle::as_ptr`] gave, in the lanes of this process, without stripes.
+    ///
+    /// # Safety
+    ///
+    /// `at` must be null or come from a handle of the same type.
+    // SAFETY: the caller keeps what is said above.
+    unsafe fn from_ptr(at: *mut u8) -> Self;
+}
+
+macro_rules! handle {
+    ($name:ident, $kind:expr, $offset:ident) => {
+        impl Handle for $name {
+            fn none() -> $name {
+                $name(Anchor::none(home()))
+            }
+
+            fn create_in(home: &'static Home, spec: &Spec<'_>) -> Result<$name, CreateError> {
+                let spec = Spec {
+                    kind: $kind,
+                    stripes: 1,
+                    ..*spec
+                };
+                let made = home.create(&spec)?;
+                Ok($name(Anchor::at(home, made, made.$offset)))
+            }
+
+            fn as_ptr(self) -> *mut u8 {
+                self.0.at.map_or(std::ptr::null_mut(), NonNull::as_ptr)
+            }
+
+            // SAFETY: says the trait.
+            unsafe fn from_ptr(at: *mut u8) -> $name {
+                $name(Anchor {
+                    home: home(),
+                    at: NonNull::new(at),
+                })
+            }
+        }
+    };
+}
+
+/// A whole number that only grows.
+#[derive(Debug, Clone, Copy)]
+pub struct Counter(Anchor);
+
+handle!(Counter, Kind::Counter, slot);
+
+impl Counter {
+    /// Adds. An amount of 2^63 or more was a negative number once: it is left out, and that is counted.
+    #[inline]
+    pub fn add(&self, amount: u64) {
+        if let Some(line) = self.0.line(0) {
+            cells::add(line, &line[word::VALUE], amount);
+        }
+    }
+}
+
+/// A counter for many threads at once: several cache lines share the updates.
+#[derive(Debug, Clone, Copy)]
+pub struct StripedCounter(Anchor, u8);
+
+impl StripedCounter {
+    pub fn create_in(home: &'static Home, spec: &Spec<'_>) -> Result<StripedCounter, CreateError> {
+        let spec = Spec {
+            kind: Kind::Counter,
+            ..*spec
+        };
+        let made = home.create(&spec)?;
+        Ok(StripedCounter(
+            Anchor::at(home, made, made.slot),
+            spec.stripes,
+        ))
+    }
+
+    #[inline]
+    pub fn add(&self, amount: u64) {
+        if let Some(line) = self.0.line(stripe(self.1)) {
+            cells::add(line, &line[word::VALUE], amount);
+        }
+    }
+}
+
+/// The stripe of this thread: threads have stacks of their own, so that the address of anything on the
+/// stack tells them apart without asking anybody. Two that meet in one stripe are slower, not wrong.
+#[inline]
+fn stripe(stripes: u8) -> usize {
+    let here = 0_u8;
+    let megabyte = (&raw const here).addr() as u64 >> 20;
+    let mixed = megabyte.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    ((mixed * u64::from(stripes)) >> 32) as usize
+}
+
+/// A number with a fraction that only grows.
+#[derive(Debug, Clone, Copy)]
+pub struct FloatCounter(Anchor);
+
+handle!(FloatCounter, Kind::FloatCounter, slot);
+
+impl FloatCounter {
+    /// Adds. What is negative or no number is left out, and that is counted.
+    #[inline]
+    pub fn add(&self, amount: f64) {
+        let Some(line) = self.0.line(0) else { return };
+        if amount.is_finite() && amount >= 0.0 {
+            cells::add_float(&line[word::VALUE], amount);
+        } else {
+            line[word::IGNORED].fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// A number that goes up and down.
+#[derive(Debug, Clone, Copy)]
+pub struct Gauge(Anchor);
+
+handle!(Gauge, Kind::Gauge, slot);
+
+impl Gauge {
+    #[inline]
+    pub fn set(&self, value: f64) {
+        if let Some(line) = self.0.line(0) {
+            line[word::VALUE].store(value.to_bits(), Relaxed);
+            line[word::GAUGE_SET_MS].store(clock::recent_ms() as u64, Relaxed);
+        }
+    }
+
+    /// Adds to what is there; from zero when nothing was set.
+    #[inline]
+    pub fn add(&self, amount: f64) {
+        if let Some(line) = self.0.line(0) {
+            cells::add_float(&line[word::VALUE], amount);
+            line[word::GAUGE_SET_MS].store(clock::recent_ms() as u64, Relaxed);
+        }
+    }
+}
+
+/// Hits, bytes and time of one call.
+#[derive(Debug, Clone, Copy)]
+pub struct Calls(Anchor);
+
+handle!(Calls, Kind::Calls, slot);
+
+impl Calls {
+    #[inline]
+    pub fn add(&self, bytes: u64, nanos: u64) {
+        if let Some(line) = self.0.line(0) {
+            line[word::CALL_HITS].fetch_add(1, Relaxed);
+            cells::add(line, &line[word::CALL_BYTES], bytes);
+            cells::add(line, &line[word::CALL_NANOS], nanos);
+        }
+    }
+}
+
+/// How often values of which size came; its count, sum, smallest and largest.
+#[derive(Debug, Clone, Copy)]
+pub struct Histogram(Anchor);
+
+handle!(Histogram, Kind::Histogram, slot);
+
+impl Histogram {
+    /// Records one value. What is infinite or no number is left out, and that is counted.
+    #[inline]
+    pub fn record(&self, value: f64) {
+        record(self.0, value);
+    }
+}
+
+/// A histogram of seconds.
+#[derive(Debug, Clone, Copy)]
+pub struct Timer(Anchor);
+
+handle!(Timer, Kind::Timer, slot);
+
+impl Timer {
+    #[inline]
+    pub fn record(&self, elapsed: Duration) {
+        record(self.0, elapsed.as_secs_f64());
+    }
+
+    #[inline]
+    pub fn record_seconds(&self, seconds: f64) {
+        record(self.0, seconds);
+    }
+}
+
+#[inline]
+fn record(anchor: Anchor, value: f64) {
+    let Some(line) = anchor.line(0) else { return };
+    let Some(at) = anchor.at else { return };
+    // SAFETY: behind the first line of the slot of a histogram stand its buckets, all atomics.
+    let buckets = unsafe {
+        let first = at.cast::<AtomicU64>().add(word::BUCKETS);
+        std::slice::from_raw_parts(first.as_ptr(), BUCKETS)
+    };
+    cells::record(line, buckets, value);
+}
+
+/// Values with their own times.
+#[derive(Debug, Clone, Copy)]
+pub struct Points(Anchor);
+
+handle!(Points, Kind::Point, entry);
+
+impl Points {
+    /// Adds a point for now.
+    pub fn add(&self, value: f64) {
+        self.add_at(value, clock::now_ms());
+    }
+
+    /// Adds a point for a time in milliseconds since 1970. The ring holds 2048 points of all series
+    /// together; those that come faster than the agent reads are overwritten, and counted there.
+    pub fn add_at(&self, value: f64, time_ms: i64) {
+        let Some(at) = self.0.at.filter(|_| self.0.home.is_ready()) else {
+            return;
+        };
+        // SAFETY: the description says how far it is from the start of its lane. Lanes with points have
+        // a ring at a fixed place, of atomics, which all bit patterns are.
+        let (offset, head, places) = unsafe {
+            let description = std::slice::from_raw_parts(at.as_ptr(), entry::TEXT);
+            let offset = u32_at(description, entry::OFFSET).unwrap_or(0);
+            let base = at.sub(offset as usize);
+            let head: &AtomicU64 = base.add(header::RING_HEAD).cast().as_ref();
+            let first = base.add(RING_OFFSET).cast::<Place>();
+            let places = std::slice::from_raw_parts(first.as_ptr(), RING_POINTS);
+            (offset, head, places)
+        };
+        ring::push(head, places, u64::from(offset), time_ms, value);
+    }
+}
+
+impl Aggregation {
+    /// By its name: `last`, `min`, `max`, `sum`.
+    pub fn from_name(name: &str) -> Option<Aggregation> {
+        match name {
+            "last" => Some(Aggregation::Last),
+            "min" => Some(Aggregation::Min),
+            "max" => Some(Aggregation::Max),
+            "sum" => Some(Aggregation::Sum),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Where everything stands in a lane; see the picture at the top of the crate.
+
+/// A cache line: what two processors cannot write at the same time without waiting for each other.
+pub const LINE_BYTES: usize = 64;
+pub const HEADER_BYTES: usize = 512;
+pub const MAGIC: [u8; 8] = *b"PEGLANE\n";
+pub const VERSION: u32 = 1;
+
+/// The largest file that a reader takes for a lane.
+pub const LANE_BYTES_MAX: usize = 4 << 20;
+/// The first lane of a process. A thousand programs take 32 MB of shared memory.
+pub const FIRST_LANE_BYTES: usize = 32 << 10;
+/// Each further lane of a process is twice as large as the one before, up to this.
+pub const LARGE_LANE_BYTES: usize = 1 << 20;
+/// In a lane for points the ring stands behind the series.
+pub const RING_OFFSET: usize = 16 << 10;
+pub const RING_POINTS: usize = 2048;
+pub const RING_LANE_BYTES: usize = RING_OFFSET + RING_POINTS * POINT_BYTES;
+pub const POINT_BYTES: usize = 32;
+
+/// Name, help and labels of one series together.
+pub const TEXT_BYTES_MAX: usize = 4096;
+pub const LABELS_MAX: usize = 32;
+pub const STRIPES_MAX: usize = 64;
+
+/// Offsets in the header.
+pub(crate) mod header {
+    pub const MAGIC: usize = 0;
+    pub const VERSION: usize = 8;
+    pub const HEADER_BYTES: usize = 12;
+    pub const ID: usize = 16;
+    pub const PID: usize = 32;
+    pub const UID: usize = 36;
+    pub const START_TICKS: usize = 40;
+    pub const PID_SPACE: usize = 48;
+    pub const CREATED_MS: usize = 56;
+    pub const FILE_BYTES: usize = 64;
+    pub const RING_OFFSET: usize = 68;
+    pub const RING_POINTS: usize = 72;
+    pub const NUMBER: usize = 76;
+    pub const PUBLISHED: usize = 80;
+    pub const REFUSED: usize = 88;
+    pub const RING_HEAD: usize = 128;
+    pub const COMMAND: usize = 192;
+    pub const COMMAND_BYTES: usize = 32;
+    pub const RANK: usize = 224;
+    pub const RANK_BYTES: usize = 32;
+    pub const JOB: usize = 256;
+    pub const JOB_BYTES: usize = 256;
+}
+
+/// Offsets in the description of a series.
+pub(crate) mod entry {
+    pub const BYTES: usize = 0;
+    pub const KIND: usize = 4;
+    pub const AGGREGATION: usize = 5;
+    pub const STRIPES: usize = 6;
+    pub const FLAGS: usize = 7;
+    pub const SLOT: usize = 8;
+    pub const NAME_BYTES: usize = 12;
+    pub const HELP_BYTES: usize = 14;
+    pub const LABEL_BYTES: usize = 16;
+    pub const LABEL_COUNT: usize = 18;
+    pub const LEVEL: usize = 19;
+    pub const OFFSET: usize = 20;
+    pub const HASH: usize = 24;
+    pub const TEXT: usize = 32;
+
+    pub const FLAG_PID: u8 = 1;
+    pub const FLAG_RANK: u8 = 2;
+}
+
+/// Words of a slot.
+pub(crate) mod word {
+    pub const VALUE: usize = 0;
+    pub const GAUGE_SET_MS: usize = 1;
+    pub const CALL_HITS: usize = 0;
+    pub const CALL_BYTES: usize = 1;
+    pub const CALL_NANOS: usize = 2;
+    pub const SUM: usize = 0;
+    pub const MIN: usize = 1;
+    pub const MAX: usize = 2;
+    pub const IGNORED: usize = 7;
+    pub const BUCKETS: usize = 8;
+    pub const LINE: usize = 8;
+}
+
+/// What a series counts, and so what its slot holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// A whole number that only grows.
+    Counter = 1,
+    /// The same with a fraction: seconds, joules.
+    FloatCounter = 2,
+    Gauge = 3,
+    /// Hits, bytes and time of one call, in one cache line.
+    Calls = 4,
+    Histogram = 5,
+    /// A histogram of seconds.
+    Timer = 6,
+    /// Points with their own times, in the lane's ring.
+    Point = 7,
+}
+
+impl Kind {
+    pub const ALL: [Kind; 7] = [
+        Kind::Counter,
+        Kind::FloatCounter,
+        Kind::Gauge,
+        Kind::Calls,
+        Kind::Histogram,
+        Kind::Timer,
+        Kind::Point,
+    ];
+
+    pub(crate) fn from_byte(byte: u8) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| *kind as u8 == byte)
+    }
+
+    /// How many bytes one stripe of its slot takes.
+    pub(crate) const fn slot_bytes(self) -> usize {
+        match self {
+            Kind::Counter | Kind::FloatCounter | Kind::Gauge | Kind::Calls => LINE_BYTES,
+            Kind::Histogram | Kind::Timer => LINE_BYTES + 8 * crate::BUCKETS,
+            Kind::Point => 0,
+        }
+    }
+
+    pub(crate) const fn can_stripe(self) -> bool {
+        matches!(self, Kind::Counter | Kind::FloatCounter | Kind::Calls)
+    }
+}
+
+/// How the values of one gauge in several programs become one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[repr(u8)]
+pub enum Aggregation {
+    /// The value that was set last.
+    #[default]
+    Last = 0,
+    Min = 1,
+    Max = 2,
+    Sum = 3,
+}
+
+impl Aggregation {
+    pub const ALL: [Aggregation; 4] = [
+        Aggregation::Last,
+        Aggregation::Min,
+        Aggregation::Max,
+        Aggregation::Sum,
+    ];
+
+    pub(crate) fn from_byte(byte: u8) -> Option<Aggregation> {
+        Aggregation::ALL.into_iter().find(|way| *way as u8 == byte)
+    }
+}
+
+/// The next multiple of a cache line.
+pub(crate) const fn whole_lines(bytes: usize) -> usize {
+    bytes.div_ceil(LINE_BYTES) * LINE_BYTES
+}
+
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+/// Puts `value` at `at`; what does not fit is left out, so that a caller's mistake cannot panic.
+pub(crate) fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
+    if let Some(to) = bytes.get_mut(at..at + value.len()) {
+        to.copy_from_slice(value);
+    }
+}

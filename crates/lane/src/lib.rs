@@ -1,0 +1,57 @@
+//! Lanes: how a program's counters reach the agent without a system call.
+//!
+//! A lane is a file of fixed size in shared memory. A process makes one when it makes its first series,
+//! and further ones when that is full. It writes with plain atomic instructions; the agent finds the
+//! file and reads copies of it. Nobody waits for anybody, and whatever was counted is in the file, even
+//! after `kill -9`.
+//!
+//! ```text
+//! header            512 bytes: magic, version, 128 random bits, pid + start time + pid namespace, uid,
+//!                   time of creation, file length, ring, published length, series refused for want of
+//!                   room, head of the ring (in a cache line of its own), command, rank, job
+//! series            one after the other, up to the published length, each in whole cache lines:
+//!   description     length, kind, aggregation, stripes, flags (pid, rank), level, offset of the slot,
+//!                   lengths of the texts, own offset, hash; name, help, labels {lengths, key, value}…
+//!   slot            zeros at first; words of 64 bits, little-endian
+//!     counter       value · · · · · · ignored             (a line for each stripe; a float's bits likewise)
+//!     gauge         value, time when it was set in ms (0: never)
+//!     calls         hits, bytes, nanoseconds              (a line for each stripe)
+//!     histogram     sum, min, max · · · · ignored; then 128 buckets whose sum is the count
+//!     points        nothing: they are in the ring
+//! ring              only in lanes for points: 2048 places of mark, time, value, offset of the series
+//! ```
+//!
+//! The writer's promises: series are added behind the others and never change or go; the published
+//! length is stored after what it covers. `fork`: the child's first update gives it lanes of its own, with
+//! the same series at the same addresses and slots at zero. `exec` ends a lane. A program that closes all
+//! its descriptors keeps its memory and loses only the lock. Updates are safe in signal handlers; making
+//! a series is not.
+//!
+//! What cannot be hidden: one descriptor (numbered from 100) and one mapping per lane, one page more; a
+//! user who shortens the file of an own running program kills that program.
+
+mod atomic;
+mod bucket;
+mod cells;
+mod clock;
+mod file;
+mod gate;
+mod handles;
+mod home;
+mod identity;
+mod layout;
+mod place;
+pub mod reader;
+mod ring;
+mod spec;
+
+pub use bucket::{BUCKETS, bucket_bound};
+pub use clock::{monotonic_ns, now_ms};
+pub use handles::{
+    Calls, Counter, FloatCounter, Gauge, Handle, Histogram, Points, StripedCounter, Timer,
+};
+pub use home::{Home, home};
+pub use identity::{job_id, rank};
+pub use layout::{Aggregation, FIRST_LANE_BYTES, Kind, LABELS_MAX, LANE_BYTES_MAX, TEXT_BYTES_MAX};
+pub use place::{SYSTEM_DIRECTORY, directory, is_disabled, user_directory};
+pub use spec::{CreateError, Spec};

@@ -1,0 +1,230 @@
+use std::fmt;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::layout::{HEADER_BYTES, LANE_BYTES_MAX, header, u64_at};
+use crate::reader::directory::parse_id;
+use crate::reader::lane::{self, Lane};
+use crate::reader::{Header, LaneError, ProcessState, View};
+
+/// What a reader accepts.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// The largest file.
+    pub bytes_max: usize,
+    /// The most series in one lane.
+    pub series_max: usize,
+    /// Only lanes of this user; None: of any.
+    pub owner: Option<u32>,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            bytes_max: LANE_BYTES_MAX,
+            series_max: 20_000,
+            owner: None,
+        }
+    }
+}
+
+/// Why a file is not read as a lane.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// It went away meanwhile, which is no fault of anybody's.
+    NotThere,
+    /// A link, a pipe, a directory, a device.
+    NotAFile,
+    /// It has further names, by which others could keep or replace it.
+    Linked(u64),
+    /// It belongs to a user whose lanes are not read here.
+    Owner(u32),
+    /// Too small or too large.
+    Size(u64),
+    /// The name is not the one that its identity gives it.
+    Name,
+    Lane(LaneError),
+    Open(io::Error),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::NotThere => write!(f, "the file is not there"),
+            OpenError::NotAFile => write!(f, "not a regular file"),
+            OpenError::Linked(links) => write!(f, "the file has {links} names; a lane has one"),
+            OpenError::Owner(uid) => write!(f, "the file belongs to user {uid}"),
+            OpenError::Size(bytes) => write!(f, "the file has {bytes} bytes, no size for a lane"),
+            OpenError::Name => write!(f, "the file has not the name that belongs to its identity"),
+            OpenError::Lane(_) => write!(f, "the file is not a good lane"),
+            OpenError::Open(_) => write!(f, "the file cannot be opened"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            OpenError::Lane(error) => Some(error),
+            OpenError::Open(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<Errno> for OpenError {
+    fn from(error: Errno) -> OpenError {
+        match error {
+            Errno::NOENT => OpenError::NotThere,
+            // What O_NOFOLLOW says to a link, and open to a socket.
+            Errno::LOOP | Errno::NXIO => OpenError::NotAFile,
+            error => OpenError::Open(error.into()),
+        }
+    }
+}
+
+/// A lane's file, open for reading. It keeps what it learned, so that reading again costs one system call.
+#[derive(Debug)]
+pub struct LaneFile {
+    pub(crate) fd: OwnedFd,
+    pub(crate) lane: Lane,
+    name: String,
+    owner: u32,
+    file_bytes: u64,
+    series_max: usize,
+    /// Up to where points were taken out of the ring.
+    pub(crate) position: u64,
+    /// The head of the ring in the last copy.
+    pub(crate) head: u64,
+    /// How often in a row reading stopped at the same unfinished point.
+    pub(crate) stalls: u32,
+}
+
+impl LaneFile {
+    pub(crate) fn open(
+        dir: BorrowedFd<'_>,
+        name: &str,
+        limits: &Limits,
+    ) -> Result<LaneFile, OpenError> {
+        // Without waiting: for a pipe's writer, or for whoever holds a lease on the file.
+        let flags =
+            OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let fd = rustix::fs::openat(dir, name, flags, Mode::empty())?;
+        let stat = rustix::fs::fstat(&fd)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(OpenError::NotAFile);
+        }
+        if stat.st_nlink != 1 {
+            return Err(OpenError::Linked(stat.st_nlink as u64));
+        }
+        if limits.owner.is_some_and(|owner| owner != stat.st_uid) {
+            return Err(OpenError::Owner(stat.st_uid));
+        }
+        let file_bytes = stat.st_size as u64;
+        if !(HEADER_BYTES as u64..=limits.bytes_max.min(LANE_BYTES_MAX) as u64)
+            .contains(&file_bytes)
+        {
+            return Err(OpenError::Size(file_bytes));
+        }
+        let mut start = [0; HEADER_BYTES];
+        read_exactly(&fd, &mut start, 0).map_err(OpenError::Lane)?;
+        let lane = Lane::start(&start).map_err(OpenError::Lane)?;
+        if lane.header().file_bytes as u64 != file_bytes {
+            return Err(OpenError::Lane(LaneError::Header("file length")));
+        }
+        let digits = name.split('.').next().and_then(parse_id);
+        if digits != Some(lane.header().id) {
+            return Err(OpenError::Name);
+        }
+        Ok(LaneFile {
+            fd,
+            lane,
+            name: name.to_owned(),
+            owner: stat.st_uid,
+            file_bytes,
+            series_max: limits.series_max,
+            position: 0,
+            head: 0,
+            stalls: 0,
+        })
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn header(&self) -> &Header {
+        self.lane.header()
+    }
+
+    /// The user that the file belongs to, as the kernel says.
+    pub fn owner(&self) -> u32 {
+        self.owner
+    }
+
+    /// How much memory the file takes.
+    pub fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    /// Copies the published part into `buffer` and gives its series. An error is for good: the lane
+    /// lies, and is not worth reading again.
+    pub fn read<'a>(&'a mut self, buffer: &'a mut Vec<u8>) -> Result<View<'a>, LaneError> {
+        let known = self.lane.published();
+        buffer.resize(known, 0);
+        read_exactly(&self.fd, buffer, 0)?;
+        let published = lane::published(buffer)?;
+        let end = self.lane.check_published(published)?;
+        if end > known {
+            // What is new is read after the length that says that it is there.
+            buffer.resize(end, 0);
+            let more = buffer.get_mut(known..).unwrap_or_default();
+            read_exactly(&self.fd, more, known as u64)?;
+            self.lane.extend(buffer, published, self.series_max)?;
+        }
+        self.head = u64_at(buffer, header::RING_HEAD).unwrap_or(0);
+        Ok(self.lane.view(buffer))
+    }
+
+    /// Whether the program has let go of the lane: it ended, ran another program, or closed all its
+    /// descriptors. Two readers that ask at the same moment may hold each other up: then it is not yet.
+    pub fn is_ended(&self) -> io::Result<bool> {
+        match rustix::fs::flock(&self.fd, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {
+                rustix::fs::flock(&self.fd, FlockOperation::Unlock)?;
+                Ok(true)
+            }
+            Err(Errno::WOULDBLOCK) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What became of the process that made the lane.
+    pub fn process(&self) -> ProcessState {
+        ProcessState::of(self.header())
+    }
+
+    /// Whether its name is gone from the directory.
+    pub fn is_removed(&self) -> io::Result<bool> {
+        Ok(rustix::fs::fstat(&self.fd)?.st_nlink == 0)
+    }
+}
+
+/// Fills `buffer`, or says how much was there.
+pub(crate) fn read_exactly(fd: &OwnedFd, buffer: &mut [u8], from: u64) -> Result<(), LaneError> {
+    let wanted = buffer.len();
+    let mut found = 0;
+    while let Some(rest) = buffer.get_mut(found..).filter(|rest| !rest.is_empty()) {
+        match rustix::io::pread(fd, &mut *rest, from + found as u64) {
+            Ok(0) => return Err(LaneError::Short { wanted, found }),
+            Ok(more) => found += more,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(LaneError::Read(error.into())),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,99 @@
+use crate::cells::{MAX_NONE, MIN_NONE};
+use crate::layout::{Kind, LINE_BYTES, u64_at, word};
+use crate::reader::lane::Entry;
+use crate::{BUCKETS, bucket_bound};
+
+/// The value of a series in one copy of a lane. Each number is whole; those of one series may be a moment
+/// apart, so that a call's hits can be one ahead of its bytes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Value<'a> {
+    Counter(u64),
+    FloatCounter(f64),
+    Gauge {
+        value: f64,
+        /// When it was set, to the kernel's tick.
+        set_ms: i64,
+    },
+    Calls {
+        hits: u64,
+        bytes: u64,
+        nanos: u64,
+    },
+    /// Of a histogram or a timer.
+    Distribution(Distribution<'a>),
+}
+
+/// How often values of which size came.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Distribution<'a> {
+    pub sum: f64,
+    /// Infinity while there is no value; likewise `max`.
+    pub min: f64,
+    pub max: f64,
+    buckets: &'a [u8],
+}
+
+impl<'a> Value<'a> {
+    /// `slot` begins at the slot of `entry`.
+    pub(crate) fn read(entry: Entry, slot: &'a [u8]) -> Option<Value<'a>> {
+        let word = |index: usize| u64_at(slot, 8 * index);
+        let summed = |index: usize| -> Option<u64> {
+            let mut sum = 0_u64;
+            for stripe in 0..usize::from(entry.stripes) {
+                sum = sum.wrapping_add(word(stripe * word::LINE + index)?);
+            }
+            Some(sum)
+        };
+        match entry.kind {
+            Kind::Counter => Some(Value::Counter(summed(word::VALUE)?)),
+            Kind::FloatCounter => {
+                let mut sum = 0.0;
+                for stripe in 0..usize::from(entry.stripes) {
+                    sum += f64::from_bits(word(stripe * word::LINE + word::VALUE)?);
+                }
+                Some(Value::FloatCounter(sum))
+            }
+            Kind::Gauge => {
+                let set_ms = word(word::GAUGE_SET_MS)? as i64;
+                let value = f64::from_bits(word(word::VALUE)?);
+                (set_ms != 0).then_some(Value::Gauge { value, set_ms })
+            }
+            Kind::Calls => Some(Value::Calls {
+                hits: summed(word::CALL_HITS)?,
+                bytes: summed(word::CALL_BYTES)?,
+                nanos: summed(word::CALL_NANOS)?,
+            }),
+            Kind::Histogram | Kind::Timer => Some(Value::Distribution(Distribution {
+                sum: f64::from_bits(word(word::SUM)?),
+                min: f64::from_bits(word(word::MIN)? ^ MIN_NONE),
+                max: f64::from_bits(word(word::MAX)? ^ MAX_NONE),
+                buckets: slot.get(LINE_BYTES..LINE_BYTES + 8 * BUCKETS)?,
+            })),
+            Kind::Point => None,
+        }
+    }
+}
+
+impl<'a> Distribution<'a> {
+    /// The number of values in each bucket, not cumulated; their upper bounds are [`bucket_bound`]s.
+    pub fn buckets(&self) -> impl Iterator<Item = u64> + use<'a> {
+        self.buckets
+            .as_chunks()
+            .0
+            .iter()
+            .map(|chunk| u64::from_le_bytes(*chunk))
+    }
+
+    /// How many values there were: the sum of the buckets.
+    pub fn count(&self) -> u64 {
+        self.buckets().fold(0, u64::wrapping_add)
+    }
+
+    /// The buckets that are not empty: upper bound and number of values.
+    pub fn filled(&self) -> impl Iterator<Item = (f64, u64)> + use<'a> {
+        self.buckets()
+            .enumerate()
+            .filter(|(_, count)| *count > 0)
+            .map(|(bucket, count)| (bucket_bound(bucket), count))
+    }
+}

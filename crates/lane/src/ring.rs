@@ -1,0 +1,67 @@
+//! The ring of points, shared by all threads of one process without a lock.
+//!
+//! A writer takes the next number, claims the place that belongs to it, writes, and marks it complete.
+//! A place's mark is `2n + 1` while point `n` is being written and `2n + 2` once it is there. Whoever
+//! finds a place claimed by a slower writer leaves its point out: to the reader that is a gap, like a
+//! point that was overwritten before it was read.
+
+use crate::atomic::{AtomicU64, Ordering, fence};
+
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub mark: AtomicU64,
+    pub time: AtomicU64,
+    pub value: AtomicU64,
+    pub series: AtomicU64,
+}
+
+pub(crate) const fn complete(number: u64) -> u64 {
+    number.wrapping_mul(2).wrapping_add(2)
+}
+
+/// Adds a point; false when a slower writer stands in its place.
+///
+/// The number of places must be a power of two.
+pub(crate) fn push(head: &AtomicU64, places: &[Place], series: u64, time: i64, value: f64) -> bool {
+    let number = head.fetch_add(1, Ordering::Relaxed);
+    let Some(place) = places.get(number as usize & (places.len().wrapping_sub(1))) else {
+        return false;
+    };
+    let writing = complete(number).wrapping_sub(1);
+    let before = place.mark.load(Ordering::Relaxed);
+    let is_free = before % 2 == 0 && before < writing;
+    if !is_free
+        || place
+            .mark
+            .compare_exchange(before, writing, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+    {
+        return false;
+    }
+    // Whoever sees a part of this point sees that its number was taken, and its place claimed.
+    fence(Ordering::Release);
+    place.time.store(time as u64, Ordering::Relaxed);
+    place.value.store(value.to_bits(), Ordering::Relaxed);
+    place.series.store(series, Ordering::Relaxed);
+    place.mark.store(complete(number), Ordering::Release);
+    true
+}
+
+/// What a place holds for a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Found {
+    Complete,
+    /// Not yet there, or left out.
+    Pending,
+    /// A later point has taken its place.
+    Overwritten,
+}
+
+pub(crate) fn found(mark: u64, number: u64) -> Found {
+    match mark.cmp(&complete(number)) {
+        std::cmp::Ordering::Equal => Found::Complete,
+        std::cmp::Ordering::Less => Found::Pending,
+        std::cmp::Ordering::Greater => Found::Overwritten,
+    }
+}
