@@ -99,6 +99,19 @@ pub fn fits(selector: &Selector, text: &str) -> bool {
     Series::parse(text, family).is_ok_and(|series| selector.matches(&series))
 }
 
+/// The text of a series from its parts, as the agent writes it.
+pub fn series_text(name: &str, labels: &[(&str, &str)]) -> Option<String> {
+    let family = Family {
+        name: name.to_owned().into(),
+        kind: Kind::Unknown,
+        help: "".into(),
+        unit: "".into(),
+        level: 0,
+    };
+    let series = Series::new(Arc::new(family), labels).ok()?;
+    Some(series.text().to_owned())
+}
+
 /// The names that several arguments hold, each a list with commas.
 pub fn names(arguments: &[String]) -> anyhow::Result<Vec<String>> {
     let names: Vec<String> = arguments

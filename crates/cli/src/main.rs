@@ -15,6 +15,7 @@ mod logging;
 mod man;
 mod output;
 mod tau;
+mod top;
 mod track;
 mod values;
 mod version;
@@ -44,6 +45,7 @@ enum Command {
     Values(values::Args),
     Get(get::Args),
     Track(track::Args),
+    Top(top::Args),
     Config(config::Args),
     Doctor(doctor::Args),
     Version(version::Args),
@@ -78,6 +80,7 @@ fn main() -> ExitCode {
         Command::Values(args) => values::run(args),
         Command::Get(args) => get::run(args),
         Command::Track(args) => track::run(args),
+        Command::Top(args) => top::run(args),
         Command::Config(args) => config::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Version(args) => version::run(args),

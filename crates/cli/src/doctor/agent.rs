@@ -181,10 +181,13 @@ pub fn collectors(seen: &[Seen], whose: &str) -> Vec<Finding> {
             .collect::<Vec<_>>()
     };
     let (active, absent, failed) = (with("active"), with("absent"), with("failed"));
-    let says = format!(
-        "{} {whose} measure something",
-        words::count(active.len() as u64, "collector")
-    );
+    let verb = if active.len() == 1 {
+        "measures"
+    } else {
+        "measure"
+    };
+    let count = words::count(active.len() as u64, "collector");
+    let says = format!("{count} {verb} something {whose}");
     let mut findings = vec![Finding::ok("active", says)];
     for collector in failed {
         let says = format!("{}: {}", collector.name, collector.note);
@@ -305,7 +308,7 @@ mod tests {
             {"name": "rapl", "state": "failed", "error": "energy_uj: Permission denied (os error 13)"},
             {"name": "filesystem", "state": "failed", "error": "/dead does not answer"},
         ]}));
-        let findings = collectors(&seen, "of the agent");
+        let findings = collectors(&seen, "in the agent");
         let states: Vec<_> = findings
             .iter()
             .map(|finding| (finding.check, finding.state))
@@ -319,7 +322,7 @@ mod tests {
         assert_eq!(states, expected);
         assert_eq!(
             findings[0].says,
-            "1 collector of the agent measure something"
+            "1 collector measures something in the agent"
         );
         assert!(
             findings[1]

@@ -82,7 +82,7 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
         findings.push(Finding::better(
             "container",
             format!("inside {container} /dev/shm is its own: an agent outside does not see programs here"),
-            "start it with -v /run/pegel/lanes:/run/pegel/lanes -e PEGEL_LANES=/run/pegel/lanes",
+            "start the container with -v /run/pegel/lanes:/run/pegel/lanes",
         ));
     }
     findings
@@ -163,7 +163,7 @@ mod tests {
                 .fix
                 .as_deref()
                 .expect("a fix")
-                .contains("PEGEL_LANES")
+                .contains("/run/pegel/lanes")
         );
         facts.has_system_place = true;
         assert_eq!(judge(&facts).len(), 1);

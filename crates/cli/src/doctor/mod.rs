@@ -96,7 +96,7 @@ fn examine(args: &Args) -> Vec<Group> {
     let status = answer.status();
     let surveyed = pegel_agent::survey(&plan).unwrap_or_default();
     let seen = match status {
-        Some(status) => agent::collectors(&agent::seen(status), "of the agent"),
+        Some(status) => agent::collectors(&agent::seen(status), "in the agent"),
         None => agent::collectors(&agent::surveyed(&surveyed), "for this user"),
     };
     let rights = rights::read(&machine, Rights::own(), &surveyed);

@@ -1,6 +1,6 @@
 //! Follows values over time and writes what changed.
 
-mod stream;
+pub mod stream;
 mod writer;
 
 use std::collections::HashMap;

@@ -5,6 +5,7 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::Context;
 
@@ -23,6 +24,26 @@ pub struct Stream {
 impl Stream {
     /// From now on SIGINT and SIGTERM end the stream instead of the process.
     pub fn open(client: &Client, query: &[(&str, &str)]) -> anyhow::Result<Stream> {
+        // A value may stay the same for hours.
+        let stream = Stream::connect(client, query, None)?;
+        let other_end = stream.body.get_ref().try_clone();
+        let other_end = other_end.context("cannot wait for signals")?;
+        let flag = stream.stopped.clone();
+        pegel_agent::on_stop_signal(move || {
+            flag.store(true, Ordering::Release);
+            // The reader sees the end of the stream. It may have seen it already.
+            let _ = other_end.shutdown(Shutdown::Both);
+        })
+        .context("cannot wait for signals")?;
+        Ok(stream)
+    }
+
+    /// A stream that ends when nothing at all came for `silence`: an agent speaks every ten seconds.
+    pub fn connect(
+        client: &Client,
+        query: &[(&str, &str)],
+        silence: Option<Duration>,
+    ) -> anyhow::Result<Stream> {
         let mut answer = client.ask("/api/v1/stream", query)?;
         if answer.status != 200 {
             let mut text = String::new();
@@ -32,28 +53,14 @@ impl Stream {
                 .context("the agent broke off its answer")?;
             return Err(refusal(answer.status, &text));
         }
-        // A value may stay the same for hours.
         answer
             .body
             .get_ref()
-            .set_read_timeout(None)
+            .set_read_timeout(silence)
             .context("cannot wait for the agent")?;
-        let other_end = answer
-            .body
-            .get_ref()
-            .try_clone()
-            .context("cannot wait for signals")?;
-        let stopped = Arc::new(AtomicBool::new(false));
-        let flag = stopped.clone();
-        pegel_agent::on_stop_signal(move || {
-            flag.store(true, Ordering::Release);
-            // The reader sees the end of the stream. It may have seen it already.
-            let _ = other_end.shutdown(Shutdown::Both);
-        })
-        .context("cannot wait for signals")?;
         Ok(Stream {
             body: answer.body,
-            stopped,
+            stopped: Arc::new(AtomicBool::new(false)),
             line: Vec::new(),
         })
     }

@@ -1,0 +1,117 @@
+//! What the agent says about itself.
+
+use serde_json::Value;
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Agent {
+    pub node: String,
+    pub version: String,
+    pub level: u64,
+    pub is_degraded: bool,
+    pub collectors: Vec<Collector>,
+    /// Samples that were dropped, of all inputs and for all reasons.
+    pub dropped: u64,
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Collector {
+    pub name: String,
+    /// `active`, `absent`, `disabled`, `failed`.
+    pub state: String,
+    pub error: Option<String>,
+}
+
+impl Agent {
+    pub fn read(status: &Value) -> Agent {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let collectors = status["collectors"]
+            .as_array()
+            .map_or(&[][..], Vec::as_slice);
+        let inputs = status["inputs"].as_array().map_or(&[][..], Vec::as_slice);
+        let dropped = inputs
+            .iter()
+            .filter_map(|input| input["dropped"].as_object())
+            .flat_map(|reasons| reasons.values().filter_map(Value::as_u64));
+        Agent {
+            node: text(&status["node"]),
+            version: text(&status["version"]),
+            level: status["level"].as_u64().unwrap_or_default(),
+            is_degraded: status["degraded"].as_bool().unwrap_or_default(),
+            collectors: collectors
+                .iter()
+                .map(|item| Collector {
+                    name: text(&item["name"]),
+                    state: text(&item["state"]),
+                    error: item["error"].as_str().map(str::to_owned),
+                })
+                .collect(),
+            dropped: dropped.sum(),
+        }
+    }
+
+    /// Why there is nothing from any of these collectors, whose metrics have this level.
+    pub fn why_empty(&self, what: &str, level: u64, collectors: &[&str]) -> String {
+        if self.level < level {
+            return format!(
+                "The agent's level is {}; {what} need level {level}: pegel agent --level {level}",
+                self.level
+            );
+        }
+        let known = || {
+            self.collectors
+                .iter()
+                .filter(|known| collectors.contains(&known.name.as_str()))
+        };
+        if let Some(failed) = known().find(|known| known.state == "failed") {
+            let error = failed.error.as_deref().unwrap_or("it does not say why");
+            return format!("The collector {} failed: {error}", failed.name);
+        }
+        if known().next().is_some() && known().all(|known| known.state == "disabled") {
+            let name = collectors.first().unwrap_or(&"");
+            return format!(
+                "The collector {name} is switched off: set collectors.{name}.enabled to true"
+            );
+        }
+        format!("No {what} on this node.")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn agent(level: u64, state: &str) -> Agent {
+        Agent::read(&json!({
+            "node": "nid0001", "level": level,
+            "collectors": [
+                {"name": "nvidia", "state": state, "error": "NVML says no"},
+                {"name": "gpu", "state": "absent", "error": null},
+            ],
+            "inputs": [{"input": "tick", "dropped": {"late": 2, "full": 1}}],
+        }))
+    }
+
+    #[test]
+    fn an_empty_view_says_why() {
+        let why = |level, state| agent(level, state).why_empty("GPUs", 3, &["nvidia", "gpu"]);
+        assert_eq!(why(3, "absent"), "No GPUs on this node.");
+        assert_eq!(
+            why(2, "absent"),
+            "The agent's level is 2; GPUs need level 3: pegel agent --level 3"
+        );
+        assert_eq!(
+            why(3, "failed"),
+            "The collector nvidia failed: NVML says no"
+        );
+        let off = agent(3, "disabled").why_empty("GPUs", 3, &["nvidia"]);
+        assert!(off.contains("collectors.nvidia.enabled"), "{off}");
+    }
+
+    #[test]
+    fn drops_are_added_up_and_nonsense_is_survived() {
+        assert_eq!(agent(3, "active").dropped, 3);
+        assert_eq!(Agent::read(&json!("?")), Agent::default());
+    }
+}

@@ -1,0 +1,197 @@
+//! Disks, file systems and network interfaces.
+
+use std::collections::BTreeMap;
+
+use super::{Model, Track};
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Disk {
+    pub name: String,
+    pub read_bytes: Option<f64>,
+    pub written_bytes: Option<f64>,
+    pub reads: Option<f64>,
+    pub writes: Option<f64>,
+    /// Seconds that one took.
+    pub read_time: Option<f64>,
+    pub write_time: Option<f64>,
+    pub busy: Option<f64>,
+    pub queue: Option<f64>,
+    /// Bytes since the node started.
+    pub total: f64,
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Filesystem {
+    pub mountpoint: String,
+    pub device: String,
+    pub kind: String,
+    pub size: f64,
+    pub used: f64,
+    pub available: f64,
+    pub has_error: bool,
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Interface {
+    pub name: String,
+    pub received_bytes: Option<f64>,
+    pub sent_bytes: Option<f64>,
+    pub received_packets: Option<f64>,
+    pub sent_packets: Option<f64>,
+    /// Errors and drops together, per second.
+    pub faults: Option<f64>,
+    /// Bytes per second that the link can carry.
+    pub speed: Option<f64>,
+    pub is_up: Option<bool>,
+    pub total: f64,
+}
+
+/// Those that moved most since the node started come first: an order that does not jump.
+pub fn disks(model: &Model) -> Vec<Disk> {
+    let mut all: BTreeMap<String, Disk> = BTreeMap::new();
+    for track in model.named("node_disk_reads_completed_total") {
+        let name = device(track);
+        let family = |what: &str| format!("node_disk_{what}");
+        let rate = |what: &str| labelled(model, &family(what), "device", &name);
+        let rate = |what: &str| rate(what).and_then(|track| model.rate(track));
+        let value = |what: &str| {
+            labelled(model, &family(what), "device", &name)
+                .and_then(Track::last)
+                .map(|last| last.value)
+        };
+        let (reads, writes) = (
+            rate("reads_completed_total"),
+            rate("writes_completed_total"),
+        );
+        let each = |time: Option<f64>, count: Option<f64>| {
+            time.zip(count.filter(|count| *count > 0.0))
+                .map(|(time, count)| time / count)
+        };
+        let disk = Disk {
+            read_bytes: rate("read_bytes_total"),
+            written_bytes: rate("written_bytes_total"),
+            reads,
+            writes,
+            read_time: each(rate("read_time_seconds_total"), reads),
+            write_time: each(rate("write_time_seconds_total"), writes),
+            busy: rate("io_time_seconds_total"),
+            queue: value("io_now"),
+            total: value("read_bytes_total").unwrap_or(0.0)
+                + value("written_bytes_total").unwrap_or(0.0),
+            name: name.clone(),
+        };
+        all.insert(name, disk);
+    }
+    let mut all: Vec<Disk> = all.into_values().collect();
+    all.sort_by(|a, b| b.total.total_cmp(&a.total));
+    all
+}
+
+pub fn filesystems(model: &Model) -> Vec<Filesystem> {
+    let value = |name: &str, labels: &str| {
+        let text = format!("{name}{labels}");
+        let last = model.track(&text).and_then(Track::last);
+        last.map(|last| last.value)
+    };
+    let mut all: Vec<Filesystem> = model
+        .named("node_filesystem_device_error")
+        .map(|track| {
+            let labels = track.series.labels_text();
+            let label = |key| track.series.label(key).unwrap_or_default().into_owned();
+            let size = value("node_filesystem_size_bytes", labels).unwrap_or(0.0);
+            let free = value("node_filesystem_free_bytes", labels).unwrap_or(0.0);
+            Filesystem {
+                mountpoint: label("mountpoint"),
+                device: label("device"),
+                kind: label("fstype"),
+                size,
+                used: (size - free).max(0.0),
+                available: value("node_filesystem_avail_bytes", labels).unwrap_or(0.0),
+                has_error: track.last().is_some_and(|last| last.value != 0.0),
+            }
+        })
+        .collect();
+    all.sort_by(|a, b| a.mountpoint.cmp(&b.mountpoint));
+    all
+}
+
+/// The loopback interface comes last, InfiniBand ports stand beside the others.
+pub fn interfaces(model: &Model) -> Vec<Interface> {
+    let mut all: Vec<Interface> = model
+        .named("node_network_receive_bytes_total")
+        .map(|track| ethernet(model, track))
+        .collect();
+    all.extend(
+        model
+            .named("node_infiniband_port_data_received_bytes_total")
+            .map(|track| infiniband(model, track)),
+    );
+    all.sort_by(|a, b| {
+        (a.name == "lo", b.total)
+            .partial_cmp(&(b.name == "lo", a.total))
+            .unwrap_or(std::cmp::Ordering::Equal)
+    });
+    all
+}
+
+fn ethernet(model: &Model, received: &Track) -> Interface {
+    let name = device(received);
+    let track = |what: &str| labelled(model, &format!("node_network_{what}"), "device", &name);
+    let rate = |what: &str| track(what).and_then(|track| model.rate(track));
+    let value = |what: &str| track(what).and_then(Track::last).map(|last| last.value);
+    Interface {
+        received_bytes: rate("receive_bytes_total"),
+        sent_bytes: rate("transmit_bytes_total"),
+        received_packets: rate("receive_packets_total"),
+        sent_packets: rate("transmit_packets_total"),
+        faults: [
+            "receive_errs_total",
+            "receive_drop_total",
+            "transmit_errs_total",
+            "transmit_drop_total",
+        ]
+        .into_iter()
+        .filter_map(rate)
+        .reduce(|a, b| a + b),
+        speed: value("speed_bytes").filter(|speed| *speed > 0.0),
+        is_up: value("up").map(|up| up != 0.0),
+        total: value("receive_bytes_total").unwrap_or(0.0)
+            + value("transmit_bytes_total").unwrap_or(0.0),
+        name: name.clone(),
+    }
+}
+
+fn infiniband(model: &Model, received: &Track) -> Interface {
+    let labels = received.series.labels_text();
+    let track = |what: &str| model.track(&format!("node_infiniband_{what}{labels}"));
+    let rate = |what: &str| track(what).and_then(|track| model.rate(track));
+    let value = |what: &str| track(what).and_then(Track::last).map(|last| last.value);
+    let port = received.series.label("port").unwrap_or_default();
+    Interface {
+        name: format!("{}:{port}", device(received)),
+        received_bytes: rate("port_data_received_bytes_total"),
+        sent_bytes: rate("port_data_transmitted_bytes_total"),
+        received_packets: rate("port_packets_received_total"),
+        sent_packets: rate("port_packets_transmitted_total"),
+        faults: rate("port_errors_received_total"),
+        speed: value("rate_bytes_per_second").filter(|speed| *speed > 0.0),
+        is_up: value("state_id").map(|state| state >= 4.0),
+        total: value("port_data_received_bytes_total").unwrap_or(0.0)
+            + value("port_data_transmitted_bytes_total").unwrap_or(0.0),
+    }
+}
+
+fn device(track: &Track) -> String {
+    track
+        .series
+        .label("device")
+        .unwrap_or_default()
+        .into_owned()
+}
+
+/// The series of this name whose label has this value.
+pub fn labelled<'a>(model: &'a Model, name: &str, key: &str, value: &str) -> Option<&'a Track> {
+    // The usual case, where it is the only label and needs no escaping.
+    let text = format!("{name}{{{key}=\"{value}\"}}");
+    model.track(&text)
+}

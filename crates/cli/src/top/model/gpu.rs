@@ -1,0 +1,104 @@
+//! GPUs: NVIDIA's through their library, others through the kernel.
+
+use std::collections::BTreeMap;
+
+use super::{Model, Track};
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Gpu {
+    /// The label that tells it from the others.
+    pub id: String,
+    pub model: String,
+    pub busy: Option<f64>,
+    pub memory_busy: Option<f64>,
+    pub memory_used: Option<f64>,
+    pub memory_total: Option<f64>,
+    pub power: Option<f64>,
+    pub power_limit: Option<f64>,
+    pub temperature: Option<f64>,
+    pub clock: Option<f64>,
+    pub processes: Option<f64>,
+    /// The series whose history is drawn.
+    pub busy_series: String,
+}
+
+pub fn gpus(model: &Model) -> Vec<Gpu> {
+    let mut all = by_gpu(model, "node_nvidia_info", nvidia);
+    all.extend(by_gpu(model, "node_gpu_info", kernel));
+    all
+}
+
+/// One for each value of the label `gpu`, numbers in their order.
+fn by_gpu(model: &Model, info: &str, read: fn(&Model, &Track, String) -> Gpu) -> Vec<Gpu> {
+    let mut all = BTreeMap::new();
+    for track in model.named(info) {
+        let id = label(track, "gpu");
+        let order = (id.parse::<u32>().unwrap_or(u32::MAX), id.clone());
+        all.insert(order, read(model, track, id));
+    }
+    all.into_values().collect()
+}
+
+fn nvidia(model: &Model, info: &Track, id: String) -> Gpu {
+    let value = |what: &str| last(model, &format!("node_nvidia_{what}{{gpu=\"{id}\"}}"));
+    let clock = format!("node_nvidia_clock_hertz{{clock=\"sm\",gpu=\"{id}\"}}");
+    Gpu {
+        model: label(info, "name").trim_start_matches("NVIDIA ").to_owned(),
+        busy: value("gpu_utilization_ratio"),
+        memory_busy: value("memory_utilization_ratio"),
+        memory_used: value("memory_used_bytes"),
+        memory_total: value("memory_total_bytes"),
+        power: value("power_watts"),
+        power_limit: value("power_limit_watts"),
+        temperature: value("temperature_celsius"),
+        clock: last(model, &clock),
+        processes: value("processes"),
+        busy_series: format!("node_nvidia_gpu_utilization_ratio{{gpu=\"{id}\"}}"),
+        id,
+    }
+}
+
+fn kernel(model: &Model, info: &Track, id: String) -> Gpu {
+    let value = |what: &str| last(model, &format!("node_gpu_{what}{{gpu=\"{id}\"}}"));
+    let memory = |what: &str| {
+        let text = format!("node_gpu_memory_{what}_bytes{{gpu=\"{id}\",memory=\"vram\"}}");
+        last(model, &text)
+    };
+    // The hottest place, whatever the card calls it; the fastest clock likewise.
+    let highest = |name: &str| {
+        model
+            .named(name)
+            .filter(|track| track.series.label("gpu").as_deref() == Some(&id))
+            .filter_map(|track| track.last().map(|last| last.value))
+            .reduce(f64::max)
+    };
+    Gpu {
+        model: format!("{} {}", label(info, "vendor"), label(info, "device_id")),
+        busy: value("busy_ratio"),
+        memory_busy: value("memory_busy_ratio"),
+        memory_used: memory("used"),
+        memory_total: memory("total"),
+        // Intel's cards say energy only.
+        power: value("power_watts").or_else(|| {
+            let energy = format!("node_gpu_energy_joules_total{{gpu=\"{id}\"}}");
+            model.track(&energy).and_then(|track| model.rate(track))
+        }),
+        power_limit: value("power_cap_watts"),
+        temperature: highest("node_gpu_temperature_celsius"),
+        clock: highest("node_gpu_clock_hertz"),
+        processes: None,
+        busy_series: format!("node_gpu_busy_ratio{{gpu=\"{id}\"}}"),
+        id,
+    }
+}
+
+fn label(track: &Track, key: &str) -> String {
+    track.series.label(key).unwrap_or_default().into_owned()
+}
+
+fn last(model: &Model, text: &str) -> Option<f64> {
+    model
+        .track(text)
+        .and_then(Track::last)
+        .map(|last| last.value)
+}

@@ -1,0 +1,133 @@
+//! The last minutes of one series, a value per second, for sparklines.
+
+use std::collections::VecDeque;
+
+/// Seconds that are kept.
+pub const SECONDS: usize = 240;
+
+/// Values by second, oldest first. A second that is missing is drawn as a gap.
+#[derive(Debug, Clone, Default)]
+pub struct History {
+    values: VecDeque<(i64, f64)>,
+}
+
+impl History {
+    /// The value at the newest second; said again, it replaces.
+    pub fn push(&mut self, second: i64, value: f64) {
+        // The clock was set back.
+        while self.values.back().is_some_and(|(last, _)| *last >= second) {
+            self.values.pop_back();
+        }
+        self.values.push_back((second, value));
+        if self.values.len() > SECONDS {
+            self.values.pop_front();
+        }
+    }
+
+    /// Puts what the agent remembers before what was seen here.
+    pub fn fill(&mut self, samples: &[(f64, f64)], is_counter: bool, now: i64) {
+        let older = by_second(samples, is_counter, now);
+        let first = self.values.front().map_or(i64::MAX, |(second, _)| *second);
+        let mut values: VecDeque<(i64, f64)> = older
+            .into_iter()
+            .filter(|(second, _)| *second < first)
+            .collect();
+        values.append(&mut self.values);
+        while values.len() > SECONDS {
+            values.pop_front();
+        }
+        self.values = values;
+    }
+
+    /// The last `count` seconds up to `now`, oldest first.
+    pub fn columns(&self, now: i64, count: usize) -> Vec<Option<f64>> {
+        let mut columns = vec![None; count];
+        let first = now - count as i64 + 1;
+        for (second, value) in &self.values {
+            if (first..=now).contains(second) && value.is_finite() {
+                columns[(second - first) as usize] = Some(*value);
+            }
+        }
+        columns
+    }
+}
+
+/// One value per second from samples: the value that was held, or the slope of a counter.
+fn by_second(samples: &[(f64, f64)], is_counter: bool, now: i64) -> Vec<(i64, f64)> {
+    let mut values = Vec::new();
+    for (index, pair) in samples.windows(2).enumerate() {
+        let ((from, a), (to, b)) = (pair[0], pair[1]);
+        if to <= from {
+            continue;
+        }
+        let increase = if b >= a { b - a } else { b };
+        let value = if is_counter {
+            increase / (to - from)
+        } else {
+            a
+        };
+        let first = if index == 0 { from } else { from + 1e-3 };
+        for second in first.ceil() as i64..=to.floor() as i64 {
+            values.push((second, value));
+        }
+        // Samples that come faster than once a second: the last one of a second counts.
+        if from.floor() == to.floor() || to.fract() == 0.0 {
+            values.push((to.floor() as i64, if is_counter { value } else { b }));
+        }
+    }
+    if let Some((last, value)) = samples.last().filter(|_| !is_counter) {
+        values.extend((last.ceil() as i64..=now).map(|second| (second, *value)));
+    }
+    values.sort_by_key(|(second, _)| *second);
+    // Of several values of one second the last one stays.
+    values.reverse();
+    values.dedup_by_key(|(second, _)| *second);
+    values.reverse();
+    values.retain(|(second, _)| *second <= now);
+    values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gauge_holds_its_value_and_a_counter_its_slope() {
+        let gauge = by_second(&[(10.0, 1.0), (12.0, 3.0)], false, 13);
+        assert_eq!(gauge, [(10, 1.0), (11, 1.0), (12, 3.0), (13, 3.0)]);
+        let counter = by_second(&[(10.0, 0.0), (12.0, 10.0), (14.0, 4.0)], true, 15);
+        assert_eq!(
+            counter,
+            [(10, 5.0), (11, 5.0), (12, 5.0), (13, 2.0), (14, 2.0)]
+        );
+    }
+
+    #[test]
+    fn of_fast_samples_the_last_of_a_second_counts() {
+        let samples = [(10.0, 0.0), (10.5, 1.0), (11.0, 2.0), (11.5, 9.0)];
+        assert_eq!(by_second(&samples, false, 11), [(10, 1.0), (11, 9.0)]);
+        assert_eq!(by_second(&samples, true, 11), [(10, 2.0), (11, 14.0)]);
+        assert_eq!(by_second(&[], true, 11), []);
+    }
+
+    #[test]
+    fn the_past_is_put_before_what_was_seen() {
+        let mut history = History::default();
+        history.push(12, 7.0);
+        history.push(12, 8.0);
+        history.fill(&[(9.0, 1.0), (12.0, 2.0)], false, 12);
+        assert_eq!(
+            history.columns(13, 6),
+            [None, Some(1.0), Some(1.0), Some(1.0), Some(8.0), None]
+        );
+    }
+
+    #[test]
+    fn only_the_last_minutes_are_kept() {
+        let mut history = History::default();
+        (0..1000).for_each(|second| history.push(second, 1.0));
+        assert_eq!(history.values.len(), SECONDS);
+        history.push(10, 2.0);
+        assert_eq!(history.columns(10, 2), [None, Some(2.0)]);
+    }
+}

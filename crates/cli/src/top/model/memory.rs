@@ -1,0 +1,63 @@
+//! Memory, and what programs had to wait for.
+
+use super::Model;
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Memory {
+    pub total: f64,
+    /// What new programs cannot have.
+    pub used: f64,
+    /// What the kernel would give back.
+    pub cache: f64,
+    pub swap_total: f64,
+    pub swap_used: f64,
+}
+
+impl Memory {
+    pub fn of(model: &Model) -> Option<Memory> {
+        let value = |name: &str| model.value(&format!("node_memory_{name}_bytes"));
+        let total = value("MemTotal").filter(|total| *total > 0.0)?;
+        let free = value("MemFree")?;
+        // Kernels before 3.14 do not say what is available.
+        let available = value("MemAvailable").unwrap_or_else(|| {
+            free + value("Buffers").unwrap_or(0.0) + value("Cached").unwrap_or(0.0)
+        });
+        let swap_total = value("SwapTotal").unwrap_or(0.0);
+        Some(Memory {
+            total,
+            used: (total - available).max(0.0),
+            cache: (available - free).max(0.0),
+            swap_total,
+            swap_used: (swap_total - value("SwapFree").unwrap_or(swap_total)).max(0.0),
+        })
+    }
+}
+
+/// A resource, and the share of time in which some task, and in which all of them, waited for it.
+pub struct Pressure {
+    pub resource: &'static str,
+    pub some: Option<f64>,
+    pub full: Option<f64>,
+    pub some_series: String,
+    pub full_series: String,
+}
+
+pub fn pressure(model: &Model) -> Vec<Pressure> {
+    let all = ["cpu", "memory", "io", "irq"].map(|resource| {
+        let name = |what| format!("node_pressure_{resource}_{what}_seconds_total");
+        let (some_series, full_series) = (name("waiting"), name("stalled"));
+        let share = |series: &str| model.track(series).and_then(|track| model.rate(track));
+        Pressure {
+            resource,
+            some: share(&some_series),
+            full: share(&full_series),
+            some_series,
+            full_series,
+        }
+    });
+    all.into_iter()
+        .filter(|one| {
+            model.track(&one.some_series).is_some() || model.track(&one.full_series).is_some()
+        })
+        .collect()
+}

@@ -1,0 +1,223 @@
+//! One series: its last changes, and the rate that follows from them.
+
+use std::collections::VecDeque;
+
+use pegel_metric::{Kind, Series};
+
+/// Rates are averages over this many seconds, or over one interval of the series where that is longer.
+const WINDOW: f64 = 2.0;
+/// More changes than a window can hold at any sensible refresh.
+const CHANGES_MAX: usize = 256;
+
+/// Between two changes a value stays what it was: an agent only says what changed.
+#[derive(Debug)]
+pub struct Track {
+    pub series: Series,
+    changes: VecDeque<Change>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Change {
+    /// The time of the sample, in seconds.
+    pub ts: f64,
+    pub value: f64,
+}
+
+impl Track {
+    pub fn new(series: Series) -> Track {
+        Track {
+            series,
+            changes: VecDeque::with_capacity(2),
+        }
+    }
+
+    /// The same series, about which the agent may have said something new.
+    pub fn renamed(self, series: Series) -> Track {
+        Track { series, ..self }
+    }
+
+    pub fn last(&self) -> Option<Change> {
+        self.changes.back().copied()
+    }
+
+    pub fn is_counter(&self) -> bool {
+        self.series.family().kind == Kind::Counter
+    }
+
+    /// Takes a change in; returns how long after the one before it came.
+    pub fn push(&mut self, change: Change) -> Option<f64> {
+        let gap = self.last().map(|last| change.ts - last.ts);
+        match gap {
+            // Overtaken by a newer one on the way.
+            Some(gap) if gap < 0.0 => return None,
+            // The same sample once more.
+            Some(0.0) => drop(self.changes.pop_back()),
+            _ => {}
+        }
+        if self.changes.len() == CHANGES_MAX {
+            self.changes.pop_front();
+        }
+        self.changes.push_back(change);
+        gap.filter(|gap| *gap > 0.0)
+    }
+
+    /// Drops what is too old to matter, except the value that was held then.
+    pub fn prune(&mut self, before: f64) {
+        while self.changes.get(1).is_some_and(|next| next.ts <= before) {
+            self.changes.pop_front();
+        }
+    }
+
+    /// Forgets how the current value came about: changes may have been missed, or the clock, which
+    /// says `now`, was set back.
+    pub fn forget(&mut self, now: f64) {
+        let last = self.changes.pop_back();
+        self.changes.clear();
+        self.changes.extend(last.map(|last| Change {
+            ts: last.ts.min(now),
+            ..last
+        }));
+    }
+
+    /// Increase per second, from the times of samples. None until there are two of them.
+    ///
+    /// `now` is the time of the newest samples of the node; `period` how often this family is sampled,
+    /// if that is known. Samples are taken at multiples of their period, and so the last one was taken
+    /// at such a multiple, although an unchanged value was not sent again.
+    pub fn rate(&self, now: f64, period: Option<f64>) -> Option<f64> {
+        let (first, last) = (self.changes.front()?, self.changes.back()?);
+        let sampled = period.map_or(now, |period| multiple_below(now, period));
+        let end = sampled.max(last.ts);
+        let start = (end - window(period)).max(first.ts);
+        if end - start < 1e-3 {
+            return None;
+        }
+        Some(self.increase(start, end) / (end - start))
+    }
+
+    /// What was counted in `(start, end]`. A counter that falls was reset to zero in between.
+    fn increase(&self, start: f64, end: f64) -> f64 {
+        let mut held = None;
+        let mut sum = 0.0;
+        for change in self.changes.iter().take_while(|change| change.ts <= end) {
+            if let Some(held) = held.filter(|_| change.ts > start) {
+                sum += if change.value >= held {
+                    change.value - held
+                } else {
+                    change.value
+                };
+            }
+            held = Some(change.value);
+        }
+        sum
+    }
+}
+
+/// Whole periods, so that every average covers equally many samples.
+pub fn window(period: Option<f64>) -> f64 {
+    match period {
+        Some(period) => (WINDOW / period - 1e-6).ceil().max(1.0) * period,
+        None => WINDOW,
+    }
+}
+
+fn multiple_below(time: f64, period: f64) -> f64 {
+    (time / period + 1e-6).floor() * period
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use pegel_metric::Family;
+
+    use super::*;
+
+    const START: f64 = 1_700_000_000.0;
+
+    fn track(changes: &[(f64, f64)]) -> Track {
+        let family = Family::new("c_total", Kind::Counter, "", 1, "");
+        let mut track = Track::new(Series::new(Arc::new(family), &[]).expect("valid"));
+        for (offset, value) in changes {
+            track.push(Change {
+                ts: START + offset,
+                value: *value,
+            });
+        }
+        track
+    }
+
+    fn rate(changes: &[(f64, f64)], now: f64, period: Option<f64>) -> Option<f64> {
+        track(changes).rate(START + now, period)
+    }
+
+    #[test]
+    fn one_sample_has_no_rate() {
+        assert_eq!(rate(&[], 0.0, None), None);
+        assert_eq!(rate(&[(0.0, 5.0)], 0.0, Some(0.5)), None);
+    }
+
+    #[test]
+    fn a_rate_is_the_increase_between_samples() {
+        let steady = [(0.0, 0.0), (0.5, 5.0), (1.0, 10.0), (1.5, 15.0)];
+        assert_eq!(rate(&steady, 1.5, Some(0.5)), Some(10.0));
+        assert_eq!(rate(&steady, 1.5, None), Some(10.0));
+    }
+
+    #[test]
+    fn it_does_not_matter_when_somebody_looks() {
+        let steady = [(0.0, 0.0), (5.0, 50.0), (10.0, 100.0)];
+        for now in [10.0, 11.7, 14.9] {
+            assert_eq!(rate(&steady, now, Some(5.0)), Some(10.0), "{now}");
+        }
+    }
+
+    #[test]
+    fn a_counter_that_stands_still_falls_to_zero() {
+        let stopped = [(0.0, 0.0), (0.5, 5.0), (1.0, 10.0)];
+        assert_eq!(rate(&stopped, 2.0, Some(0.5)), Some(5.0));
+        assert_eq!(rate(&stopped, 3.0, Some(0.5)), Some(0.0));
+        assert_eq!(rate(&[(0.0, 7.0)], 3.0, None), Some(0.0));
+    }
+
+    #[test]
+    fn a_reset_counts_from_zero() {
+        let reset = [(0.0, 100.0), (1.0, 110.0), (2.0, 4.0)];
+        assert_eq!(rate(&reset, 2.0, Some(1.0)), Some(7.0));
+    }
+
+    #[test]
+    fn only_a_clock_that_was_set_back_makes_older_samples_count() {
+        let mut track = track(&[(0.0, 1.0), (1.0, 2.0)]);
+        let back = Change {
+            ts: START - 100.0,
+            value: 3.0,
+        };
+        assert_eq!(track.push(back), None);
+        assert_eq!(track.last().map(|last| last.value), Some(2.0));
+        track.forget(START - 100.5);
+        assert_eq!(track.push(back), Some(0.5));
+        assert_eq!(track.rate(START - 100.0, Some(0.5)), Some(2.0));
+    }
+
+    #[test]
+    fn what_is_pruned_does_not_change_the_rate() {
+        let mut track = track(&[(0.0, 0.0), (1.0, 1.0), (2.0, 5.0), (3.0, 9.0)]);
+        let before = track.rate(START + 3.0, Some(1.0));
+        track.prune(START + 1.0);
+        assert_eq!(track.changes.len(), 3);
+        assert_eq!(track.rate(START + 3.0, Some(1.0)), before);
+        track.forget(START + 3.0);
+        assert_eq!(track.rate(START + 3.0, Some(1.0)), None);
+        assert_eq!(track.last().map(|last| last.value), Some(9.0));
+    }
+
+    #[test]
+    fn windows_hold_whole_periods() {
+        assert_eq!(
+            [Some(0.5), Some(5.0), Some(2.0), None].map(window),
+            [2.0, 5.0, 2.0, 2.0]
+        );
+        assert!((window(Some(0.3)) - 2.1).abs() < 1e-9);
+    }
+}

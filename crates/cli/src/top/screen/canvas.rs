@@ -1,0 +1,294 @@
+//! A part of the screen to draw on. Whatever does not fit is cut off; nothing here can fail.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::Span;
+
+use super::look::{Look, Role};
+
+#[derive(Debug)]
+pub struct Canvas<'a> {
+    buffer: &'a mut Buffer,
+    area: Rect,
+    pub look: Look,
+}
+
+impl<'a> Canvas<'a> {
+    pub fn new(buffer: &'a mut Buffer, look: Look) -> Canvas<'a> {
+        let area = buffer.area;
+        Canvas { buffer, area, look }
+    }
+
+    /// A part of this one, by its own coordinates.
+    pub fn part(&mut self, x: u16, y: u16, width: u16, height: u16) -> Canvas<'_> {
+        let area = Rect {
+            x: self.area.x.saturating_add(x),
+            y: self.area.y.saturating_add(y),
+            width,
+            height,
+        };
+        Canvas {
+            area: area.intersection(self.area),
+            buffer: self.buffer,
+            look: self.look,
+        }
+    }
+
+    pub fn width(&self) -> u16 {
+        self.area.width
+    }
+
+    pub fn height(&self) -> u16 {
+        self.area.height
+    }
+
+    /// Writes within `width` columns, shortened if need be. Returns how many columns it took.
+    pub fn text(&mut self, x: u16, y: u16, width: u16, text: &str, role: Role) -> u16 {
+        if x >= self.area.width || y >= self.area.height {
+            return 0;
+        }
+        let room = width.min(self.area.width - x);
+        let text = harmless(text, self.look.has_blocks);
+        let text = shortened(&text, room, self.look.ellipsis());
+        let (x, y) = (self.area.x + x, self.area.y + y);
+        let style = self.look.style(role);
+        let (end, _) = self.buffer.set_stringn(x, y, text, room.into(), style);
+        end - x
+    }
+
+    /// As [`Canvas::text`], at the right end of those columns.
+    pub fn right(&mut self, x: u16, y: u16, width: u16, text: &str, role: Role) {
+        let taken = columns(&harmless(text, self.look.has_blocks)).min(width);
+        self.text(x + width - taken, y, taken, text, role);
+    }
+
+    /// Several texts one after another.
+    pub fn words(&mut self, x: u16, y: u16, words: &[(&str, Role)]) -> u16 {
+        let mut at = x;
+        for (word, role) in words {
+            at += self.text(at, y, u16::MAX, word, *role);
+        }
+        at - x
+    }
+
+    /// A line of one character.
+    pub fn fill(&mut self, x: u16, y: u16, width: u16, symbol: &str, role: Role) {
+        let style = self.look.style(role);
+        for column in x..x.saturating_add(width).min(self.area.width) {
+            self.put(column, y, symbol, style);
+        }
+    }
+
+    /// A bar of several shares of one, the rest of it empty.
+    pub fn stacked_bar(&mut self, x: u16, y: u16, width: u16, parts: &[(f64, Role)]) {
+        self.fill(x, y, width, self.look.cell(Role::Faint), Role::Faint);
+        let mut before = 0.0;
+        for (share, role) in parts {
+            // Rounding the ends and not the lengths: the whole bar is never a cell too long.
+            let end = before
+                + if share.is_finite() {
+                    share.max(0.0)
+                } else {
+                    0.0
+                };
+            let cells = |share: f64| (share.min(1.0) * f64::from(width)).round() as u16;
+            let (from, to) = (cells(before), cells(end));
+            self.fill(x + from, y, to - from, self.look.cell(*role), *role);
+            before = end;
+        }
+    }
+
+    /// A bar of one share, in eighths of a cell.
+    pub fn bar(&mut self, x: u16, y: u16, width: u16, share: f64, role: Role) {
+        self.fill(x, y, width, self.look.eighth(0), Role::Faint);
+        if !share.is_finite() {
+            return;
+        }
+        let eighths = (share.clamp(0.0, 1.0) * f64::from(width) * 8.0).round() as usize;
+        let style = self.look.style(role);
+        for column in 0..eighths.div_ceil(8) {
+            let symbol = self.look.eighth(eighths - column * 8);
+            self.put(x + column as u16, y, symbol, style);
+        }
+    }
+
+    /// A column per value, from `low` at the bottom to `high` at the top, over `height` rows.
+    pub fn columns(
+        &mut self,
+        (x, y): (u16, u16),
+        height: u16,
+        values: &[Option<f64>],
+        (low, high): (f64, f64),
+        role: Role,
+    ) {
+        let style = self.look.style(role);
+        let span = if high > low { high - low } else { 1.0 };
+        for (index, value) in values.iter().enumerate() {
+            let Some(value) = value else { continue };
+            let filled = ((value - low) / span).clamp(0.0, 1.0) * f64::from(height);
+            for row in 0..height {
+                let share = filled - f64::from(row);
+                // The lowest row shows that there is a value at all.
+                if share > 0.0 || row == 0 {
+                    let symbol = self.look.column(share);
+                    self.put(x + index as u16, y + height - 1 - row, symbol, style);
+                }
+            }
+        }
+    }
+
+    /// Turns a whole row into the chosen one.
+    pub fn choose(&mut self, y: u16) {
+        if y < self.area.height {
+            let row = Rect {
+                y: self.area.y + y,
+                height: 1,
+                ..self.area
+            };
+            self.buffer.set_style(row, self.look.style(Role::Chosen));
+        }
+    }
+
+    pub fn clear(&mut self) {
+        let blank = " ".repeat(self.area.width.into());
+        for y in self.area.top()..self.area.bottom() {
+            let style = ratatui::style::Style::reset();
+            self.buffer.set_string(self.area.x, y, &blank, style);
+        }
+    }
+
+    fn put(&mut self, x: u16, y: u16, symbol: &str, style: ratatui::style::Style) {
+        if x < self.area.width && y < self.area.height {
+            let cell = &mut self.buffer[(self.area.x + x, self.area.y + y)];
+            cell.set_symbol(symbol).set_style(style);
+        }
+    }
+}
+
+/// How many columns a text takes.
+pub fn columns(text: &str) -> u16 {
+    u16::try_from(Span::raw(text).width()).unwrap_or(u16::MAX)
+}
+
+/// Names, labels and help come from programs, whoever wrote them. Control characters could move the
+/// cursor or worse, and some others turn the writing around: none of them reaches the terminal.
+pub fn harmless(text: &str, is_unicode: bool) -> String {
+    text.chars()
+        .map(|character| match character {
+            '\u{20}'..='\u{7e}' => character,
+            _ if !is_unicode && character == 'µ' => 'u',
+            _ if !is_unicode => '?',
+            _ if character.is_control() || is_invisible(character) => '\u{fffd}',
+            _ => character,
+        })
+        .collect()
+}
+
+/// Formatting characters: directions, joiners, tags, byte order marks.
+fn is_invisible(character: char) -> bool {
+    matches!(character,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// Cut in the middle: the ends of a series' text tell more than its middle.
+fn shortened(text: &str, room: u16, ellipsis: &str) -> String {
+    if columns(text) <= room {
+        return text.to_owned();
+    }
+    if room < 12 {
+        let mut kept = take_columns(text.chars(), room.saturating_sub(1));
+        kept.push_str(if room > 0 { ellipsis } else { "" });
+        return kept;
+    }
+    let tail: String = take_columns(text.chars().rev(), room / 3)
+        .chars()
+        .rev()
+        .collect();
+    let head = take_columns(text.chars(), room - 1 - columns(&tail));
+    format!("{head}{ellipsis}{tail}")
+}
+
+fn take_columns(characters: impl Iterator<Item = char>, room: u16) -> String {
+    let mut kept = String::new();
+    let mut taken = 0;
+    for character in characters {
+        taken += columns(character.encode_utf8(&mut [0; 4]));
+        if taken > room {
+            break;
+        }
+        kept.push(character);
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(width: u16, draw: impl FnOnce(&mut Canvas<'_>)) -> String {
+        let look = Look {
+            has_colours: false,
+            has_blocks: true,
+            has_attributes: true,
+        };
+        let mut buffer = Buffer::empty(Rect::new(0, 0, width, 1));
+        draw(&mut Canvas::new(&mut buffer, look));
+        (0..width).map(|x| buffer[(x, 0)].symbol()).collect()
+    }
+
+    #[test]
+    fn what_programs_say_cannot_move_the_cursor() {
+        let nasty = "a\u{1b}[2J\u{7}\r\n\u{9b}31m\u{202e}b\u{200b}";
+        let text = harmless(nasty, true);
+        assert!(
+            !text.chars().any(|c| c.is_control() || is_invisible(c)),
+            "{text:?}"
+        );
+        assert_eq!(harmless("µ ü\u{1b}", false), "u ??");
+        let shown = drawn(24, |canvas| drop(canvas.text(0, 0, 24, nasty, Role::Plain)));
+        assert_eq!(
+            shown.trim_end(),
+            "a�[2J�����31m�b�".replace("�����", "����")
+        );
+    }
+
+    #[test]
+    fn long_texts_keep_both_ends() {
+        assert_eq!(
+            shortened("node_cpu_seconds_total{cpu=\"0\"}", 16, "…"),
+            "node_cpu_s…=\"0\"}"
+        );
+        assert_eq!(shortened("abcdef", 4, "…"), "abc…");
+        assert_eq!(shortened("abcdef", 0, "…"), "");
+        assert_eq!(
+            columns(&shortened("日本語のとても長い名前の測定値", 13, "…")),
+            13
+        );
+    }
+
+    #[test]
+    fn bars_are_as_long_as_their_share() {
+        assert_eq!(drawn(8, |c| c.bar(0, 0, 8, 0.5, Role::Plain)), "████····");
+        assert_eq!(drawn(8, |c| c.bar(0, 0, 8, 0.3, Role::Plain)), "██▍·····");
+        assert_eq!(drawn(4, |c| c.bar(0, 0, 4, 7.0, Role::Plain)), "████");
+        assert_eq!(drawn(4, |c| c.bar(0, 0, 4, f64::NAN, Role::Plain)), "····");
+        use crate::top::model::Mode::{System, User};
+        let parts = [(0.5, Role::Cpu(User)), (0.25, Role::Cpu(System))];
+        assert_eq!(drawn(8, |c| c.stacked_bar(0, 0, 8, &parts)), "████▓▓··");
+        let over = [(0.9, Role::Cpu(User)), (0.9, Role::Cpu(System))];
+        assert_eq!(drawn(4, |c| c.stacked_bar(0, 0, 4, &over)), "████");
+    }
+
+    #[test]
+    fn drawing_outside_is_cut_off() {
+        let shown = drawn(4, |canvas| {
+            canvas.text(2, 0, 100, "abcdef", Role::Plain);
+            canvas.text(9, 9, 100, "x", Role::Plain);
+            canvas.fill(3, 5, 100, "x", Role::Plain);
+            canvas.part(100, 100, 5, 5).clear();
+            canvas.columns((3, 0), 1, &[Some(1.0), Some(1.0)], (0.0, 1.0), Role::Plain);
+        });
+        assert_eq!(shown, "  a█");
+    }
+}

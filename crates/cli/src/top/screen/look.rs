@@ -1,0 +1,193 @@
+//! What the terminal can show: colours or none, block characters or plain ASCII.
+
+use ratatui::style::{Color, Modifier, Style};
+
+use crate::top::model::Mode;
+
+/// What a piece of the screen means; the look decides how that appears.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    Plain,
+    /// Less important: units of measure, empty parts of bars.
+    Faint,
+    Title,
+    /// The row or the tab that is chosen.
+    Chosen,
+    Key,
+    Good,
+    Warm,
+    Hot,
+    Cpu(Mode),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Look {
+    pub has_colours: bool,
+    pub has_blocks: bool,
+    /// Bold and reverse.
+    pub has_attributes: bool,
+}
+
+impl Look {
+    /// From what the environment says about the terminal, in the order of precedence of `setlocale`.
+    pub fn choose(variable: impl Fn(&str) -> Option<String>) -> Look {
+        let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let term = set("TERM").unwrap_or_else(|| "dumb".to_owned());
+        let locale = set("LC_ALL")
+            .or_else(|| set("LC_CTYPE"))
+            .or_else(|| set("LANG"));
+        let is_utf8 = locale.is_some_and(|locale| {
+            let locale = locale.to_ascii_lowercase();
+            locale.contains("utf-8") || locale.contains("utf8")
+        });
+        let is_old = ["dumb", "vt52", "vt100", "vt102", "vt220"].contains(&term.as_str());
+        let is_plain = is_old || term.ends_with("-mono") || term.ends_with("-m");
+        Look {
+            has_colours: !is_plain && set("NO_COLOR").is_none(),
+            // The font of the Linux console lacks most blocks.
+            has_blocks: is_utf8 && !is_old && term != "linux",
+            has_attributes: term != "dumb" && term != "vt52",
+        }
+    }
+
+    pub fn style(self, role: Role) -> Style {
+        if self.has_colours {
+            return coloured(role);
+        }
+        let plain = Style::new();
+        match role {
+            _ if !self.has_attributes => plain,
+            Role::Title | Role::Key | Role::Hot => plain.add_modifier(Modifier::BOLD),
+            Role::Chosen => plain.add_modifier(Modifier::REVERSED),
+            _ => plain,
+        }
+    }
+
+    /// A share of time, by how alarming it is.
+    pub fn heat(share: f64) -> Role {
+        match share {
+            s if s >= 0.9 => Role::Hot,
+            s if s >= 0.6 => Role::Warm,
+            _ => Role::Good,
+        }
+    }
+
+    /// A whole cell of a bar. Modes differ in shape as well as in colour.
+    pub fn cell(self, role: Role) -> &'static str {
+        let (block, letter) = match role {
+            Role::Cpu(Mode::User) => ("█", "#"),
+            Role::Cpu(Mode::System) => ("▓", "="),
+            Role::Cpu(Mode::Irq) => ("▒", "%"),
+            Role::Cpu(Mode::Steal) => ("▒", "$"),
+            Role::Cpu(Mode::Wait) => ("░", "~"),
+            Role::Faint | Role::Cpu(Mode::Idle) => ("·", "."),
+            _ => ("█", "#"),
+        };
+        if self.has_blocks { block } else { letter }
+    }
+
+    /// The column of a sparkline: a share of its height.
+    pub fn column(self, share: f64) -> &'static str {
+        const BLOCKS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
+        const LETTERS: [&str; 8] = ["_", ".", ":", "-", "=", "+", "*", "#"];
+        let index = ((share.clamp(0.0, 1.0) * 8.0) as usize).min(7);
+        if self.has_blocks {
+            BLOCKS[index]
+        } else {
+            LETTERS[index]
+        }
+    }
+
+    /// A cell of a bar that is filled from the left, in eighths.
+    pub fn eighth(self, eighths: usize) -> &'static str {
+        const BLOCKS: [&str; 8] = ["·", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+        match eighths {
+            8.. if self.has_blocks => "█",
+            8.. => "#",
+            eighths if self.has_blocks => BLOCKS[eighths],
+            5.. => "-",
+            _ => ".",
+        }
+    }
+
+    pub fn rule(self) -> &'static str {
+        if self.has_blocks { "─" } else { "-" }
+    }
+
+    pub fn dash(self) -> &'static str {
+        if self.has_blocks { "–" } else { "-" }
+    }
+
+    pub fn ellipsis(self) -> &'static str {
+        if self.has_blocks { "…" } else { "~" }
+    }
+}
+
+fn coloured(role: Role) -> Style {
+    let plain = Style::new();
+    match role {
+        Role::Plain => plain,
+        Role::Faint | Role::Cpu(Mode::Idle) => plain.fg(Color::DarkGray),
+        Role::Title => plain.fg(Color::Cyan).add_modifier(Modifier::BOLD),
+        Role::Chosen => plain.add_modifier(Modifier::REVERSED),
+        Role::Key => plain.add_modifier(Modifier::BOLD),
+        Role::Good | Role::Cpu(Mode::User) => plain.fg(Color::Green),
+        Role::Warm => plain.fg(Color::Yellow),
+        Role::Hot | Role::Cpu(Mode::System) => plain.fg(Color::Red),
+        Role::Cpu(Mode::Irq) => plain.fg(Color::Magenta),
+        Role::Cpu(Mode::Steal) => plain.fg(Color::Yellow),
+        Role::Cpu(Mode::Wait) => plain.fg(Color::Blue),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(variables: &[(&str, &str)]) -> (bool, bool, bool) {
+        let look = Look::choose(|name| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        });
+        (look.has_colours, look.has_blocks, look.has_attributes)
+    }
+
+    #[test]
+    fn the_terminal_decides_what_it_can_show() {
+        let utf8 = ("LANG", "C.UTF-8");
+        assert_eq!(look(&[("TERM", "xterm"), utf8]), (true, true, true));
+        assert_eq!(
+            look(&[("TERM", "xterm"), utf8, ("NO_COLOR", "1")]),
+            (false, true, true)
+        );
+        assert_eq!(
+            look(&[("TERM", "xterm"), utf8, ("NO_COLOR", "")]),
+            (true, true, true)
+        );
+        assert_eq!(
+            look(&[("TERM", "xterm"), ("LANG", "C")]),
+            (true, false, true)
+        );
+        assert_eq!(
+            look(&[("TERM", "xterm"), utf8, ("LC_ALL", "POSIX")]),
+            (true, false, true)
+        );
+        assert_eq!(look(&[("TERM", "linux"), utf8]), (true, false, true));
+        assert_eq!(look(&[("TERM", "vt100"), utf8]), (false, false, true));
+        assert_eq!(look(&[("TERM", "dumb"), utf8]), (false, false, false));
+        assert_eq!(look(&[]), (false, false, false));
+    }
+
+    #[test]
+    fn without_colours_no_style_has_one() {
+        let look = Look {
+            has_colours: false,
+            has_blocks: true,
+            has_attributes: true,
+        };
+        for role in [Role::Hot, Role::Chosen, Role::Cpu(Mode::Wait), Role::Faint] {
+            let style = look.style(role);
+            assert_eq!((style.fg, style.bg), (None, None), "{role:?}");
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! The whole node on one screen.
+
+use super::canvas::{Canvas, columns};
+use super::look::{Look, Role};
+use super::{cores, disks, network};
+use crate::top::app::App;
+use crate::top::model::{self, Cpu, Gpu, Memory, Mode, Shares};
+use crate::top::units;
+
+/// The series whose histories stand beside the bars.
+pub const BUSY: &str = "cpu_percent";
+pub const USED: &str = "used_RAM";
+
+const LABEL: u16 = 7;
+/// A percentage, or a sentence about memory.
+const FIGURE: u16 = 8;
+
+pub fn mode_parts(shares: &Shares) -> Vec<(f64, Role)> {
+    Mode::BUSY
+        .into_iter()
+        .map(|mode| (shares.of(mode), Role::Cpu(mode)))
+        .collect()
+}
+
+pub fn draw(canvas: &mut Canvas<'_>, app: &App) {
+    let model = &app.model;
+    let (width, height) = (canvas.width(), canvas.height());
+    let gpus = model::gpus(model);
+    let cpu = Cpu::of(model);
+    let below = lower_rows(app, !gpus.is_empty());
+    let devices = device_rows(app, width);
+    // Devices may shrink to three rows, so that the cores are seen.
+    let free = height.saturating_sub(2 + below);
+    let cores_max = free.saturating_sub(devices.min(4));
+    let mut y = 0;
+    match &cpu {
+        Some(cpu) => {
+            cpu_rows(canvas, app, cpu);
+            let plan = cores::Plan::make(cpu.cores.len(), width, cores_max);
+            cores::draw(&mut canvas.part(0, 2, width, cores_max), &cpu.cores, &plan);
+            y += 2 + plan.rows();
+        }
+        None => {
+            label(canvas, 0, "cpu");
+            canvas.text(LABEL, 0, width, &why_no_cpu(app), Role::Faint);
+            y += 1;
+        }
+    }
+    let spare = height.saturating_sub(y + below + devices);
+    y += spare.min(1);
+    y += memory_rows(canvas, y, app);
+    load_row(canvas, y, app);
+    pressure_row(canvas, y + 1, app);
+    y += 2;
+    if !gpus.is_empty() {
+        gpu_row(canvas, y, &gpus);
+        y += 1;
+    }
+    y += u16::from(spare > 1);
+    device_tables(&mut canvas.part(0, y, width, height.saturating_sub(y)), app);
+}
+
+fn label(canvas: &mut Canvas<'_>, y: u16, text: &str) {
+    canvas.text(1, y, LABEL - 1, text, Role::Title);
+}
+
+fn why_no_cpu(app: &App) -> String {
+    if app.model.named("node_cpu_seconds_total").next().is_some() {
+        return "waiting for a second sample".to_owned();
+    }
+    app.model.agent.why_empty("processors", 2, &["cpu"])
+}
+
+fn cpu_rows(canvas: &mut Canvas<'_>, app: &App, cpu: &Cpu) {
+    let width = canvas.width();
+    label(canvas, 0, "cpu");
+    let bar = measured_row(canvas, 0, app, BUSY, 100.0);
+    canvas.stacked_bar(LABEL, 0, bar, &mode_parts(&cpu.all));
+    let busy = cpu.all.busy();
+    canvas.right(
+        LABEL + bar,
+        0,
+        FIGURE,
+        &units::percent(busy),
+        Look::heat(busy),
+    );
+    let mut x = LABEL;
+    let modes = Mode::BUSY.into_iter().chain([Mode::Idle]);
+    for mode in modes {
+        let figure = format!("{:>5.1} %", cpu.all.of(mode) * 100.0);
+        let needed = 2 + columns(mode.word()) + 1 + columns(&figure);
+        if x + needed > width {
+            break;
+        }
+        canvas.fill(x, 1, 1, canvas.look.cell(Role::Cpu(mode)), Role::Cpu(mode));
+        canvas.text(x + 2, 1, 8, mode.word(), Role::Faint);
+        canvas.text(x + 3 + columns(mode.word()), 1, 8, &figure, Role::Plain);
+        x += needed + 2;
+    }
+}
+
+/// Draws the history at the right end, where there is room; returns how long the bar may be.
+fn measured_row(canvas: &mut Canvas<'_>, y: u16, app: &App, series: &str, high: f64) -> u16 {
+    let width = canvas.width();
+    let history = if width >= 70 { width / 4 } else { 0 };
+    let seen = app.model.history(series);
+    if let Some(seen) = seen.filter(|_| history > 0) {
+        let values = seen.columns(app.model.second(), history.into());
+        let x = width - history - 1;
+        canvas.columns((x, y), 1, &values, (0.0, high), Role::Good);
+    }
+    width - LABEL - FIGURE - history - if history > 0 { 3 } else { 1 }
+}
+
+fn lower_rows(app: &App, has_gpus: bool) -> u16 {
+    let has_swap = Memory::of(&app.model).is_some_and(|memory| memory.swap_total > 0.0);
+    1 + u16::from(has_swap) + 2 + u16::from(has_gpus)
+}
+
+/// Returns how many rows it took.
+fn memory_rows(canvas: &mut Canvas<'_>, y: u16, app: &App) -> u16 {
+    let width = canvas.width();
+    label(canvas, y, "memory");
+    let Some(memory) = Memory::of(&app.model) else {
+        let why = app.model.agent.why_empty("memory figures", 2, &["memory"]);
+        canvas.text(LABEL, y, width, &why, Role::Faint);
+        return 1;
+    };
+    let figures = format!(
+        "{} of {} used, {} cache",
+        units::bytes(memory.used),
+        units::bytes(memory.total),
+        units::bytes(memory.cache)
+    );
+    let parts = [
+        (
+            memory.used / memory.total,
+            Look::heat(memory.used / memory.total),
+        ),
+        (memory.cache / memory.total, Role::Cpu(Mode::Wait)),
+    ];
+    figure_row(canvas, y, &parts, memory.used / memory.total, &figures);
+    if memory.swap_total <= 0.0 {
+        return 1;
+    }
+    label(canvas, y + 1, "swap");
+    let share = memory.swap_used / memory.swap_total;
+    let figures = format!(
+        "{} of {} used",
+        units::bytes(memory.swap_used),
+        units::bytes(memory.swap_total)
+    );
+    figure_row(
+        canvas,
+        y + 1,
+        &[(share, Look::heat(share))],
+        share,
+        &figures,
+    );
+    2
+}
+
+/// A bar as long as that of the processors, and figures where their history is.
+fn figure_row(canvas: &mut Canvas<'_>, y: u16, parts: &[(f64, Role)], share: f64, figures: &str) {
+    let width = canvas.width();
+    let room = if width >= 70 { 42 } else { 0 };
+    let bar = width.saturating_sub(LABEL + FIGURE + room + 1);
+    canvas.stacked_bar(LABEL, y, bar, parts);
+    let percent = units::percent(share);
+    canvas.right(LABEL + bar, y, FIGURE, &percent, Look::heat(share));
+    if room > 0 {
+        canvas.text(width - room, y, room, figures, Role::Plain);
+    }
+}
+
+fn load_row(canvas: &mut Canvas<'_>, y: u16, app: &App) {
+    let value = |name: &str| app.model.value(name);
+    label(canvas, y, "load");
+    let loads = ["node_load1", "node_load5", "node_load15"].map(value);
+    let mut text = String::new();
+    for load in loads {
+        match load {
+            Some(load) => text.push_str(&format!("{load:>6.2} ")),
+            None => text.push_str(&format!("{:>6} ", canvas.look.dash())),
+        }
+    }
+    let mut x = LABEL + canvas.text(LABEL, y, 22, &text, Role::Plain) + 2;
+    for (word, name) in [
+        ("running", "node_procs_running"),
+        ("blocked", "node_procs_blocked"),
+        ("threads", "node_processes_threads"),
+    ] {
+        if let Some(value) = value(name) {
+            let figure = format!("{value:>4.0}  ");
+            x += canvas.words(x, y, &[(word, Role::Faint), (&figure, Role::Plain)]);
+        }
+    }
+}
+
+fn pressure_row(canvas: &mut Canvas<'_>, y: u16, app: &App) {
+    label(canvas, y, "waits");
+    let all = model::pressure(&app.model);
+    if all.is_empty() {
+        let why = app
+            .model
+            .agent
+            .why_empty("pressure figures", 2, &["pressure"]);
+        canvas.text(LABEL, y, u16::MAX, &why, Role::Faint);
+        return;
+    }
+    let mut x = LABEL;
+    for one in all {
+        let Some(share) = one.some.or(one.full) else {
+            continue;
+        };
+        let figure = format!(" {:>5.1} %", share * 100.0);
+        if x + columns(one.resource) + columns(&figure) > canvas.width() {
+            break;
+        }
+        let role = if share >= 0.1 {
+            Look::heat(share + 0.5)
+        } else {
+            Role::Plain
+        };
+        let words = [(one.resource, Role::Faint), (figure.as_str(), role)];
+        x += canvas.words(x, y, &words) + 3;
+    }
+}
+
+/// All GPUs in one row; their own view tells them apart.
+fn gpu_row(canvas: &mut Canvas<'_>, y: u16, gpus: &[Gpu]) {
+    let sum = |value: fn(&Gpu) -> Option<f64>| gpus.iter().filter_map(value).reduce(|a, b| a + b);
+    let busy: Vec<f64> = gpus.iter().filter_map(|gpu| gpu.busy).collect();
+    let mut words = vec![format!("{} x {}", gpus.len(), gpus[0].model)];
+    if !busy.is_empty() {
+        let mean = busy.iter().sum::<f64>() / busy.len() as f64;
+        words.push(format!("busy {}", units::percent(mean)));
+    }
+    let memory = sum(|gpu| gpu.memory_used).zip(sum(|gpu| gpu.memory_total));
+    if let Some((used, total)) = memory {
+        words.push(format!("{} of {}", units::bytes(used), units::bytes(total)));
+    }
+    if let Some(power) = sum(|gpu| gpu.power) {
+        words.push(units::decimal(power, "W"));
+    }
+    label(canvas, y, "GPUs");
+    canvas.text(LABEL, y, u16::MAX, &words.join("   "), Role::Plain);
+}
+
+fn device_rows(app: &App, width: u16) -> u16 {
+    let (disks, interfaces) = (
+        model::disks(&app.model).len() as u16,
+        model::interfaces(&app.model).len() as u16,
+    );
+    if is_wide(width) {
+        1 + disks.max(interfaces)
+    } else {
+        2 + disks + interfaces
+    }
+}
+
+fn is_wide(width: u16) -> bool {
+    width >= 76
+}
+
+/// Disks and networks side by side, or one below the other.
+fn device_tables(canvas: &mut Canvas<'_>, app: &App) {
+    let (width, height) = (canvas.width(), canvas.height());
+    if is_wide(width) {
+        let half = (width - 3) / 2;
+        disks::brief(&mut canvas.part(1, 0, half - 1, height), app);
+        network::brief(&mut canvas.part(half + 3, 0, width - half - 3, height), app);
+        return;
+    }
+    let disks = (model::disks(&app.model).len() as u16 + 1).min(height / 2);
+    disks::brief(&mut canvas.part(1, 0, width - 1, disks), app);
+    network::brief(&mut canvas.part(1, disks, width - 1, height - disks), app);
+}

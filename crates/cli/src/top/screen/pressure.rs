@@ -1,0 +1,74 @@
+//! How much of the time tasks waited, and for what.
+
+use super::canvas::Canvas;
+use super::look::{Look, Role};
+use crate::top::app::App;
+use crate::top::model::{self, History};
+use crate::top::units;
+
+/// The label and the figure before the history.
+const BEFORE: u16 = 24;
+
+pub fn draw(canvas: &mut Canvas<'_>, app: &App) {
+    let all = model::pressure(&app.model);
+    if all.is_empty() {
+        let why = app
+            .model
+            .agent
+            .why_empty("pressure figures", 2, &["pressure"]);
+        super::sentence(canvas, 1, &why);
+        return;
+    }
+    let known = |text: &str| app.model.track(text).is_some();
+    let series: Vec<(&str, &str, Option<f64>, &str)> = all
+        .iter()
+        .flat_map(|one| {
+            [
+                (one.resource, "some", one.some, one.some_series.as_str()),
+                (one.resource, "all", one.full, one.full_series.as_str()),
+            ]
+        })
+        .filter(|(.., text)| known(text))
+        .collect();
+    let width = canvas.width();
+    canvas.text(
+        1,
+        0,
+        width - 1,
+        "share of time in which tasks waited for",
+        Role::Title,
+    );
+    let rows = canvas.height().saturating_sub(1) / series.len() as u16;
+    let rows = rows.clamp(1, 4);
+    for (index, (resource, who, share, text)) in series.into_iter().enumerate() {
+        let y = 1 + index as u16 * rows + rows - 1;
+        canvas.text(1, y, 7, resource, Role::Key);
+        canvas.text(9, y, 4, who, Role::Faint);
+        let figure = share.map_or(canvas.look.dash().to_owned(), units::percent);
+        let role = share.map_or(Role::Faint, |share| Look::heat(share + 0.5));
+        let role = if role == Role::Good {
+            Role::Plain
+        } else {
+            role
+        };
+        canvas.right(13, y, 8, &figure, role);
+        let room = width.saturating_sub(BEFORE + 1);
+        if let Some(history) = app.model.history(text) {
+            let height = if rows > 1 { rows - 1 } else { 1 };
+            draw_history(canvas, app, history, (y, height, room));
+        }
+    }
+}
+
+/// The highest value fills the height, but never less than one percent does.
+fn draw_history(
+    canvas: &mut Canvas<'_>,
+    app: &App,
+    history: &History,
+    (y, height, room): (u16, u16, u16),
+) {
+    let values = history.columns(app.model.second(), room.into());
+    let highest = values.iter().flatten().copied().fold(0.01, f64::max);
+    let top = (BEFORE, y + 1 - height);
+    canvas.columns(top, height, &values, (0.0, highest), Role::Warm);
+}

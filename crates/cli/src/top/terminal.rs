@@ -1,0 +1,97 @@
+//! The terminal: taken over at the start, and given back however this ends.
+
+use std::io::{self, BufWriter, Stdout, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Context;
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
+use ratatui::buffer::Buffer;
+use ratatui::crossterm::cursor::{Hide, Show};
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
+
+/// Whether the terminal is ours at the moment.
+static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+static HAS_PANICKED: AtomicBool = AtomicBool::new(false);
+
+/// Drawing goes through a buffer and reaches the terminal with one write, and only what differs from
+/// the screen before is written: nothing flickers.
+#[derive(Debug)]
+pub struct Screen {
+    terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
+}
+
+impl Screen {
+    pub fn take() -> anyhow::Result<Screen> {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            // First the terminal, so that the message can be read.
+            give_back();
+            HAS_PANICKED.store(true, Ordering::Release);
+            before(panic);
+        }));
+        take_over().context("cannot take over the terminal")?;
+        let backend = CrosstermBackend::new(BufWriter::with_capacity(64 << 10, io::stdout()));
+        let terminal = Terminal::new(backend).inspect_err(|_| give_back());
+        let terminal = terminal.context("cannot draw on the terminal")?;
+        Ok(Screen { terminal })
+    }
+
+    pub fn height(&self) -> u16 {
+        self.terminal.size().map_or(0, |size| size.height)
+    }
+
+    pub fn draw(&mut self, draw: impl FnOnce(&mut Buffer)) -> anyhow::Result<()> {
+        anyhow::ensure!(!HAS_PANICKED.load(Ordering::Acquire), "a thread panicked");
+        self.terminal
+            .draw(|frame| draw(frame.buffer_mut()))
+            .map(drop)
+            .context("cannot draw on the terminal")
+    }
+
+    /// Everything anew, whatever others have drawn meanwhile.
+    pub fn redraw(&mut self) -> anyhow::Result<()> {
+        self.terminal.clear().context("cannot clear the terminal")
+    }
+
+    /// Stops this process, as Ctrl-Z does, until somebody lets it go on.
+    pub fn suspend(&mut self) -> anyhow::Result<()> {
+        give_back();
+        let own = rustix::process::getpid();
+        rustix::process::kill_process(own, rustix::process::Signal::STOP)
+            .context("cannot suspend")?;
+        self.resume()
+    }
+
+    /// After a stop the shell has put the terminal into the state that it likes.
+    pub fn resume(&mut self) -> anyhow::Result<()> {
+        // Else it would be taken for raw already.
+        let _ = disable_raw_mode();
+        take_over().context("cannot take over the terminal again")?;
+        self.redraw()
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        give_back();
+    }
+}
+
+fn take_over() -> io::Result<()> {
+    enable_raw_mode()?;
+    IS_TAKEN.store(true, Ordering::Release);
+    execute!(io::stdout(), EnterAlternateScreen, Hide).inspect_err(|_| give_back())
+}
+
+/// Harmless when it was given back already. A terminal that is gone needs nothing.
+fn give_back() {
+    if IS_TAKEN.swap(false, Ordering::AcqRel) {
+        let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
+        let _ = disable_raw_mode();
+        let _ = io::stdout().flush();
+    }
+}

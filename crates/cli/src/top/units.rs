@@ -1,0 +1,224 @@
+//! Numbers for people, in few and steady characters: three digits, a prefix, a unit.
+
+use pegel_metric::{Family, Kind};
+
+use crate::format::number;
+
+const BINARY: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+const DECIMAL: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
+
+/// `1.53 GiB`: at most eight characters.
+pub fn bytes(value: f64) -> String {
+    let (number, step) = scaled(value, 1024.0);
+    match step {
+        0 => format!("{value:.0} B"),
+        _ => format!("{number} {}", BINARY[step]),
+    }
+}
+
+pub fn bytes_per_second(value: f64) -> String {
+    format!("{}/s", bytes(value))
+}
+
+/// `12.4 k`, with the unit behind the prefix: at most six characters and the unit.
+pub fn decimal(value: f64, unit: &str) -> String {
+    let (number, step) = scaled(value, 1000.0);
+    let suffix = format!("{}{unit}", DECIMAL[step]);
+    if suffix.is_empty() {
+        number
+    } else {
+        format!("{number} {suffix}")
+    }
+}
+
+/// A share of one: `12.3 %`.
+pub fn percent(share: f64) -> String {
+    match share * 100.0 {
+        value if !value.is_finite() => special(value),
+        value if value.abs() >= 99.95 => format!("{value:.0} %"),
+        value => format!("{value:.1} %"),
+    }
+}
+
+/// `12.3 ms`, `4.56 s`, `3 h 25 min`, `12 d 4 h`.
+pub fn duration(seconds: f64) -> String {
+    let whole = seconds.abs();
+    match whole {
+        s if !s.is_finite() => special(seconds),
+        0.0 => "0 s".to_owned(),
+        s if s < 1e-3 => format!("{} µs", digits(seconds * 1e6)),
+        s if s < 1.0 => format!("{} ms", digits(seconds * 1e3)),
+        s if s < 600.0 => format!("{} s", digits(seconds)),
+        s if s < 7200.0 => format!("{:.0} min", seconds / 60.0),
+        s if s < 172_800.0 => {
+            let minutes = (s / 60.0) as u64;
+            format!("{} h {:02} min", minutes / 60, minutes % 60)
+        }
+        s => {
+            let hours = (s / 3600.0) as u64;
+            format!("{} d {:02} h", hours / 24, hours % 24)
+        }
+    }
+}
+
+/// A value of a family, by its unit.
+pub fn value(value: f64, family: &Family) -> String {
+    match unit(family) {
+        Unit::Bytes => bytes(value),
+        // A time in seconds since 1970 says more as a date.
+        Unit::Seconds if family.kind != Kind::Counter && value >= 1e9 => {
+            let date = number::utc(value);
+            date.split(' ').next().unwrap_or_default().to_owned()
+        }
+        Unit::Seconds => duration(value),
+        Unit::Ratio => percent(value),
+        Unit::Other(unit) => decimal(value, unit),
+    }
+}
+
+/// The rate of a family's counter, by its unit.
+pub fn rate(value: f64, family: &Family) -> String {
+    match unit(family) {
+        Unit::Bytes => bytes_per_second(value),
+        Unit::Seconds => format!("{} s/s", digits(value)),
+        Unit::Ratio => format!("{}/s", percent(value)),
+        Unit::Other("J") => decimal(value, "W"),
+        Unit::Other(unit) => format!("{}/s", decimal(value, unit)),
+    }
+}
+
+enum Unit {
+    Bytes,
+    Seconds,
+    Ratio,
+    Other(&'static str),
+}
+
+/// What the family says; else what its name ends with, as programs often say nothing.
+fn unit(family: &Family) -> Unit {
+    let name = family.name.trim_end_matches("_total");
+    let said = match family.unit.as_ref() {
+        "" => name.rsplit(['_', '.']).next().unwrap_or_default(),
+        said => said,
+    };
+    match said {
+        "bytes" => Unit::Bytes,
+        "seconds" => Unit::Seconds,
+        "ratio" => Unit::Ratio,
+        "celsius" => Unit::Other("°C"),
+        "watts" | "watt" => Unit::Other("W"),
+        "joules" | "joule" => Unit::Other("J"),
+        "hertz" => Unit::Other("Hz"),
+        "volts" => Unit::Other("V"),
+        "amps" => Unit::Other("A"),
+        "bytes_per_second" => Unit::Other("B/s"),
+        _ => Unit::Other(""),
+    }
+}
+
+/// Three digits, and how often the base was divided out.
+fn scaled(value: f64, base: f64) -> (String, usize) {
+    let mut rest = value;
+    let mut step = 0;
+    // 999.5 would be written with four digits.
+    while rest.abs() >= 999.5 && rest.is_finite() && step < BINARY.len() - 1 {
+        rest /= base;
+        step += 1;
+    }
+    (digits(rest), step)
+}
+
+/// Three digits that matter; whole numbers without a fraction.
+fn digits(value: f64) -> String {
+    match value.abs() {
+        v if !v.is_finite() => special(value),
+        v if v >= 99.95 => format!("{value:.0}"),
+        v if v == v.trunc() && v < 10.0 => format!("{value:.0}"),
+        v if v >= 9.995 => format!("{value:.1}"),
+        v if v >= 0.01 => format!("{value:.2}"),
+        _ => format!("{value:.1e}"),
+    }
+}
+
+fn special(value: f64) -> String {
+    match value {
+        v if v.is_nan() => "NaN".to_owned(),
+        v if v > 0.0 => "+Inf".to_owned(),
+        _ => "-Inf".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_never_need_more_than_eight_characters() {
+        for (value, text) in [
+            (0.0, "0 B"),
+            (999.0, "999 B"),
+            (1023.0, "1.00 KiB"),
+            (1024.0 * 1023.0, "1.00 MiB"),
+            (1.5 * 1024.0 * 1024.0, "1.50 MiB"),
+            (999.4 * 1024.0 * 1024.0, "999 MiB"),
+            (2e30, "1734723 EiB"),
+        ] {
+            assert_eq!(bytes(value), text);
+        }
+        assert!((0..60).all(|shift| bytes((1u64 << shift) as f64 * 1.3).len() <= 8));
+    }
+
+    #[test]
+    fn numbers_keep_three_digits() {
+        for (value, text) in [
+            (0.0, "0"),
+            (7.0, "7"),
+            (42.0, "42.0"),
+            (0.4123, "0.41"),
+            (999.6, "1.00 k"),
+            (12_441_600.0, "12.4 M"),
+            (-5.25, "-5.25"),
+            (0.00001, "1.0e-5"),
+            (f64::NAN, "NaN"),
+            (f64::NEG_INFINITY, "-Inf"),
+        ] {
+            assert_eq!(decimal(value, ""), text);
+        }
+    }
+
+    #[test]
+    fn shares_and_times_read_well() {
+        assert_eq!(
+            [0.0, 0.0312, 0.9994, 0.9996, 2.5].map(percent),
+            ["0.0 %", "3.1 %", "99.9 %", "100 %", "250 %"]
+        );
+        assert_eq!(
+            [0.0, 0.0000123, 0.0123, 4.56, 1200.0, 12_300.0, 1e6].map(duration),
+            [
+                "0 s",
+                "12.3 µs",
+                "12.3 ms",
+                "4.56 s",
+                "20 min",
+                "3 h 25 min",
+                "11 d 13 h"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_value_is_shown_in_the_unit_of_its_family() {
+        let family =
+            |name: &'static str, kind, unit: &'static str| Family::new(name, kind, unit, 1, "");
+        let free = family("m", Kind::Gauge, "bytes");
+        assert_eq!(value(2048.0, &free), "2.00 KiB");
+        let boot = family("boot", Kind::Gauge, "seconds");
+        assert_eq!(value(1_667_486_717.0, &boot), "2022-11-03");
+        let spent = family("mpi_time_seconds_total", Kind::Counter, "");
+        assert_eq!(value(1.5e9, &spent), "17361 d 02 h");
+        assert_eq!(rate(0.25, &spent), "0.25 s/s");
+        let energy = family("e", Kind::Counter, "joules");
+        assert_eq!(rate(1234.0, &energy), "1.23 kW");
+        assert_eq!(value(34.0, &family("t", Kind::Gauge, "celsius")), "34.0 °C");
+    }
+}
