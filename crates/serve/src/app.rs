@@ -32,6 +32,11 @@ pub trait StatusSource: Send + Sync {
         serde_json::Map::new()
     }
 
+    /// The configuration in force: `[{"key","value","place"}]`, without secrets.
+    fn config(&self) -> serde_json::Value {
+        serde_json::json!([])
+    }
+
     /// Why the agent is not well, beyond what the store says of itself.
     fn degraded(&self) -> Option<String> {
         None

@@ -24,6 +24,14 @@ pub(crate) fn format(headers: &HeaderMap) -> Format {
     }
 }
 
+/// Whether the client is a browser that wants to show a page: it names HTML, and wants it most.
+pub(crate) fn html(headers: &HeaderMap) -> bool {
+    let Some(html) = wish(headers, "text", "html", &[]) else {
+        return false;
+    };
+    html.precision >= 2 && html.beats(wish(headers, "text", "plain", &[]))
+}
+
 /// How much a client wants something: first by its number, then by how precisely it named it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Wish {

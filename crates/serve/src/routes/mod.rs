@@ -1,7 +1,9 @@
 //! The routes. One file each; this one holds what they share.
 
+mod columns;
 mod list;
 mod metrics;
+mod page;
 mod range;
 mod status;
 mod stream;
@@ -54,13 +56,16 @@ const INDEX: &str = "pegel: what this node and its programs do\n
 /api/v1/values           current values: ?match=&names=
 /api/v1/range            the past:       ?match=&start=-5m&end=now&step=10s&agg=avg
 /api/v1/stream           changes, as server-sent events: ?match=&names=&rate=2
+/api/v1/config           the configuration in force
+/                        with a browser: the page
 ";
 
 type Route = (&'static str, Access, fn() -> MethodRouter<Arc<Site>>);
 
 /// Every route, with what it lets its caller do.
 const ROUTES: &[Route] = &[
-    ("/", Access::Read, || get(async || INDEX)),
+    ("/", Access::Read, || get(page::index)),
+    ("/page/{file}", Access::Read, || get(page::file)),
     ("/metrics", Access::Read, || get(metrics::metrics)),
     ("/metrics/", Access::Read, || get(metrics::metrics)),
     ("/status", Access::Read, || get(status::status)),
@@ -69,6 +74,7 @@ const ROUTES: &[Route] = &[
     ("/api/v1/values", Access::Read, || get(values::values)),
     ("/api/v1/range", Access::Read, || get(range::range)),
     ("/api/v1/stream", Access::Read, || get(stream::stream)),
+    ("/api/v1/config", Access::Read, || get(status::config)),
 ];
 
 pub(crate) fn router(site: Arc<Site>) -> Router {

@@ -53,6 +53,15 @@ pub(super) async fn status(State(site): Shared) -> impl IntoResponse {
     (headers, Value::Object(status).to_string())
 }
 
+/// The configuration in force, key by key, without secrets.
+pub(super) async fn config(State(site): Shared) -> impl IntoResponse {
+    let headers = [
+        (header::CONTENT_TYPE, "application/json"),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    (headers, site.app.source.config().to_string())
+}
+
 fn account(account: &Account) -> Value {
     let dropped: Map<String, Value> = account
         .dropped

@@ -3,6 +3,9 @@
 //! Nothing is made in advance: the next event is looked up when the connection can take it, so that
 //! a slow reader gets fewer, later events and costs no memory. What changed several times in
 //! between is sent once, with its current value.
+//!
+//! There are two forms: values with their whole names, and columns, where a name is sent once and is a
+//! number from then on. The page reads columns.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -20,6 +23,7 @@ use hyper::body::{Body as HttpBody, Frame};
 use pegel_metric::Selector;
 use tokio::time::{Instant, timeout_at};
 
+use super::columns::Columns;
 use super::values::write_current;
 use super::{Answer, Shared, Site};
 use crate::connection::Stage;
@@ -32,13 +36,14 @@ const RATE_MAX: f64 = 1000.0;
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 pub(super) async fn stream(State(site): Shared, uri: Uri) -> Answer {
-    let parameters = Parameters::read(&uri, &["match", "names", "rate"])?;
+    let parameters = Parameters::read(&uri, &["match", "names", "rate", "form"])?;
     let mut follower = Follower {
         site,
         selector: Arc::new(parameters.selector()?),
         period: parameters
             .one("rate")?
             .map_or(Ok(1.0 / RATE_DEFAULT), period)?,
+        columns: parameters.one("form")?.map_or(Ok(None), form)?,
         after: 0,
         next: Instant::now(),
         spoken: Instant::now(),
@@ -51,6 +56,14 @@ pub(super) async fn stream(State(site): Shared, uri: Uri) -> Answer {
         (header::CACHE_CONTROL, "no-store"),
     ];
     Ok((headers, body).into_response())
+}
+
+fn form(text: &str) -> Result<Option<Columns>, Failure> {
+    match text {
+        "values" => Ok(None),
+        "columns" => Ok(Some(Columns::default())),
+        _ => Err(Failure::bad(format!("form={text} is not known")).hint("values or columns")),
+    }
 }
 
 /// Seconds between two events.
@@ -70,6 +83,8 @@ struct Follower {
     site: Arc<Site>,
     selector: Arc<Selector>,
     period: f64,
+    /// What this client was told, when it wants columns.
+    columns: Option<Columns>,
     after: u64,
     /// When the next event is due.
     next: Instant,
@@ -124,13 +139,18 @@ impl Follower {
             self.after,
         );
         let mut room = self.site.answers.room();
+        let mut columns = self.columns.take();
         let looked = self.site.answers.look(move || {
             room.text("data: ")?;
-            let seen = write_current(&mut room, &store, &selector, after)?;
+            let seen = match &mut columns {
+                None => write_current(&mut room, &store, &selector, after)?,
+                Some(columns) => columns.write(&mut room, &store, &selector, after)?,
+            };
             room.text("\n\n")?;
-            Ok((seen, room.into_bytes()))
+            Ok((seen, room.into_bytes(), columns))
         });
-        let (seen, event) = looked.await?;
+        let (seen, event, columns) = looked.await?;
+        self.columns = columns;
         self.after = seen.change;
         if seen.count == 0 && !always {
             return Ok(None);
@@ -183,6 +203,14 @@ impl HttpBody for Events {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_form_is_known_or_named() {
+        assert!(form("values").expect("known").is_none());
+        assert!(form("columns").expect("known").is_some());
+        let failure = form("rows").err().expect("not known");
+        assert_eq!(failure.message(), "form=rows is not known");
+    }
 
     #[test]
     fn a_rate_is_a_number_of_events_per_second() {

@@ -182,6 +182,28 @@ fn status_shows_the_agent_and_its_books() {
 }
 
 #[test]
+fn a_browser_gets_the_page_and_others_the_list_of_routes() {
+    let site = Site::new();
+    let page = [("Accept", "text/html,application/xhtml+xml,*/*;q=0.8")];
+    let answer = get_with(&Address::Tcp(site.tcp()), "/", &page).expect("an answer");
+    assert_eq!(
+        answer.header("content-type"),
+        Some("text/html; charset=utf-8")
+    );
+    assert!(answer.text().contains("<title>Pegel</title>"));
+    let policy = answer.header("content-security-policy").expect("a policy");
+    assert!(
+        policy.starts_with("default-src 'none'; script-src 'self';"),
+        "{policy}"
+    );
+    assert!(site.get("/").text().contains("/api/v1/range"));
+    let missing = site.get("/page/nothing.js");
+    assert_eq!(missing.status, 404);
+    assert_eq!(site.get("/page/uplot.js").status, 200);
+    assert_eq!(site.get("/api/v1/config").json()[0]["key"], "level");
+}
+
+#[test]
 fn every_listener_and_the_socket_have_the_same_routes() {
     let site = Site::new();
     site.push(Kind::Gauge, &[("a", now(), 1.0)]);

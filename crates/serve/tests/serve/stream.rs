@@ -55,6 +55,35 @@ fn the_first_event_has_everything_and_later_ones_only_changes() {
 }
 
 #[test]
+fn columns_name_a_series_once() {
+    let site = Site::new();
+    let base = now();
+    site.push(Kind::Gauge, &[("a", base, 1.0), ("b", base - 300, 2.0)]);
+    let mut client = follow(&site, "rate=100&form=columns");
+    let mut event = || -> Value {
+        client.until("data: ");
+        serde_json::from_str(client.until("\n\n").trim_end()).expect("JSON")
+    };
+    let first = event();
+    let mut names = [first["new"][0].as_str(), first["new"][1].as_str()];
+    let b = names.iter().position(|name| *name == Some("b"));
+    let b = b.expect("named");
+    names.sort_unstable();
+    assert_eq!(names, [Some("a"), Some("b")]);
+    assert_eq!(first["at"], base);
+    assert_eq!(first["ids"], json!([0, 1]));
+    assert_eq!(
+        (&first["ago"][b], &first["values"][b]),
+        (&json!(300), &json!(2.0))
+    );
+    site.push(Kind::Gauge, &[("b", base + 1, 5.0)]);
+    assert_eq!(
+        event(),
+        json!({"at": base + 1, "new": [], "ids": [b], "ago": [0], "values": [5.0]})
+    );
+}
+
+#[test]
 fn only_what_was_asked_for_is_sent() {
     let site = Site::new();
     site.push(Kind::Gauge, &[("a", now(), 1.0), ("b", now(), 2.0)]);

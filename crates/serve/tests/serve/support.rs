@@ -21,6 +21,10 @@ impl StatusSource for Source {
         serde_json::json!([{"name": "cpu", "state": "active"}])
     }
 
+    fn config(&self) -> serde_json::Value {
+        serde_json::json!([{"key": "level", "value": "3", "place": "default"}])
+    }
+
     fn facts(&self) -> serde_json::Map<String, serde_json::Value> {
         let facts = serde_json::json!({"statsd": "none", "node": "overridden"});
         facts.as_object().cloned().unwrap_or_default()
@@ -54,6 +58,7 @@ impl Site {
             series_max: 1000,
             series_per_sender: 1000,
             rules: Rules::default(),
+            reserved: Arc::default(),
         };
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let rate = Duration::from_millis(500);

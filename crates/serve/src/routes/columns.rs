@@ -1,0 +1,149 @@
+//! Changed values in columns: `{"at","new":[name,…],"ids":[…],"ago":[…],"values":[…]}`.
+//!
+//! A series is named once, in `new`, and has the next free number from then on; `ids` holds such numbers. `at`
+//! is the time of the latest change in the event, in milliseconds, and `ago` says how much earlier each value
+//! came: mostly 0, because a tick's values come together.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use pegel_metric::{Millis, Selector, Series};
+use pegel_store::{Latest, Store};
+use serde::Serialize;
+
+use super::values::Seen;
+use crate::answers::Bounded;
+use crate::failure::Failure;
+
+/// How many series one client may follow in this form: their numbers are kept as long as it is there.
+const SERIES_MAX: usize = 20_000;
+
+/// The numbers that one client knows.
+#[derive(Debug, Default)]
+pub(super) struct Columns {
+    ids: HashMap<Arc<Series>, u32>,
+}
+
+#[derive(Serialize)]
+struct Event<'a> {
+    at: Millis,
+    new: Vec<&'a str>,
+    ids: Vec<u32>,
+    ago: Vec<Millis>,
+    /// What is not finite becomes null.
+    values: Vec<f64>,
+}
+
+impl Columns {
+    /// Writes the values that changed after change number `after`.
+    pub fn write(
+        &mut self,
+        room: &mut Bounded,
+        store: &Store,
+        selector: &Selector,
+        after: u64,
+    ) -> Result<Seen, Failure> {
+        let mut found: Vec<(Arc<Series>, Latest)> = Vec::new();
+        // Only collected here: writing them out must not keep the store waiting.
+        let change = store.latest(selector, after, &mut |series, latest| {
+            found.push((series.clone(), latest))
+        });
+        let count = found.len();
+        room.json(&self.event(&found)?)?;
+        Ok(Seen { count, change })
+    }
+
+    fn event<'a>(&mut self, found: &'a [(Arc<Series>, Latest)]) -> Result<Event<'a>, Failure> {
+        let changed = found.iter().map(|(_, latest)| latest.changed);
+        let at = changed.max().unwrap_or(0);
+        let mut event = Event {
+            at,
+            new: Vec::new(),
+            ids: Vec::with_capacity(found.len()),
+            ago: Vec::with_capacity(found.len()),
+            values: Vec::with_capacity(found.len()),
+        };
+        for (series, latest) in found {
+            let id = match self.ids.get(series) {
+                Some(id) => *id,
+                None => {
+                    event.new.push(series.text());
+                    self.number(series)?
+                }
+            };
+            event.ids.push(id);
+            event.ago.push(at - latest.changed);
+            event.values.push(latest.value);
+        }
+        Ok(event)
+    }
+
+    fn number(&mut self, series: &Arc<Series>) -> Result<u32, Failure> {
+        let id = self.ids.len();
+        if id >= SERIES_MAX {
+            let message = format!("more than {SERIES_MAX} series cannot be followed as columns");
+            let failure = Failure::new(StatusCode::PAYLOAD_TOO_LARGE, message);
+            return Err(failure.hint("ask for fewer series, or leave out form="));
+        }
+        self.ids.insert(series.clone(), id as u32);
+        Ok(id as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pegel_metric::{Family, Kind};
+
+    use super::*;
+
+    fn found(name: &str, changed: Millis, value: f64) -> (Arc<Series>, Latest) {
+        let family = Family {
+            name: name.to_owned().into(),
+            kind: Kind::Gauge,
+            help: "".into(),
+            unit: "".into(),
+            level: 1,
+        };
+        let series = Series::new(family.into(), &[]).expect("valid");
+        let latest = Latest {
+            value,
+            changed,
+            seen: changed,
+        };
+        (Arc::new(series), latest)
+    }
+
+    fn text(columns: &mut Columns, found: &[(Arc<Series>, Latest)]) -> String {
+        serde_json::to_string(&columns.event(found).expect("room")).expect("written")
+    }
+
+    #[test]
+    fn a_name_is_sent_once_and_is_a_number_from_then_on() {
+        let mut columns = Columns::default();
+        let first = [found("a", 1000, 1.0), found("b", 400, f64::NAN)];
+        assert_eq!(
+            text(&mut columns, &first),
+            r#"{"at":1000,"new":["a","b"],"ids":[0,1],"ago":[0,600],"values":[1.0,null]}"#
+        );
+        let second = [found("c", 1500, 3.0), found("b", 1500, 2.0)];
+        assert_eq!(
+            text(&mut columns, &second),
+            r#"{"at":1500,"new":["c"],"ids":[2,1],"ago":[0,0],"values":[3.0,2.0]}"#
+        );
+        assert_eq!(
+            text(&mut columns, &[]),
+            r#"{"at":0,"new":[],"ids":[],"ago":[],"values":[]}"#
+        );
+    }
+
+    #[test]
+    fn a_client_cannot_follow_series_without_end() {
+        let mut columns = Columns::default();
+        let many: Vec<_> = (0..=SERIES_MAX)
+            .map(|at| found(&format!("m{at}"), 1, 0.0))
+            .collect();
+        assert!(columns.event(&many[..SERIES_MAX]).is_ok());
+        assert!(columns.event(&many).is_err());
+    }
+}
