@@ -1,16 +1,23 @@
 //! Wire formats: bytes in, meaning out, and back. Pure functions, no I/O.
 //!
 //! [`prometheus`] is the text format 0.0.4, [`openmetrics`] is OpenMetrics 1.0.0. Both write what
-//! an agent holds and read what another exporter says. [`statsd`] reads what programs send.
+//! an agent holds and read what another exporter says. [`statsd`], [`opentsdb`] and [`dragon`] read what
+//! programs send.
 
 mod cursor;
+pub mod dragon;
 mod encode;
 mod exposition;
+mod json;
 mod line;
 mod naming;
 pub mod openmetrics;
+pub mod opentsdb;
+mod point;
 pub mod prometheus;
 pub mod statsd;
 
 pub use encode::Encoded;
 pub use exposition::{Exposition, LINE_BYTES_MAX, Metadata, MetricType, ParseError, Sample};
+pub use json::Syntax;
+pub use point::{Batch, Fault as PointFault, POINTS_MAX, Point};

@@ -1,0 +1,177 @@
+//! What Dragon's telemetry posts to a node's store.
+//!
+//! ```text
+//! POST /api/metrics       {"timestamp": 1713379493, "dps": [{"metric": "m", "value": 1.5, "tags": {"gpu": 0}}]}
+//! POST /api/tsdb_cleanup  {"start_time": 1713379493}
+//! POST /api/token         {"auth_key": "K"}
+//! ```
+
+use std::borrow::Cow;
+
+use pegel_metric::Millis;
+
+use crate::json::{Reader, Syntax, Value};
+use crate::point::{self, Batch, Dialect, Fault};
+
+const DIALECT: Dialect = Dialect {
+    has_time: false,
+    quoted_values: false,
+};
+
+/// Why a body cannot be used at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BodyError {
+    #[error(transparent)]
+    Syntax(#[from] Syntax),
+    #[error("there is no list \"dps\" of points")]
+    NoPoints,
+    #[error("start_time: {0}")]
+    StartTime(Fault),
+    #[error("there is no text \"auth_key\"")]
+    NoKey,
+}
+
+/// The points of `POST /api/metrics`, all with the body's time; without one where the body has none.
+pub fn metrics(body: &[u8]) -> Result<Batch<'_>, BodyError> {
+    let mut reader = Reader::new(body);
+    let mut batch = Batch::default();
+    let (mut time, mut has_points) = (Ok(None), false);
+    reader.map(|reader, key| {
+        match key.as_deref() {
+            Some("timestamp") => {
+                time = match reader.value()? {
+                    Value::Null => Ok(None),
+                    value => point::time(&value).map(Some),
+                }
+            }
+            Some("dps") if reader.peek() == Some(b'[') => {
+                has_points = true;
+                batch = Batch::default();
+                reader.list(|reader| point::read(reader, DIALECT, &mut batch))?;
+            }
+            _ => drop(reader.value()?),
+        }
+        Ok(())
+    })?;
+    reader.end()?;
+    if !has_points {
+        return Err(BodyError::NoPoints);
+    }
+    for point in &mut batch.points {
+        match (time, &mut *point) {
+            (Ok(time), Ok(point)) => point.time = time,
+            (Err(fault), Ok(_)) => *point = Err(fault),
+            (_, Err(_)) => {}
+        }
+    }
+    Ok(batch)
+}
+
+/// The time before which `POST /api/tsdb_cleanup` removes.
+pub fn cleanup(body: &[u8]) -> Result<Millis, BodyError> {
+    let mut start = Err(Fault::TimeMissing);
+    fields(body, "start_time", |value| start = point::time(&value))?;
+    start.map_err(BodyError::StartTime)
+}
+
+/// The key that `POST /api/token` shows.
+pub fn auth_key(body: &[u8]) -> Result<Cow<'_, str>, BodyError> {
+    let mut key = Err(BodyError::NoKey);
+    fields(body, "auth_key", |value| {
+        if let Value::Text(Some(text)) = value {
+            key = Ok(text);
+        }
+    })?;
+    key
+}
+
+fn fields<'a>(
+    body: &'a [u8],
+    wanted: &str,
+    mut found: impl FnMut(Value<'a>),
+) -> Result<(), Syntax> {
+    let mut reader = Reader::new(body);
+    reader.map(|reader, key| {
+        let value = reader.value()?;
+        if key.as_deref() == Some(wanted) {
+            found(value);
+        }
+        Ok(())
+    })?;
+    reader.end()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statsd::NumberFault;
+
+    #[test]
+    fn points_get_the_time_of_the_body() {
+        let body = br#"{"dps":[{"metric":"m","value":1.5,"tags":{"gpu":0,"none":null}},{"metric":"n","value":2,"telemetry_level":4}],"timestamp":1713379493}"#;
+        let batch = metrics(body).expect("readable");
+        let points: Vec<_> = batch
+            .points
+            .iter()
+            .map(|p| p.as_ref().expect("good"))
+            .collect();
+        assert!(
+            points
+                .iter()
+                .all(|point| point.time == Some(1_713_379_493_000))
+        );
+        assert_eq!((&*points[0].name, points[0].value), ("m", 1.5));
+        let labels = &batch.labels()[batch.labels_of(points[0])];
+        assert_eq!(labels, [("gpu".into(), "0".into())]);
+        assert_eq!((points[0].level, points[1].level), (None, Some(4)));
+        let now = metrics(br#"{"dps":[{"metric":"m","value":1}]}"#).expect("readable");
+        assert_eq!(now.points[0].as_ref().expect("good").time, None);
+    }
+
+    #[test]
+    fn what_is_no_number_fails_by_itself() {
+        let body = br#"{"timestamp":1,"dps":[{"metric":"m","value":"1"},{"metric":"m","value":true},{"metric":"m","value":NaN},{"metric":"m","value":3}]}"#;
+        let batch = metrics(body).expect("readable");
+        let no_number = Err(Fault::Value(NumberFault::NotANumber));
+        assert_eq!(batch.points[0], no_number);
+        assert_eq!(batch.points[1], no_number);
+        assert_eq!(batch.points[2], Err(Fault::Value(NumberFault::NotFinite)));
+        assert!(batch.points[3].is_ok());
+        let batch = metrics(br#"{"timestamp":"x","dps":[{"metric":"m","value":3},7]}"#);
+        let batch = batch.expect("readable");
+        assert_eq!(batch.points, [Err(Fault::Time), Err(Fault::NotAPoint)]);
+    }
+
+    #[test]
+    fn bodies_without_points_are_refused() {
+        for body in ["{}", r#"{"dps":{}}"#, r#"{"dps":null,"timestamp":1}"#] {
+            assert_eq!(
+                metrics(body.as_bytes()).err(),
+                Some(BodyError::NoPoints),
+                "{body}"
+            );
+        }
+        for body in ["", "[]", "{", r#"{"dps":[}"#, r#"{"dps":[]} x"#] {
+            let error = metrics(body.as_bytes()).err();
+            assert!(matches!(error, Some(BodyError::Syntax(_))), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_cleanup_names_its_time_and_a_token_its_key() {
+        assert_eq!(
+            cleanup(br#"{"start_time":1713379493}"#),
+            Ok(1_713_379_493_000)
+        );
+        assert_eq!(
+            cleanup(b"{}"),
+            Err(BodyError::StartTime(Fault::TimeMissing))
+        );
+        assert_eq!(
+            cleanup(br#"{"start_time":"soon"}"#),
+            Err(BodyError::StartTime(Fault::Time))
+        );
+        assert_eq!(auth_key(br#"{"auth_key":"k\n"}"#).as_deref(), Ok("k\n"));
+        assert_eq!(auth_key(br#"{"auth_key":7}"#), Err(BodyError::NoKey));
+    }
+}

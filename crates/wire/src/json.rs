@@ -1,0 +1,358 @@
+//! Reads JSON in one pass, and copies only strings that have escapes.
+//!
+//! A number that no f64 holds, the words `NaN` and `Infinity` that some writers use, and a string that is not
+//! UTF-8 are left to the caller: they spoil one point of a batch, not the thousand beside it. What breaks the
+//! structure ends the reading, with its place.
+
+use std::borrow::Cow;
+
+/// Lists and objects in each other beyond this are refused: nothing that is read here needs more.
+const DEPTH_MAX: usize = 32;
+
+/// The structure is broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not JSON: byte {at}: expected {expected}")]
+pub struct Syntax {
+    pub at: usize,
+    pub expected: &'static str,
+}
+
+/// A string; `None` when it is not UTF-8, or has half a surrogate pair.
+pub(crate) type Text<'a> = Option<Cow<'a, str>>;
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Value<'a> {
+    Null,
+    Bool(bool),
+    /// As it was written; not looked at yet.
+    Number(&'a str),
+    Text(Text<'a>),
+    /// Skipped.
+    List,
+    /// Skipped.
+    Map,
+}
+
+#[derive(Debug)]
+pub(crate) struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    depth: usize,
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(bytes: &'a [u8]) -> Reader<'a> {
+        // Some writers put a byte order mark in front.
+        let at = if bytes.starts_with(b"\xef\xbb\xbf") {
+            3
+        } else {
+            0
+        };
+        Reader {
+            bytes,
+            at,
+            depth: 0,
+        }
+    }
+
+    /// The first byte of what comes next.
+    pub fn peek(&mut self) -> Option<u8> {
+        while let Some(b' ' | b'\t' | b'\r' | b'\n') = self.bytes.get(self.at) {
+            self.at += 1;
+        }
+        self.bytes.get(self.at).copied()
+    }
+
+    /// Where that is.
+    pub fn at(&mut self) -> usize {
+        self.peek();
+        self.at
+    }
+
+    /// Where the last value ended.
+    pub fn end_of_last(&self) -> usize {
+        self.at
+    }
+
+    fn expected<T>(&self, expected: &'static str) -> Result<T, Syntax> {
+        Err(Syntax {
+            at: self.at,
+            expected,
+        })
+    }
+
+    fn take(&mut self, byte: u8) -> bool {
+        let is_there = self.peek() == Some(byte);
+        self.at += usize::from(is_there);
+        is_there
+    }
+
+    pub fn end(&mut self) -> Result<(), Syntax> {
+        match self.peek() {
+            None => Ok(()),
+            Some(_) => self.expected("the end"),
+        }
+    }
+
+    /// Goes through a list; `each` reads one value.
+    pub fn list(
+        &mut self,
+        mut each: impl FnMut(&mut Self) -> Result<(), Syntax>,
+    ) -> Result<(), Syntax> {
+        if !self.take(b'[') {
+            return self.expected("a list");
+        }
+        self.descend()?;
+        let mut is_done = self.take(b']');
+        while !is_done {
+            each(self)?;
+            is_done = self.more(b']', "a comma or ]")?;
+        }
+        self.depth -= 1;
+        Ok(())
+    }
+
+    /// Goes through an object; `each` reads the value of the key that it is given.
+    pub fn map(
+        &mut self,
+        mut each: impl FnMut(&mut Self, Text<'a>) -> Result<(), Syntax>,
+    ) -> Result<(), Syntax> {
+        if !self.take(b'{') {
+            return self.expected("an object");
+        }
+        self.descend()?;
+        let mut is_done = self.take(b'}');
+        while !is_done {
+            if self.peek() != Some(b'"') {
+                return self.expected("a key in quotes");
+            }
+            let key = self.string()?;
+            if !self.take(b':') {
+                return self.expected("a colon");
+            }
+            each(self, key)?;
+            is_done = self.more(b'}', "a comma or }")?;
+        }
+        self.depth -= 1;
+        Ok(())
+    }
+
+    fn descend(&mut self) -> Result<(), Syntax> {
+        self.depth += 1;
+        match self.depth > DEPTH_MAX {
+            true => self.expected("fewer lists and objects in each other"),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether this was the last one.
+    fn more(&mut self, end: u8, expected: &'static str) -> Result<bool, Syntax> {
+        if self.take(b',') {
+            return Ok(false);
+        }
+        match self.take(end) {
+            true => Ok(true),
+            false => self.expected(expected),
+        }
+    }
+
+    pub fn value(&mut self) -> Result<Value<'a>, Syntax> {
+        match self.peek() {
+            Some(b'"') => Ok(Value::Text(self.string()?)),
+            Some(b'[') => {
+                self.list(|inner| inner.value().map(drop))?;
+                Ok(Value::List)
+            }
+            Some(b'{') => {
+                self.map(|inner, _| inner.value().map(drop))?;
+                Ok(Value::Map)
+            }
+            _ => self.word(),
+        }
+    }
+
+    /// Numbers, right or wrong, and the few words that there are.
+    fn word(&mut self) -> Result<Value<'a>, Syntax> {
+        let rest = &self.bytes[self.at..];
+        let is_part = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.' | b'_');
+        let end = rest.iter().position(|b| !is_part(b)).unwrap_or(rest.len());
+        // Only ASCII.
+        let word = std::str::from_utf8(&rest[..end]).unwrap_or_default();
+        let value = match word {
+            "null" => Value::Null,
+            "true" => Value::Bool(true),
+            "false" => Value::Bool(false),
+            "NaN" | "Infinity" => Value::Number(word),
+            _ if word.starts_with(|c: char| c.is_ascii_digit() || c == '-') => Value::Number(word),
+            _ => return self.expected("a value"),
+        };
+        self.at += end;
+        Ok(value)
+    }
+
+    fn string(&mut self) -> Result<Text<'a>, Syntax> {
+        let start = self.at + 1;
+        let rest = &self.bytes[start..];
+        let Some(end) = memchr::memchr2(b'"', b'\\', rest) else {
+            self.at = self.bytes.len();
+            return self.expected("the closing quote");
+        };
+        if rest[end] == b'"' {
+            self.at = start + end + 1;
+            return Ok(std::str::from_utf8(&rest[..end]).ok().map(Cow::Borrowed));
+        }
+        self.at = start;
+        self.escaped()
+    }
+
+    /// A string with escapes, from after its opening quote.
+    fn escaped(&mut self) -> Result<Text<'a>, Syntax> {
+        let mut bytes = Vec::new();
+        let mut is_text = true;
+        loop {
+            let rest = &self.bytes[self.at..];
+            let Some(end) = memchr::memchr2(b'"', b'\\', rest) else {
+                self.at = self.bytes.len();
+                return self.expected("the closing quote");
+            };
+            bytes.extend_from_slice(&rest[..end]);
+            self.at += end + 1;
+            if rest[end] == b'"' {
+                let text = String::from_utf8(bytes).ok().filter(|_| is_text);
+                return Ok(text.map(Cow::Owned));
+            }
+            match self.escape()? {
+                Some(c) => bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+                None => is_text = false,
+            }
+        }
+    }
+
+    /// What stands after a backslash; `None` for half a surrogate pair.
+    fn escape(&mut self) -> Result<Option<char>, Syntax> {
+        let Some(&letter) = self.bytes.get(self.at) else {
+            return self.expected("an escape");
+        };
+        self.at += 1;
+        Ok(Some(match letter {
+            b'"' | b'\\' | b'/' => char::from(letter),
+            b'b' => '\u{8}',
+            b'f' => '\u{c}',
+            b'n' => '\n',
+            b'r' => '\r',
+            b't' => '\t',
+            b'u' => return self.unicode(),
+            _ => {
+                self.at -= 1;
+                return self.expected("an escape");
+            }
+        }))
+    }
+
+    fn unicode(&mut self) -> Result<Option<char>, Syntax> {
+        let high = self.four()?;
+        if !(0xd800..0xdc00).contains(&high) {
+            return Ok(char::from_u32(high));
+        }
+        if !self.bytes[self.at..].starts_with(b"\\u") {
+            return Ok(None);
+        }
+        self.at += 2;
+        let low = self.four()?;
+        if !(0xdc00..0xe000).contains(&low) {
+            return Ok(None);
+        }
+        Ok(char::from_u32(
+            0x1_0000 + ((high - 0xd800) << 10) + (low - 0xdc00),
+        ))
+    }
+
+    fn four(&mut self) -> Result<u32, Syntax> {
+        let digits = self.bytes.get(self.at..self.at + 4);
+        let digits = digits.filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+        let text = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        match text.and_then(|text| u32::from_str_radix(text, 16).ok()) {
+            Some(code) => {
+                self.at += 4;
+                Ok(code)
+            }
+            None => self.expected("four hexadecimal digits"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(text: &[u8]) -> Result<Value<'_>, Syntax> {
+        let mut reader = Reader::new(text);
+        let value = reader.value()?;
+        reader.end()?;
+        Ok(value)
+    }
+
+    fn text(text: &str) -> Value<'_> {
+        Value::Text(Some(Cow::Borrowed(text)))
+    }
+
+    #[test]
+    fn values_are_what_they_look_like() {
+        for (json, value) in [
+            ("null", Value::Null),
+            (" true\n", Value::Bool(true)),
+            ("-1.5e3", Value::Number("-1.5e3")),
+            ("1e400", Value::Number("1e400")),
+            ("NaN", Value::Number("NaN")),
+            ("-Infinity", Value::Number("-Infinity")),
+            (r#""a/b""#, text("a/b")),
+            (r#""\"\\\/\b\f\n\r\tA""#, text("\"\\/\u{8}\u{c}\n\r\tA")),
+            (r#""\u00e4\ud83d\ude00""#, text("ä😀")),
+            (r#"[1,[2,{"a":[]}],"x"]"#, Value::List),
+            (r#"{"a":{"b":[null]}}"#, Value::Map),
+        ] {
+            assert_eq!(one(json.as_bytes()), Ok(value), "{json}");
+        }
+        assert_eq!(one(b"\xef\xbb\xbf1"), Ok(Value::Number("1")));
+    }
+
+    #[test]
+    fn what_is_no_text_is_known_as_such() {
+        for json in [
+            &b"\"\xff\""[..],
+            br#""\ud83d""#,
+            br#""\ud83dx""#,
+            br#""\udc00""#,
+            b"\"\\n\xff\"",
+        ] {
+            assert_eq!(one(json), Ok(Value::Text(None)), "{json:?}");
+        }
+    }
+
+    #[test]
+    fn broken_structure_is_named_with_its_place() {
+        for (json, at, expected) in [
+            ("", 0, "a value"),
+            ("[1,]", 3, "a value"),
+            ("[1 2]", 3, "a comma or ]"),
+            ("{a:1}", 1, "a key in quotes"),
+            (r#"{"a" 1}"#, 5, "a colon"),
+            (r#"{"a":1"#, 6, "a comma or }"),
+            (r#""abc"#, 4, "the closing quote"),
+            (r#""a\x""#, 3, "an escape"),
+            (r#""\u12g4""#, 3, "four hexadecimal digits"),
+            ("1 1", 2, "the end"),
+            ("nul", 0, "a value"),
+        ] {
+            assert_eq!(one(json.as_bytes()), Err(Syntax { at, expected }), "{json}");
+        }
+    }
+
+    #[test]
+    fn depth_is_limited() {
+        let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+        assert_eq!(one(nested(DEPTH_MAX).as_bytes()), Ok(Value::List));
+        assert!(one(nested(DEPTH_MAX + 1).as_bytes()).is_err());
+        assert!(one("[".repeat(1_000_000).as_bytes()).is_err());
+    }
+}

@@ -1,0 +1,236 @@
+//! OpenTSDB's two ways to write: the body of `POST /api/put`, and `put` lines as its telnet port takes them.
+//!
+//! ```text
+//! {"metric": "sys.cpu", "timestamp": 1713379493, "value": 18, "tags": {"host": "a"}}    or a list of such
+//! put sys.cpu 1713379493 18 host=a
+//! ```
+//!
+//! Values and times may be quoted. OpenTSDB wants at least one tag; here a point may do without.
+
+use crate::json::{Reader, Syntax};
+use crate::point::{self, Batch, Dialect, Fault};
+use crate::statsd::Number;
+
+const DIALECT: Dialect = Dialect {
+    has_time: true,
+    quoted_values: true,
+};
+
+/// Reads a body: one point or a list of them.
+pub fn put(body: &[u8]) -> Result<Batch<'_>, Syntax> {
+    let mut reader = Reader::new(body);
+    let mut batch = Batch::default();
+    match reader.peek() {
+        Some(b'[') => reader.list(|reader| point::read(reader, DIALECT, &mut batch))?,
+        Some(b'{') => point::read(&mut reader, DIALECT, &mut batch)?,
+        _ => {
+            return Err(Syntax {
+                at: reader.at(),
+                expected: "a point or a list of points",
+            });
+        }
+    }
+    reader.end()?;
+    Ok(batch)
+}
+
+/// Reads `put METRIC TIME VALUE KEY=VALUE…` into a batch, without the end of the line.
+pub fn put_line<'a>(line: &'a [u8], batch: &mut Batch<'a>) -> Result<(), Fault> {
+    let line = std::str::from_utf8(line).map_err(|_| Fault::Utf8)?;
+    let mut words = line.split_ascii_whitespace();
+    if words.next() != Some("put") {
+        return Err(Fault::NotAPoint);
+    }
+    let name = words.next().ok_or(Fault::NameMissing)?;
+    let time = point::parse_time(words.next().ok_or(Fault::TimeMissing)?)?;
+    let value = words.next().ok_or(Fault::ValueMissing)?;
+    let value = value
+        .strip_prefix('"')
+        .and_then(|rest| rest.strip_suffix('"'))
+        .unwrap_or(value);
+    let value = Number::parse(value.as_bytes())?.value;
+    let tags = words.map(|word| {
+        let tag = word.split_once('=');
+        tag.filter(|(key, value)| !key.is_empty() && !value.is_empty())
+            .ok_or(Fault::Tag)
+    });
+    point::add(batch, name, time, value, tags)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statsd::NumberFault;
+
+    fn show(batch: &Batch<'_>) -> Vec<String> {
+        let shown = batch.points.iter().map(|point| match point {
+            Ok(point) => {
+                let labels = &batch.labels()[batch.labels_of(point)];
+                let labels: Vec<String> = labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
+                let time = point.time.expect("put points have times");
+                format!("{} {time} {} {}", point.name, point.value, labels.join(","))
+            }
+            Err(fault) => fault.to_string(),
+        });
+        shown.collect()
+    }
+
+    #[test]
+    fn one_point_or_many() {
+        let one = br#"{"metric":"sys.cpu","timestamp":1713379493,"value":18,"tags":{"host":"a"}}"#;
+        assert_eq!(
+            show(&put(one).expect("one")),
+            ["sys.cpu 1713379493000 18 host=a"]
+        );
+        let many =
+            br#" [ {"metric":"a","timestamp":"1713379493250","value":"1.5","tags":{"x":"1","y":2}},
+            {"tags":{},"value":-1e-3,"timestamp":1713379493,"metric":"b\/c","extra":[{"a":1}]} ] "#;
+        let batch = put(many).expect("many");
+        assert_eq!(
+            show(&batch),
+            ["a 1713379493250 1.5 x=1,y=2", "b/c 1713379493000 -0.001 "]
+        );
+        let (start, end) = batch.spans[0];
+        assert!(
+            many[start..end].starts_with(b"{\"metric\":\"a\"") && many[start..end].ends_with(b"}}")
+        );
+        assert!(put(b"[]").expect("none").is_empty());
+    }
+
+    #[test]
+    fn bad_points_do_not_spoil_the_others() {
+        let value = |value: &str| {
+            let body = format!(
+                r#"[{{"metric":"bad","timestamp":1,"value":{value}}},{{"metric":"good","timestamp":1,"value":2,"tags":{{"a":"b"}}}}]"#
+            );
+            let batch = put(body.as_bytes()).expect("readable");
+            let shown = show(&batch);
+            assert_eq!(shown[1], "good 1000 2 a=b", "{value}");
+            shown[0].clone()
+        };
+        let not_finite = NumberFault::NotFinite.to_string();
+        let no_number = NumberFault::NotANumber.to_string();
+        for text in [
+            "NaN",
+            "Infinity",
+            "-Infinity",
+            "1e400",
+            "\"NaN\"",
+            "\"1e400\"",
+        ] {
+            assert_eq!(value(text), not_finite, "{text}");
+        }
+        for text in ["true", "\"x\"", "[1]", "{}", "1.2.3", "\"\"", "0x10"] {
+            assert_eq!(value(text), no_number, "{text}");
+        }
+        assert_eq!(value("null"), "the value is missing");
+    }
+
+    #[test]
+    fn each_fault_has_its_name() {
+        for (point, fault) in [
+            ("7", Fault::NotAPoint),
+            ("null", Fault::NotAPoint),
+            ("[]", Fault::NotAPoint),
+            ("{}", Fault::NameMissing),
+            (r#"{"metric":7,"timestamp":1,"value":1}"#, Fault::NameKind),
+            (r#"{"metric":"a","value":1}"#, Fault::TimeMissing),
+            (r#"{"metric":"a","timestamp":"x","value":1}"#, Fault::Time),
+            (r#"{"metric":"a","timestamp":-5,"value":1}"#, Fault::Time),
+            (r#"{"metric":"a","timestamp":1}"#, Fault::ValueMissing),
+            (
+                r#"{"metric":"a","timestamp":1,"value":1,"tags":[]}"#,
+                Fault::Tags,
+            ),
+            (
+                r#"{"metric":"a","timestamp":1,"value":1,"tags":{"a":[]}}"#,
+                Fault::Tags,
+            ),
+            (
+                r#"{"metric":"a","timestamp":1,"value":1,"tags":{"a":"\u0000"}}"#,
+                Fault::Control,
+            ),
+            (
+                r#"{"metric":"a","timestamp":1,"value":1,"telemetry_level":-1}"#,
+                Fault::Level,
+            ),
+        ] {
+            let body = format!("[{point}]");
+            let batch = put(body.as_bytes()).expect("readable");
+            assert_eq!(batch.points, [Err(fault)], "{point}");
+            assert!(batch.labels().is_empty(), "{point}");
+        }
+        let batch = put(b"[{\"metric\":\"\xff\",\"timestamp\":1,\"value\":1}]").expect("readable");
+        assert_eq!(batch.points, [Err(Fault::Utf8)]);
+        let many: Vec<String> = (0..65).map(|at| format!("\"{at}\":1")).collect();
+        let body = format!(
+            r#"{{"metric":"a","timestamp":1,"value":1,"tags":{{{}}}}}"#,
+            many.join(",")
+        );
+        assert_eq!(
+            put(body.as_bytes()).expect("readable").points,
+            [Err(Fault::TagsMany)]
+        );
+    }
+
+    #[test]
+    fn what_is_no_body_is_refused_as_a_whole() {
+        for body in ["", "7", "\"x\"", "{", "[{]", "[{}] x", "put a 1 1 b=c"] {
+            assert!(put(body.as_bytes()).is_err(), "{body}");
+        }
+        let many = format!("[{}]", vec!["0"; point::POINTS_MAX + 1].join(","));
+        assert!(put(many.as_bytes()).is_err());
+    }
+
+    #[test]
+    fn lines_are_words() {
+        let mut batch = Batch::default();
+        for line in [
+            &b"put sys.cpu 1713379493 18 host=a cpu=0"[..],
+            b"put  a\t1713379493250  \"-1.5\"  k=a=b ",
+            b"put a 1 2",
+        ] {
+            put_line(line, &mut batch).expect("a good line");
+        }
+        assert_eq!(
+            show(&batch),
+            [
+                "sys.cpu 1713379493000 18 host=a,cpu=0",
+                "a 1713379493250 -1.5 k=a=b",
+                "a 1000 2 "
+            ]
+        );
+    }
+
+    #[test]
+    fn bad_lines_leave_nothing_behind() {
+        let many: String = (0..65).map(|at| format!(" k{at}=1")).collect();
+        let many = format!("put a 1 1{many}");
+        for (line, fault) in [
+            (&b"put"[..], Fault::NameMissing),
+            (b"put a", Fault::TimeMissing),
+            (b"put a 1", Fault::ValueMissing),
+            (b"put a x 1", Fault::Time),
+            (b"put a 1 NaN", Fault::Value(NumberFault::NotFinite)),
+            (b"put a 1 1e400", Fault::Value(NumberFault::NotFinite)),
+            (b"put a 1 x", Fault::Value(NumberFault::NotANumber)),
+            (b"put a 1 1 x", Fault::Tag),
+            (b"put a 1 1 k=v =v", Fault::Tag),
+            (b"put a 1 1 k=", Fault::Tag),
+            (b"put a 1 1 k=\0", Fault::Control),
+            (b"put \xff 1 1", Fault::Utf8),
+            (b"putt a 1 1", Fault::NotAPoint),
+            (b"", Fault::NotAPoint),
+            (many.as_bytes(), Fault::TagsMany),
+        ] {
+            let mut batch = Batch::default();
+            assert_eq!(
+                put_line(line, &mut batch),
+                Err(fault),
+                "{}",
+                String::from_utf8_lossy(line)
+            );
+            assert!(batch.is_empty() && batch.labels().is_empty());
+        }
+    }
+}

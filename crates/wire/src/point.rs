@@ -1,0 +1,349 @@
+//! Points with their own times, as bodies and lines carry them, and what may be wrong with one.
+
+use std::borrow::Cow;
+
+use pegel_metric::{Level, Millis};
+
+use crate::json::{Reader, Syntax, Value};
+use crate::statsd::{Number, NumberFault};
+
+/// More points in one body are refused. A body of a mebibyte holds fewer, if they are any good.
+pub const POINTS_MAX: usize = 50_000;
+
+/// Why a point was not understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Fault {
+    #[error("a point must be an object with a metric and a value")]
+    NotAPoint,
+    #[error("the metric name is missing")]
+    NameMissing,
+    #[error("the metric name is not a text")]
+    NameKind,
+    #[error("the timestamp is missing")]
+    TimeMissing,
+    #[error(
+        "the timestamp is not a number of seconds (up to 10 digits) or milliseconds since 1970"
+    )]
+    Time,
+    #[error("the value is missing")]
+    ValueMissing,
+    #[error("{0}")]
+    Value(#[from] NumberFault),
+    #[error("the tags must be an object of texts or numbers")]
+    Tags,
+    #[error("a tag must be written KEY=VALUE")]
+    Tag,
+    #[error("more than {} tags", pegel_metric::LABELS_MAX)]
+    TagsMany,
+    #[error("a name or a tag is not UTF-8")]
+    Utf8,
+    #[error("a tag has a control character")]
+    Control,
+    #[error("the level is not a whole number from 0 to 255")]
+    Level,
+}
+
+/// A point that was understood. Whether its name is accepted is for the gate to say.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Point<'a> {
+    pub name: Cow<'a, str>,
+    /// Nothing where the sender leaves it to the agent.
+    pub time: Option<Millis>,
+    /// Finite.
+    pub value: f64,
+    pub level: Option<Level>,
+    /// First and behind the last of its labels in the batch.
+    labels: (usize, usize),
+}
+
+type Label<'a> = (Cow<'a, str>, Cow<'a, str>);
+
+/// The points of one body, right and wrong, in their order.
+#[derive(Debug, Default)]
+pub struct Batch<'a> {
+    pub points: Vec<Result<Point<'a>, Fault>>,
+    /// Where each point stands in the body, for an answer that shows it.
+    pub spans: Vec<(usize, usize)>,
+    labels: Vec<Label<'a>>,
+}
+
+impl<'a> Batch<'a> {
+    pub fn labels(&self) -> &[Label<'a>] {
+        &self.labels
+    }
+
+    pub fn labels_of(&self, point: &Point<'a>) -> std::ops::Range<usize> {
+        point.labels.0..point.labels.1
+    }
+
+    pub fn len(&self) -> usize {
+        self.points.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.points.is_empty()
+    }
+
+    fn is_full(&self) -> bool {
+        self.points.len() >= POINTS_MAX
+    }
+}
+
+/// Which keys and forms a protocol has.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Dialect {
+    /// Each point has its own time, and must.
+    pub has_time: bool,
+    /// A number may be written as a text.
+    pub quoted_values: bool,
+}
+
+/// What was found of a point while its object is read.
+struct Draft<'a> {
+    name: Result<Cow<'a, str>, Fault>,
+    time: Result<Option<Millis>, Fault>,
+    value: Result<f64, Fault>,
+    level: Result<Option<Level>, Fault>,
+    tags: Result<(), Fault>,
+}
+
+/// Reads one point into the batch, whatever stands there.
+pub(crate) fn read<'a>(
+    reader: &mut Reader<'a>,
+    dialect: Dialect,
+    batch: &mut Batch<'a>,
+) -> Result<(), Syntax> {
+    let start = reader.at();
+    if batch.is_full() {
+        return Err(Syntax {
+            at: start,
+            expected: "at most 50000 points; send them in parts",
+        });
+    }
+    let first_label = batch.labels.len();
+    let point = match reader.peek() {
+        Some(b'{') => draft(reader, dialect, &mut batch.labels)?.finish(),
+        _ => reader.value().map(|_| Err(Fault::NotAPoint))?,
+    };
+    let point = point.and_then(|mut point| {
+        point.labels = (first_label, batch.labels.len());
+        let count = point.labels.1 - point.labels.0;
+        match count > pegel_metric::LABELS_MAX {
+            true => Err(Fault::TagsMany),
+            false => Ok(point),
+        }
+    });
+    if point.is_err() {
+        batch.labels.truncate(first_label);
+    }
+    batch.points.push(point);
+    batch.spans.push((start, reader.end_of_last()));
+    Ok(())
+}
+
+fn draft<'a>(
+    reader: &mut Reader<'a>,
+    dialect: Dialect,
+    labels: &mut Vec<Label<'a>>,
+) -> Result<Draft<'a>, Syntax> {
+    let first_label = labels.len();
+    let mut draft = Draft {
+        name: Err(Fault::NameMissing),
+        time: match dialect.has_time {
+            true => Err(Fault::TimeMissing),
+            false => Ok(None),
+        },
+        value: Err(Fault::ValueMissing),
+        level: Ok(None),
+        tags: Ok(()),
+    };
+    reader.map(|reader, key| {
+        match key.as_deref() {
+            Some("metric") => draft.name = name(reader.value()?),
+            Some("timestamp") if dialect.has_time => draft.time = time(&reader.value()?).map(Some),
+            Some("value") => draft.value = value(&reader.value()?, dialect.quoted_values),
+            Some("telemetry_level") => draft.level = level(&reader.value()?),
+            Some("tags") => {
+                labels.truncate(first_label);
+                draft.tags = tags(reader, labels)?;
+            }
+            _ => drop(reader.value()?),
+        }
+        Ok(())
+    })?;
+    Ok(draft)
+}
+
+impl<'a> Draft<'a> {
+    fn finish(self) -> Result<Point<'a>, Fault> {
+        let point = Point {
+            name: self.name?,
+            time: self.time?,
+            value: self.value?,
+            level: self.level?,
+            labels: (0, 0),
+        };
+        self.tags.map(|()| point)
+    }
+}
+
+fn name(value: Value<'_>) -> Result<Cow<'_, str>, Fault> {
+    match value {
+        Value::Text(Some(text)) => Ok(text),
+        Value::Text(None) => Err(Fault::Utf8),
+        Value::Null => Err(Fault::NameMissing),
+        _ => Err(Fault::NameKind),
+    }
+}
+
+/// A time in JSON; quoted ones are common.
+pub(crate) fn time(value: &Value<'_>) -> Result<Millis, Fault> {
+    match value {
+        Value::Number(text) => parse_time(text),
+        Value::Text(Some(text)) => parse_time(text),
+        Value::Null => Err(Fault::TimeMissing),
+        _ => Err(Fault::Time),
+    }
+}
+
+/// Up to ten digits are seconds, more are milliseconds; both may have a fraction.
+pub(crate) fn parse_time(text: &str) -> Result<Millis, Fault> {
+    const SECONDS_END: f64 = 1e10;
+    if text.len() <= 15 && text.bytes().all(|b| b.is_ascii_digit()) {
+        let number: Millis = text.parse().map_err(|_| Fault::Time)?;
+        return Ok(if text.len() <= 10 {
+            number * 1000
+        } else {
+            number
+        });
+    }
+    let number = Number::parse(text.as_bytes()).map_err(|_| Fault::Time)?;
+    match number.value {
+        seconds if (0.0..SECONDS_END).contains(&seconds) => {
+            Ok((seconds * 1000.0).round() as Millis)
+        }
+        // 16 digits of milliseconds are the year 300000.
+        millis if (SECONDS_END..1e16).contains(&millis) => Ok(millis as Millis),
+        _ => Err(Fault::Time),
+    }
+}
+
+fn value(value: &Value<'_>, quoted: bool) -> Result<f64, Fault> {
+    let text = match value {
+        Value::Number(text) => text,
+        Value::Text(Some(text)) if quoted => &**text,
+        Value::Null => return Err(Fault::ValueMissing),
+        _ => return Err(NumberFault::NotANumber.into()),
+    };
+    Ok(Number::parse(text.as_bytes())?.value)
+}
+
+fn level(value: &Value<'_>) -> Result<Option<Level>, Fault> {
+    match value {
+        Value::Null => Ok(None),
+        Value::Number(text) => text.parse().map(Some).map_err(|_| Fault::Level),
+        _ => Err(Fault::Level),
+    }
+}
+
+/// Tags that are null say nothing; those of other kinds than text are taken as they are written.
+fn tags<'a>(
+    reader: &mut Reader<'a>,
+    labels: &mut Vec<Label<'a>>,
+) -> Result<Result<(), Fault>, Syntax> {
+    if reader.peek() != Some(b'{') {
+        return Ok(match reader.value()? {
+            Value::Null => Ok(()),
+            _ => Err(Fault::Tags),
+        });
+    }
+    let mut found = Ok(());
+    reader.map(|reader, key| {
+        let value = match reader.value()? {
+            Value::Text(text) => text.ok_or(Fault::Utf8),
+            Value::Number(text) => Ok(Cow::Borrowed(text)),
+            Value::Bool(is_true) => Ok(Cow::Borrowed(if is_true { "true" } else { "false" })),
+            Value::Null => return Ok(()),
+            Value::List | Value::Map => Err(Fault::Tags),
+        };
+        let label = key.ok_or(Fault::Utf8).and_then(|key| Ok((key, value?)));
+        match label.and_then(checked) {
+            Ok(label) => labels.push(label),
+            Err(fault) => found = Err(fault),
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+fn checked((key, value): Label<'_>) -> Result<Label<'_>, Fault> {
+    match value.chars().any(char::is_control) {
+        true => Err(Fault::Control),
+        false => Ok((key, value)),
+    }
+}
+
+/// Puts a point from a line into the batch.
+pub(crate) fn add<'a>(
+    batch: &mut Batch<'a>,
+    name: &'a str,
+    time: Millis,
+    value: f64,
+    tags: impl Iterator<Item = Result<(&'a str, &'a str), Fault>>,
+) -> Result<(), Fault> {
+    let first = batch.labels.len();
+    for tag in tags {
+        let label = tag.and_then(|(key, value)| checked((key.into(), value.into())));
+        match label {
+            Ok(label) if batch.labels.len() - first < pegel_metric::LABELS_MAX => {
+                batch.labels.push(label);
+            }
+            other => {
+                batch.labels.truncate(first);
+                return Err(other.err().unwrap_or(Fault::TagsMany));
+            }
+        }
+    }
+    batch.points.push(Ok(Point {
+        name: name.into(),
+        time: Some(time),
+        value,
+        level: None,
+        labels: (first, batch.labels.len()),
+    }));
+    batch.spans.push((0, 0));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_seconds_or_milliseconds_by_their_length() {
+        for (text, millis) in [
+            ("1713379493", 1_713_379_493_000),
+            ("1713379493250", 1_713_379_493_250),
+            ("1713379493.25", 1_713_379_493_250),
+            ("1713379493.123456", 1_713_379_493_123),
+            ("1713379493250.75", 1_713_379_493_250),
+            ("1.713379493e9", 1_713_379_493_000),
+            ("0", 0),
+            ("9999999999", 9_999_999_999_000),
+            ("10000000000", 10_000_000_000),
+        ] {
+            assert_eq!(parse_time(text), Ok(millis), "{text}");
+        }
+        for text in [
+            "",
+            "-1",
+            "now",
+            "1e300",
+            "NaN",
+            "99999999999999999999",
+            "1 2",
+        ] {
+            assert_eq!(parse_time(text), Err(Fault::Time), "{text}");
+        }
+    }
+}
