@@ -1,0 +1,167 @@
+//! The log of Azure Batch's node agent. Its form is nobody's promise: what is understood is taken, the rest
+//! counted.
+//!
+//! A line has columns with `■` between; the third is the time. Two kinds of lines are of use, and both may hold
+//! tokens, so that nothing but four values is ever taken from them:
+//! `…"PoolName":"p",…"TVMName":"tvmps_…",…"TVMAllocationTime":"133…"…` and `…'TVMBootTime': '133…'…`. Times are
+//! ticks of 100 ns since 1601.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::machine::Machine;
+use crate::moment::Moment;
+
+/// What is of use stands at the beginning, where the node started.
+const LOG_BYTES_MAX: u64 = 8 << 20;
+const NAME_CHARS_MAX: usize = 128;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct AzureBatch {
+    pub log: PathBuf,
+    pub pool: Option<String>,
+    pub vm: Option<String>,
+    /// When the service allocated the machine to the pool.
+    pub allocated: Option<Moment>,
+    /// When the service saw it boot.
+    pub booted: Option<Moment>,
+    /// The first line that has a time.
+    pub log_begins: Option<String>,
+    pub lines: u64,
+    /// Lines that do not have the form of this log.
+    pub unknown_lines: u64,
+}
+
+pub(crate) fn read(machine: &Machine, log: &Path) -> Option<AzureBatch> {
+    let bytes = machine.bytes(log, LOG_BYTES_MAX)?;
+    Some(AzureBatch {
+        log: log.to_owned(),
+        ..parse(&bytes)
+    })
+}
+
+/// Takes what is known from a log, up to the line after which nothing is missing.
+pub(crate) fn parse(bytes: &[u8]) -> AzureBatch {
+    let mut found = AzureBatch::default();
+    for line in bytes.split(|byte| *byte == b'\n') {
+        if line.is_empty() {
+            continue;
+        }
+        found.lines += 1;
+        let line = String::from_utf8_lossy(line);
+        match time(&line) {
+            None => found.unknown_lines += 1,
+            Some(time) if found.log_begins.is_none() => found.log_begins = Some(time),
+            Some(_) => {}
+        }
+        take(&line, &mut found);
+        if found.is_complete() {
+            break;
+        }
+    }
+    found
+}
+
+impl AzureBatch {
+    fn is_complete(&self) -> bool {
+        let times = self.allocated.is_some() && self.booted.is_some();
+        times && self.pool.is_some() && self.vm.is_some() && self.log_begins.is_some()
+    }
+}
+
+/// The third column: `20210902T081715.123Z`.
+fn time(line: &str) -> Option<String> {
+    let time = line.split('■').nth(2)?.trim();
+    let has_form = time.len() == 20
+        && time.ends_with('Z')
+        && time.char_indices().all(|(at, c)| match at {
+            8 => c == 'T',
+            15 => c == '.',
+            19 => c == 'Z',
+            _ => c.is_ascii_digit(),
+        });
+    has_form.then(|| time.to_owned())
+}
+
+fn take(line: &str, found: &mut AzureBatch) {
+    if line.contains("TVMAllocationTime") && line.contains("PoolName") {
+        found.allocated = found.allocated.or_else(|| ticks(line, "TVMAllocationTime"));
+        found.vm = found.vm.take().or_else(|| name(line, "TVMName"));
+        found.pool = found.pool.take().or_else(|| name(line, "PoolName"));
+    }
+    if line.contains("TVMBootTime") {
+        found.booted = found.booted.or_else(|| ticks(line, "TVMBootTime"));
+    }
+}
+
+fn ticks(line: &str, key: &str) -> Option<Moment> {
+    Moment::from_windows(value(line, key)?.parse().ok()?)
+}
+
+/// A name has no characters that something else would need.
+fn name(line: &str, key: &str) -> Option<String> {
+    let text = value(line, key)?;
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.$".contains(c);
+    let fits = !text.is_empty() && text.len() <= NAME_CHARS_MAX && text.chars().all(is_name);
+    fits.then(|| text.to_owned())
+}
+
+/// What stands between the quotes after `"key":` or `'key':`.
+fn value<'a>(line: &'a str, key: &str) -> Option<&'a str> {
+    for quote in ['"', '\''] {
+        let Some(at) = line.find(&format!("{quote}{key}{quote}")) else {
+            continue;
+        };
+        let rest = line[at + key.len() + 2..]
+            .trim_start()
+            .strip_prefix(':')?
+            .trim_start();
+        let (value, _) = rest.strip_prefix(quote)?.split_once(quote)?;
+        return Some(value);
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(message: &str) -> String {
+        format!("1■I■20240101T000000.123Z■x■y■agent■node_agent.py■main■0■0■0■0■{message}\n")
+    }
+
+    #[test]
+    fn four_values_are_taken_and_nothing_else() {
+        let log = [
+            "Traceback (most recent call last):\n".to_owned(),
+            line("bootinfo>> instance metadata: {\"customData\":\"PLANTED\"}"),
+            line(
+                "{\"PoolName\":\"pool-1\",\"TVMName\":\"tvmps_0a1b_d\",\
+                  \"TVMAllocationTime\":\"133485408001234567\",\"sas\":\"sig=PLANTED\"}",
+            ),
+            line("entity: {'TVMBootTime': '133485408601234567', 'token': 'PLANTED'}"),
+            line("never reached"),
+        ];
+        let found = parse(log.concat().as_bytes());
+        assert_eq!(found.pool.as_deref(), Some("pool-1"));
+        assert_eq!(found.vm.as_deref(), Some("tvmps_0a1b_d"));
+        assert_eq!(found.allocated, Some(Moment(1_704_067_200_123)));
+        assert_eq!(found.booted, Some(Moment(1_704_067_260_123)));
+        assert_eq!(found.log_begins.as_deref(), Some("20240101T000000.123Z"));
+        assert_eq!((found.lines, found.unknown_lines), (4, 1));
+        assert!(!format!("{found:?}").contains("PLANTED"));
+    }
+
+    #[test]
+    fn a_log_of_another_form_is_only_counted() {
+        let log = "PoolName TVMAllocationTime\n{\"PoolName\":\"a b?sig=PLANTED\",\"TVMAllocationTime\":\"x\"}\n\
+                   {\"PoolName\":\"cut, TVMAllocationTime\n'TVMBootTime': 'none'\n■■■\n";
+        let found = parse(log.as_bytes());
+        assert_eq!((found.lines, found.unknown_lines), (5, 5));
+        assert_eq!(
+            (found.pool, found.allocated, found.booted),
+            (None, None, None)
+        );
+    }
+}

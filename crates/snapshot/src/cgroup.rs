@@ -1,0 +1,211 @@
+//! The limits under which the agent and its neighbours in the same cgroup live: the lowest on the way up.
+
+use serde::Serialize;
+
+use crate::machine::Machine;
+
+const MOUNT: &str = "sys/fs/cgroup";
+/// Cgroup v1 writes no limit as a number near 2^63.
+const UNLIMITED: u64 = 1 << 60;
+/// Deeper than any hierarchy.
+const DEPTH_MAX: usize = 64;
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Cgroup {
+    /// `v1`, `v2` or `hybrid`.
+    pub version: Option<&'static str>,
+    pub path: Option<String>,
+    pub memory_bytes: Option<u64>,
+    pub memory_high_bytes: Option<u64>,
+    pub swap_bytes: Option<u64>,
+    /// Processors' worth of time.
+    pub cpus: Option<f64>,
+    /// Which processors and memory nodes may be used.
+    pub cpuset: Option<String>,
+    pub cpuset_memory: Option<String>,
+    pub processes: Option<u64>,
+}
+
+pub(crate) fn read(machine: &Machine) -> Cgroup {
+    let text = machine.text("proc/self/cgroup").unwrap_or_default();
+    let lines: Vec<(&str, &str)> = text.lines().filter_map(line).collect();
+    let unified = lines.iter().find(|(controllers, _)| controllers.is_empty());
+    let is_v2 = machine.exists(format!("{MOUNT}/cgroup.controllers"));
+    match unified {
+        Some((_, path)) if is_v2 => v2(machine, path),
+        _ if lines.is_empty() => Cgroup::default(),
+        _ => Cgroup {
+            version: Some(if unified.is_some() { "hybrid" } else { "v1" }),
+            ..v1(machine, &lines)
+        },
+    }
+}
+
+/// `4:memory:/slurm/uid_1000/job_7`: controllers and path.
+pub(crate) fn line(line: &str) -> Option<(&str, &str)> {
+    let mut parts = line.splitn(3, ':').skip(1);
+    Some((parts.next()?, parts.next()?))
+}
+
+/// The folders from a cgroup up to the root.
+fn upwards(mount: &str, path: &str) -> Vec<String> {
+    let mut folders = Vec::new();
+    let mut path = path.trim_end_matches('/');
+    while folders.len() < DEPTH_MAX {
+        folders.push(format!("{mount}{path}"));
+        match path.rfind('/') {
+            Some(at) => path = &path[..at],
+            None => break,
+        }
+    }
+    folders
+}
+
+/// The lowest of all limits on the way up; `max` is none.
+fn lowest(machine: &Machine, folders: &[String], file: &str) -> Option<u64> {
+    let limits = folders
+        .iter()
+        .filter_map(|folder| machine.number(format!("{folder}/{file}")));
+    limits.filter(|limit| *limit < UNLIMITED).min()
+}
+
+/// What holds is written in the nearest cgroup that has the file.
+fn nearest(machine: &Machine, folders: &[String], file: &str) -> Option<String> {
+    folders
+        .iter()
+        .find_map(|folder| machine.text(format!("{folder}/{file}")))
+}
+
+fn v2(machine: &Machine, path: &str) -> Cgroup {
+    let folders = upwards(MOUNT, path);
+    // `200000 100000`: 2 processors' worth of time; `max 100000`: no limit.
+    let cpus = folders.iter().filter_map(|folder| {
+        let text = machine.text(format!("{folder}/cpu.max"))?;
+        let (quota, period) = text.split_once(' ')?;
+        share(quota.parse().ok()?, period.parse().ok()?)
+    });
+    Cgroup {
+        version: Some("v2"),
+        path: Some(path.to_owned()),
+        memory_bytes: lowest(machine, &folders, "memory.max"),
+        memory_high_bytes: lowest(machine, &folders, "memory.high"),
+        swap_bytes: lowest(machine, &folders, "memory.swap.max"),
+        cpus: cpus.min_by(f64::total_cmp),
+        cpuset: nearest(machine, &folders, "cpuset.cpus.effective"),
+        cpuset_memory: nearest(machine, &folders, "cpuset.mems.effective"),
+        processes: lowest(machine, &folders, "pids.max"),
+    }
+}
+
+fn share(quota: i64, period: i64) -> Option<f64> {
+    (quota > 0 && period > 0).then(|| quota as f64 / period as f64)
+}
+
+fn v1(machine: &Machine, lines: &[(&str, &str)]) -> Cgroup {
+    let of = |controller: &str| {
+        let has = |(names, _): &&(&str, &str)| names.split(',').any(|name| name == controller);
+        let (names, path) = lines.iter().find(has)?;
+        // Several controllers share a folder, which has the name of all or of each.
+        let each = format!("{MOUNT}/{controller}");
+        let mount = if machine.exists(&each) {
+            each
+        } else {
+            format!("{MOUNT}/{names}")
+        };
+        Some((upwards(&mount, path), (*path).to_owned()))
+    };
+    let folders = |controller: &str| {
+        of(controller)
+            .map(|(folders, _)| folders)
+            .unwrap_or_default()
+    };
+    let (memory, cpu, cpuset) = (folders("memory"), folders("cpu"), folders("cpuset"));
+    let cpus = cpu.iter().filter_map(|folder| {
+        let number = |file: &str| machine.text(format!("{folder}/{file}"))?.parse().ok();
+        share(number("cpu.cfs_quota_us")?, number("cpu.cfs_period_us")?)
+    });
+    Cgroup {
+        version: None,
+        path: of("memory").or_else(|| of("cpu")).map(|(_, path)| path),
+        memory_bytes: lowest(machine, &memory, "memory.limit_in_bytes"),
+        memory_high_bytes: lowest(machine, &memory, "memory.soft_limit_in_bytes"),
+        // Its limit is on memory and swap together, which is another thing.
+        swap_bytes: None,
+        cpus: cpus.min_by(f64::total_cmp),
+        cpuset: nearest(machine, &cpuset, "cpuset.effective_cpus")
+            .or_else(|| nearest(machine, &cpuset, "cpuset.cpus")),
+        cpuset_memory: nearest(machine, &cpuset, "cpuset.effective_mems")
+            .or_else(|| nearest(machine, &cpuset, "cpuset.mems")),
+        processes: lowest(machine, &folders("pids"), "pids.max"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use pegel_testkit::TempDir;
+
+    use super::*;
+
+    fn machine(files: &[(&str, &str)]) -> (TempDir, Machine) {
+        let dir = TempDir::new();
+        for (path, text) in files {
+            let path = dir.join(path);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+            fs::write(path, text).expect("written");
+        }
+        let machine = Machine::at(dir.path());
+        (dir, machine)
+    }
+
+    #[test]
+    fn the_lowest_limit_on_the_way_up_holds() {
+        let (_dir, machine) = machine(&[
+            ("proc/self/cgroup", "0::/a/b\n"),
+            ("sys/fs/cgroup/cgroup.controllers", "cpu memory\n"),
+            ("sys/fs/cgroup/cpuset.cpus.effective", "0-63\n"),
+            ("sys/fs/cgroup/a/memory.max", "1000\n"),
+            ("sys/fs/cgroup/a/cpu.max", "250000 100000\n"),
+            ("sys/fs/cgroup/a/b/memory.max", "max\n"),
+            ("sys/fs/cgroup/a/b/cpu.max", "max 100000\n"),
+            ("sys/fs/cgroup/a/b/pids.max", "50\n"),
+        ]);
+        let found = read(&machine);
+        assert_eq!(
+            (found.version, found.path.as_deref()),
+            (Some("v2"), Some("/a/b"))
+        );
+        assert_eq!((found.memory_bytes, found.cpus), (Some(1000), Some(2.5)));
+        assert_eq!(
+            (found.processes, found.cpuset.as_deref()),
+            (Some(50), Some("0-63"))
+        );
+    }
+
+    #[test]
+    fn the_older_hierarchies_are_read_too() {
+        let (_dir, machine) = machine(&[
+            (
+                "proc/self/cgroup",
+                "4:memory:/job_7\n2:cpu,cpuacct:/job_7\n1:name=systemd:/\n",
+            ),
+            (
+                "sys/fs/cgroup/memory/memory.limit_in_bytes",
+                "9223372036854771712\n",
+            ),
+            ("sys/fs/cgroup/memory/job_7/memory.limit_in_bytes", "4096\n"),
+            ("sys/fs/cgroup/cpu,cpuacct/job_7/cpu.cfs_quota_us", "-1\n"),
+            ("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "50000\n"),
+            ("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n"),
+        ]);
+        let found = read(&machine);
+        assert_eq!(
+            (found.version, found.path.as_deref()),
+            (Some("v1"), Some("/job_7"))
+        );
+        assert_eq!((found.memory_bytes, found.cpus), (Some(4096), Some(0.5)));
+        let (_dir, empty) = self::machine(&[]);
+        assert_eq!(read(&empty), Cgroup::default());
+    }
+}

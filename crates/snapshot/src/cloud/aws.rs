@@ -1,0 +1,111 @@
+//! Amazon EC2: version 2 of the metadata service, which wants a token for each question.
+
+use serde_json::Value;
+
+use super::event::Event;
+use super::http::AskError;
+use super::pick::{Facts, pick, plain};
+use super::service::Service;
+use super::{EVENTS_MAX, EVENTS_TIME, FACTS_TIME};
+
+const DOCUMENT: &[(&str, &str)] = &[
+    ("instanceId", "id"),
+    ("instanceType", "type"),
+    ("region", "region"),
+    ("availabilityZone", "zone"),
+    ("imageId", "image"),
+    ("architecture", "architecture"),
+    ("accountId", "account"),
+    ("privateIp", "private_ip"),
+    ("pendingTime", "started"),
+];
+/// Values of their own, each with its path.
+const SINGLE: &[(&str, &str)] = &[
+    ("instance-life-cycle", "life_cycle"),
+    ("placement/availability-zone-id", "zone_id"),
+    ("placement/group-name", "placement_group"),
+    ("placement/partition-number", "placement_partition"),
+    ("placement/host-id", "host"),
+];
+
+pub(crate) fn facts(service: &Service) -> Result<Facts, AskError> {
+    let token = service.token()?;
+    let headers = [("X-aws-ec2-metadata-token", token.reveal())];
+    let path = "/latest/dynamic/instance-identity/document";
+    let document = service.json(path, &headers, FACTS_TIME)?;
+    let mut facts = pick(&document, DOCUMENT);
+    for (path, name) in SINGLE {
+        let path = format!("/latest/meta-data/{path}");
+        if let Some(text) = service.text(&path, &headers, FACTS_TIME)? {
+            facts.insert((*name).to_owned(), text);
+        }
+    }
+    Ok(facts)
+}
+
+pub(crate) fn events(service: &Service) -> Result<Vec<Event>, AskError> {
+    let token = service.token()?;
+    let headers = [("X-aws-ec2-metadata-token", token.reveal())];
+    let ask = |path: &str| {
+        service.json_or_none(&format!("/latest/meta-data/{path}"), &headers, EVENTS_TIME)
+    };
+    let mut events = Vec::new();
+    events.extend(ask("spot/instance-action")?.as_ref().and_then(interruption));
+    events.extend(
+        ask("events/recommendations/rebalance")?
+            .as_ref()
+            .and_then(rebalance),
+    );
+    events.extend(
+        ask("events/maintenance/scheduled")?
+            .iter()
+            .flat_map(maintenance),
+    );
+    events.truncate(EVENTS_MAX);
+    Ok(events)
+}
+
+fn of(value: &Value, key: &str) -> Option<String> {
+    value[key]
+        .as_str()
+        .map(plain)
+        .filter(|text| !text.is_empty())
+}
+
+/// `{"action": "terminate", "time": "…"}`
+pub(crate) fn interruption(document: &Value) -> Option<Event> {
+    Some(Event {
+        kind: of(document, "action")?.to_ascii_lowercase(),
+        status: "scheduled".to_owned(),
+        not_before: of(document, "time"),
+        id: None,
+        source: Some("spot".to_owned()),
+    })
+}
+
+/// `{"noticeTime": "…"}`
+pub(crate) fn rebalance(document: &Value) -> Option<Event> {
+    Some(Event {
+        kind: "rebalance".to_owned(),
+        status: "scheduled".to_owned(),
+        not_before: Some(of(document, "noticeTime")?),
+        id: None,
+        source: Some("spot".to_owned()),
+    })
+}
+
+/// `[{"NotBefore", "Code", "EventId", "State": "active"}]`
+pub(crate) fn maintenance(document: &Value) -> Vec<Event> {
+    let events = document.as_array().into_iter().flatten();
+    let active = events.filter(|event| event["State"] == "active");
+    let events = active.filter_map(|event| {
+        Some(Event {
+            kind: of(event, "Code")?.to_ascii_lowercase(),
+            status: "scheduled".to_owned(),
+            not_before: of(event, "NotBefore"),
+            id: of(event, "EventId"),
+            source: Some("maintenance".to_owned()),
+        })
+    });
+    events.take(EVENTS_MAX).collect()
+}

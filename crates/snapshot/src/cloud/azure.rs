@@ -1,0 +1,157 @@
+//! Azure: the instance metadata service, and scheduled events.
+
+use serde_json::Value;
+
+use super::event::Event;
+use super::http::AskError;
+use super::pick::{Facts, pick, plain, text};
+use super::service::Service;
+use super::{EVENTS_TIME, FACTS_TIME, FIRST_EVENTS_TIME};
+
+const HEADERS: &[(&str, &str)] = &[("Metadata", "true")];
+/// Newest first; the last one is everywhere.
+const VERSIONS: [&str; 2] = ["2023-07-01", "2021-12-13"];
+
+const WANTED: &[(&str, &str)] = &[
+    ("compute.azEnvironment", "environment"),
+    ("compute.name", "name"),
+    ("compute.vmId", "id"),
+    ("compute.vmSize", "type"),
+    ("compute.location", "region"),
+    ("compute.zone", "zone"),
+    ("compute.physicalZone", "physical_zone"),
+    ("compute.priority", "priority"),
+    ("compute.evictionPolicy", "eviction_policy"),
+    ("compute.osType", "os"),
+    ("compute.placementGroupId", "placement_group"),
+    ("compute.platformFaultDomain", "fault_domain"),
+    ("compute.platformUpdateDomain", "update_domain"),
+    ("compute.resourceGroupName", "resource_group"),
+    ("compute.resourceId", "resource_id"),
+    ("compute.subscriptionId", "subscription"),
+    ("compute.vmScaleSetName", "scale_set"),
+    ("compute.securityProfile.secureBootEnabled", "secure_boot"),
+    ("compute.securityProfile.virtualTpmEnabled", "virtual_tpm"),
+    (
+        "compute.securityProfile.encryptionAtHost",
+        "encryption_at_host",
+    ),
+    (
+        "compute.storageProfile.imageReference.publisher",
+        "image_publisher",
+    ),
+    ("compute.storageProfile.imageReference.offer", "image_offer"),
+    ("compute.storageProfile.imageReference.sku", "image_sku"),
+    (
+        "compute.storageProfile.imageReference.version",
+        "image_version",
+    ),
+    ("compute.storageProfile.osDisk.diskSizeGB", "os_disk_gb"),
+    ("compute.storageProfile.osDisk.caching", "os_disk_caching"),
+    (
+        "compute.storageProfile.osDisk.writeAcceleratorEnabled",
+        "os_disk_write_accelerator",
+    ),
+    (
+        "compute.storageProfile.osDisk.managedDisk.storageAccountType",
+        "os_disk_type",
+    ),
+    (
+        "compute.storageProfile.resourceDisk.size",
+        "resource_disk_mb",
+    ),
+];
+/// Tags that Azure Batch itself sets. All others may hold anything.
+const BATCH_TAGS: &[(&str, &str)] = &[
+    ("BatchAccountName", "batch_account"),
+    ("PoolName", "batch_pool"),
+    ("FQPoolName", "batch_pool_full"),
+    ("LowPriorityType", "batch_low_priority"),
+];
+
+pub(crate) fn facts(service: &Service) -> Result<Facts, AskError> {
+    let version = version(service);
+    let path = format!("/metadata/instance?api-version={version}");
+    let document = service.json(&path, HEADERS, FACTS_TIME)?;
+    match document.get("compute") {
+        Some(_) => Ok(allowed(&document)),
+        None => Err(AskError::Json { path }),
+    }
+}
+
+fn version(service: &Service) -> &'static str {
+    let offered = service.json("/metadata/versions", HEADERS, FACTS_TIME);
+    let offered = offered.unwrap_or_default();
+    let offers = |version: &str| {
+        let offered = offered["apiVersions"].as_array();
+        offered.is_some_and(|all| all.iter().any(|one| one == version))
+    };
+    let newest = VERSIONS.iter().find(|version| offers(version));
+    newest.copied().unwrap_or(VERSIONS[1])
+}
+
+pub(crate) fn allowed(document: &Value) -> Facts {
+    let mut facts = pick(document, WANTED);
+    let tags = document["compute"]["tagsList"].as_array();
+    for tag in tags.into_iter().flatten() {
+        let known = BATCH_TAGS.iter().find(|(name, _)| tag["name"] == *name);
+        if let (Some((_, name)), Some(value)) = (known, text(&tag["value"])) {
+            facts.insert((*name).to_owned(), value);
+        }
+    }
+    let interface = &document["network"]["interface"][0]["ipv4"];
+    if let Some(address) = text(&interface["ipAddress"][0]["privateIpAddress"]) {
+        facts.insert("private_ip".to_owned(), address);
+    }
+    facts
+}
+
+/// The first answer may take two minutes: the service is switched on by being asked.
+pub(crate) fn events(
+    service: &Service,
+    name: Option<&str>,
+    is_first: bool,
+) -> Result<Vec<Event>, AskError> {
+    let patience = if is_first {
+        FIRST_EVENTS_TIME
+    } else {
+        EVENTS_TIME
+    };
+    let path = "/metadata/scheduledevents?api-version=2020-07-01";
+    let document = service.json(path, HEADERS, patience)?;
+    match document["Events"].as_array() {
+        Some(_) => Ok(events_of(&document, name)),
+        None => Err(AskError::Json {
+            path: path.to_owned(),
+        }),
+    }
+}
+
+/// The events of this machine: the document has those of its neighbours too.
+pub(crate) fn events_of(document: &Value, name: Option<&str>) -> Vec<Event> {
+    let events = document["Events"].as_array().into_iter().flatten();
+    let is_ours = |event: &&Value| match (event["Resources"].as_array(), name) {
+        (Some(resources), Some(name)) if !resources.is_empty() => {
+            resources.iter().any(|resource| resource == name)
+        }
+        _ => true,
+    };
+    let of = |event: &Value, key: &str| {
+        event[key]
+            .as_str()
+            .map(plain)
+            .filter(|text| !text.is_empty())
+    };
+    let events = events.filter(is_ours).filter_map(|event| {
+        Some(Event {
+            kind: of(event, "EventType")?.to_ascii_lowercase(),
+            status: of(event, "EventStatus")
+                .unwrap_or_default()
+                .to_ascii_lowercase(),
+            not_before: of(event, "NotBefore"),
+            id: of(event, "EventId"),
+            source: of(event, "EventSource"),
+        })
+    });
+    events.take(super::EVENTS_MAX).collect()
+}

@@ -1,0 +1,33 @@
+//! Every reader of documents, over one answer.
+
+use serde_json::Value;
+
+use super::http::parse;
+use super::{aws, azure, google};
+
+pub(crate) fn everything(answer: &[u8]) -> Vec<String> {
+    // Headers or not: the documents are reached either way.
+    let body = parse(answer).map_or_else(|| answer.to_vec(), |answer| answer.body);
+    let text = String::from_utf8_lossy(&body);
+    let document: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let mut events = azure::events_of(&document, Some("n1"));
+    events.extend(aws::interruption(&document));
+    events.extend(aws::rebalance(&document));
+    events.extend(aws::maintenance(&document));
+    events.extend(google::events_of(Some(&text), None));
+    let mut found: Vec<String> = azure::allowed(&document).into_values().collect();
+    for event in events {
+        found.extend(
+            [
+                Some(event.kind),
+                Some(event.status),
+                event.not_before,
+                event.id,
+                event.source,
+            ]
+            .into_iter()
+            .flatten(),
+        );
+    }
+    found
+}

@@ -1,0 +1,309 @@
+//! Asking a metadata service: HTTP/1.1 over a plain connection, one request each, everything bounded, no
+//! proxy, no redirect.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// A service that is there answers at once; where there is none, nobody should wait.
+const CONNECT_TIME: Duration = Duration::from_millis(300);
+/// How often a request that takes long looks whether it is still wanted.
+const LOOK_TIME: Duration = Duration::from_millis(250);
+const ANSWER_BYTES_MAX: usize = 256 << 10;
+
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    #[error("{0} is not an address such as http://127.0.0.1:8080")]
+    Address(String),
+    #[error("cannot connect to {address}")]
+    Connect {
+        address: SocketAddr,
+        #[source]
+        source: io::Error,
+    },
+    #[error("{path} failed")]
+    Io {
+        path: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("{path} was not answered within {} s", patience.as_secs())]
+    Late { path: String, patience: Duration },
+    #[error("{path} was answered with more than {ANSWER_BYTES_MAX} bytes")]
+    Large { path: String },
+    #[error("{path} was answered with something that is not HTTP")]
+    Form { path: String },
+    #[error("{path} was answered with status {status}")]
+    Status { path: String, status: u16 },
+    #[error("{path} was answered with something that is not the expected JSON")]
+    Json { path: String },
+    #[error("the agent is stopping")]
+    Stopped,
+}
+
+/// Where to ask.
+#[derive(Debug, Clone)]
+pub(crate) struct Client {
+    address: SocketAddr,
+    /// What stands before every path.
+    prefix: String,
+    stop: Arc<AtomicBool>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Request<'a> {
+    pub method: &'static str,
+    pub path: &'a str,
+    pub headers: &'a [(&'a str, &'a str)],
+    /// For the whole answer.
+    pub patience: Duration,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub status: u16,
+    /// Names in lower case.
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(key, _)| key == name);
+        found.map(|(_, value)| value.as_str())
+    }
+}
+
+impl Client {
+    /// Where all three clouds have their service.
+    pub fn usual(stop: Arc<AtomicBool>) -> Client {
+        Client {
+            address: SocketAddr::new(IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254)), 80),
+            prefix: String::new(),
+            stop,
+        }
+    }
+
+    /// `http://ADDRESS[:PORT][/PREFIX]`; names are not looked up, so that nobody waits for a name server.
+    pub fn at(url: &str, stop: Arc<AtomicBool>) -> Result<Client, AskError> {
+        let wrong = || AskError::Address(crate::redact::address(url));
+        let rest = url.strip_prefix("http://").ok_or_else(wrong)?;
+        let (authority, prefix) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let authority = authority.replace("localhost", "127.0.0.1");
+        let with_port = authority.parse::<SocketAddr>().ok();
+        let alone = authority.trim_matches(['[', ']']).parse::<IpAddr>().ok();
+        let address = with_port.or_else(|| Some(SocketAddr::new(alone?, 80)));
+        Ok(Client {
+            address: address.ok_or_else(wrong)?,
+            prefix: prefix.trim_end_matches('/').to_owned(),
+            stop,
+        })
+    }
+
+    pub fn ask(&self, request: &Request<'_>) -> Result<Answer, AskError> {
+        let path = || request.path.to_owned();
+        let failed = |source| AskError::Io {
+            path: path(),
+            source,
+        };
+        let (address, started) = (self.address, Instant::now());
+        let mut stream = TcpStream::connect_timeout(&address, CONNECT_TIME)
+            .map_err(|source| AskError::Connect { address, source })?;
+        stream.set_read_timeout(Some(LOOK_TIME)).map_err(failed)?;
+        stream.set_write_timeout(Some(LOOK_TIME)).map_err(failed)?;
+        stream
+            .write_all(self.head(request).as_bytes())
+            .map_err(failed)?;
+        let mut raw = Vec::new();
+        let mut piece = [0; 4096];
+        loop {
+            match stream.read(&mut piece) {
+                Ok(0) => break,
+                Ok(count) => raw.extend_from_slice(&piece[..count]),
+                Err(error) if is_wait(&error) => {}
+                Err(error) => return Err(failed(error)),
+            }
+            if raw.len() > ANSWER_BYTES_MAX {
+                return Err(AskError::Large { path: path() });
+            }
+            if is_whole(&raw) {
+                break;
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(AskError::Stopped);
+            }
+            if started.elapsed() > request.patience {
+                let patience = request.patience;
+                return Err(AskError::Late {
+                    path: path(),
+                    patience,
+                });
+            }
+        }
+        parse(&raw).ok_or_else(|| AskError::Form { path: path() })
+    }
+
+    fn head(&self, request: &Request<'_>) -> String {
+        let Request {
+            method,
+            path,
+            headers,
+            ..
+        } = request;
+        let (prefix, address) = (&self.prefix, self.address);
+        let mut head = format!("{method} {prefix}{path} HTTP/1.1\r\nHost: {address}\r\n");
+        for (name, value) in *headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        if *method == "PUT" {
+            head.push_str("Content-Length: 0\r\n");
+        }
+        head.push_str("Connection: close\r\n\r\n");
+        head
+    }
+}
+
+fn is_wait(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    matches!(error.kind(), WouldBlock | TimedOut | Interrupted)
+}
+
+/// Whether an answer that says how long it is has come completely: not every service closes.
+fn is_whole(raw: &[u8]) -> bool {
+    let Some((_, headers, body)) = split(raw) else {
+        return false;
+    };
+    let length = headers.iter().find(|(name, _)| name == "content-length");
+    match length.and_then(|(_, value)| value.parse::<usize>().ok()) {
+        Some(length) => body.len() >= length,
+        None => unchunk(body).is_some() && is_chunked(&headers),
+    }
+}
+
+/// An answer as it came; `None` when it is cut off or is no HTTP.
+pub(crate) fn parse(raw: &[u8]) -> Option<Answer> {
+    let (status, headers, body) = split(raw)?;
+    let length = headers.iter().find(|(name, _)| name == "content-length");
+    let body = match length {
+        _ if is_chunked(&headers) => unchunk(body)?,
+        Some((_, length)) => body.get(..length.parse().ok()?)?.to_vec(),
+        None => body.to_vec(),
+    };
+    Some(Answer {
+        status,
+        headers,
+        body,
+    })
+}
+
+type Headers = Vec<(String, String)>;
+
+fn split(raw: &[u8]) -> Option<(u16, Headers, &[u8])> {
+    let end = raw.windows(4).position(|four| four == b"\r\n\r\n")?;
+    let head = std::str::from_utf8(&raw[..end]).ok()?;
+    let mut lines = head.split("\r\n");
+    let status = lines
+        .next()?
+        .strip_prefix("HTTP/1.")?
+        .get(2..5)?
+        .parse()
+        .ok()?;
+    let headers = lines.map(|line| {
+        let (name, value) = line.split_once(':')?;
+        Some((name.to_ascii_lowercase(), value.trim().to_owned()))
+    });
+    Some((
+        status,
+        headers.collect::<Option<Headers>>()?,
+        &raw[end + 4..],
+    ))
+}
+
+fn is_chunked(headers: &Headers) -> bool {
+    headers
+        .iter()
+        .any(|(name, value)| name == "transfer-encoding" && value == "chunked")
+}
+
+fn unchunk(mut rest: &[u8]) -> Option<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let end = rest.windows(2).position(|two| two == b"\r\n")?;
+        let size = std::str::from_utf8(&rest[..end]).ok()?;
+        let size = usize::from_str_radix(size.split(';').next()?.trim(), 16).ok()?;
+        rest = &rest[end + 2..];
+        if size == 0 {
+            return Some(body);
+        }
+        body.extend_from_slice(rest.get(..size)?);
+        rest = rest.get(size.checked_add(2)?..)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_read_in_each_of_their_forms() {
+        let whole = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokmore";
+        assert_eq!(parse(whole).map(|answer| answer.body), Some(b"ok".to_vec()));
+        let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n1;x\r\n!\r\n0\r\n\r\n";
+        assert!(is_whole(chunked));
+        assert_eq!(
+            parse(chunked).map(|answer| answer.body),
+            Some(b"ok!".to_vec())
+        );
+        let open = b"HTTP/1.0 404 Not Found\r\nX: y\r\n\r\nno";
+        let answer = parse(open).expect("an answer");
+        assert_eq!((answer.status, answer.header("x")), (404, Some("y")));
+    }
+
+    #[test]
+    fn what_is_cut_off_or_no_answer_is_none() {
+        for raw in [
+            "",
+            "HTTP/1.1 200 OK\r\n",
+            "HTTP/1.1 2\r\n\r\n",
+            "SSH-2.0-x\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\nok\r\n",
+            "HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
+        ] {
+            assert_eq!(parse(raw.as_bytes()), None, "{raw:?}");
+            assert!(!is_whole(raw.as_bytes()), "{raw:?}");
+        }
+    }
+
+    #[test]
+    fn addresses_are_numbers() {
+        let stop = Arc::new(AtomicBool::new(false));
+        let at =
+            |url: &str| Client::at(url, stop.clone()).map(|client| (client.address, client.prefix));
+        let local = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
+        assert_eq!(
+            at("http://127.0.0.1:81/").ok(),
+            Some((local(81), String::new()))
+        );
+        assert_eq!(
+            at("http://localhost:81/a/").ok(),
+            Some((local(81), "/a".to_owned()))
+        );
+        assert_eq!(
+            at("http://127.0.0.1").ok(),
+            Some((local(80), String::new()))
+        );
+        assert!(at("http://[fd00:ec2::254]").is_ok());
+        for wrong in [
+            "https://127.0.0.1",
+            "http://metadata.google.internal",
+            "",
+            "http://u:PLANTED@h",
+        ] {
+            let error = at(wrong).expect_err("refused").to_string();
+            assert!(!error.contains("PLANTED"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The cloud that the machine is rented from: what it says about the machine, and what it is about to do.
+//!
+//! Nobody is asked unless the firmware's strings name a cloud, or $PEGEL_IMDS_URL an address. Asking happens on
+//! a thread of its own, with 300 ms to connect. Only values that are named in `azure.rs`, `aws.rs` and
+//! `google.rs` are taken.
+
+mod aws;
+mod azure;
+mod event;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
+mod google;
+mod http;
+mod pick;
+mod service;
+mod watch;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::environment::Environment;
+use crate::firmware::Firmware;
+pub use event::Event;
+pub use http::AskError;
+use http::Client;
+pub use pick::Facts;
+use service::Service;
+pub use watch::Watch;
+
+/// For one fact.
+const FACTS_TIME: Duration = Duration::from_secs(2);
+/// For one question about events; the first one to Azure wakes the service.
+const EVENTS_TIME: Duration = Duration::from_secs(10);
+const FIRST_EVENTS_TIME: Duration = Duration::from_secs(180);
+const EVENTS_MAX: usize = 64;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Provider {
+    Azure,
+    Aws,
+    Google,
+}
+
+impl Provider {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Provider::Azure => "azure",
+            Provider::Aws => "aws",
+            Provider::Google => "google",
+        }
+    }
+
+    /// How often it is asked for events. Azure's notice is 30 s at least, Amazon's 2 min, Google's 30 s.
+    fn events_every(self) -> Duration {
+        match self {
+            Provider::Azure => Duration::from_secs(1),
+            Provider::Aws | Provider::Google => Duration::from_secs(5),
+        }
+    }
+}
+
+/// What is known of the cloud.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Cloud {
+    pub provider: Option<Provider>,
+    /// `firmware` or `address`: why it was asked.
+    pub known_by: &'static str,
+    pub facts: Facts,
+    /// What it is about to do.
+    pub events: Vec<Event>,
+    /// Whether it was asked for events and answered.
+    pub are_events_watched: bool,
+    /// Why it does not answer.
+    pub trouble: Option<String>,
+}
+
+/// Whom to ask, if anybody.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Question {
+    provider: Option<Provider>,
+    /// Another address than the usual one.
+    url: Option<String>,
+}
+
+impl Question {
+    /// A machine made of files has no service of its own.
+    pub fn new(
+        firmware: &Firmware,
+        environment: &Environment,
+        is_this_one: bool,
+    ) -> Option<Question> {
+        let url = environment.get("PEGEL_IMDS_URL");
+        if url == Some("none") {
+            return None;
+        }
+        let provider = detect(firmware);
+        let is_refused = environment
+            .get("AWS_EC2_METADATA_DISABLED")
+            .is_some_and(|text| text.eq_ignore_ascii_case("true"));
+        if url.is_none() && provider == Some(Provider::Aws) && is_refused {
+            return None;
+        }
+        let is_wanted = url.is_some() || (provider.is_some() && is_this_one);
+        let url = url.map(str::to_owned);
+        is_wanted.then_some(Question { provider, url })
+    }
+
+    fn known_by(&self) -> &'static str {
+        if self.provider.is_some() {
+            "firmware"
+        } else {
+            "address"
+        }
+    }
+
+    fn service(&self, stop: Arc<AtomicBool>) -> Result<Service, AskError> {
+        Ok(Service::new(match &self.url {
+            Some(url) => Client::at(url, stop)?,
+            None => Client::usual(stop),
+        }))
+    }
+
+    /// Asks for facts, once.
+    pub fn ask(&self) -> Cloud {
+        let answer = self
+            .service(Arc::default())
+            .and_then(|service| self.facts(&service));
+        self.cloud(answer)
+    }
+
+    fn facts(&self, service: &Service) -> Result<(Provider, Facts), AskError> {
+        match self.provider {
+            Some(provider) => Ok((provider, service.facts(provider)?)),
+            None => service.find(),
+        }
+    }
+
+    fn cloud(&self, answer: Result<(Provider, Facts), AskError>) -> Cloud {
+        let mut cloud = Cloud {
+            provider: self.provider,
+            known_by: self.known_by(),
+            ..Cloud::default()
+        };
+        match answer {
+            Ok((provider, facts)) => (cloud.provider, cloud.facts) = (Some(provider), facts),
+            Err(error) => cloud.trouble = Some(told(&error)),
+        }
+        cloud
+    }
+}
+
+/// Which cloud the firmware's strings name.
+pub(crate) fn detect(firmware: &Firmware) -> Option<Provider> {
+    let is = |text: &Option<String>, what: &str| text.as_deref() == Some(what);
+    let has =
+        |text: &Option<String>, what: &str| text.as_deref().is_some_and(|text| text.contains(what));
+    // Hyper-V elsewhere has the same maker, but not the tag.
+    if is(&firmware.vendor, "Microsoft Corporation") && firmware.has_azure_tag {
+        return Some(Provider::Azure);
+    }
+    // The last one is for older instances, on Xen.
+    let names_amazon = is(&firmware.vendor, "Amazon EC2")
+        || is(&firmware.bios_vendor, "Amazon EC2")
+        || (is(&firmware.vendor, "Xen") && has(&firmware.bios_version, "amazon"));
+    if names_amazon {
+        return Some(Provider::Aws);
+    }
+    is(&firmware.product, "Google Compute Engine").then_some(Provider::Google)
+}
+
+/// An error with its causes.
+fn told(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text
+}

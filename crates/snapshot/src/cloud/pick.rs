@@ -1,0 +1,78 @@
+//! Taking named values out of a metadata document. What is not named does not pass: user data, tags,
+//! keys and tokens stand in the same documents.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::redact;
+
+const VALUE_CHARS_MAX: usize = 256;
+
+/// Names to values.
+pub type Facts = BTreeMap<String, String>;
+
+/// Values by their paths, such as `compute.vmSize`, under names of our own.
+pub(crate) fn pick(document: &Value, wanted: &[(&str, &str)]) -> Facts {
+    let mut facts = Facts::new();
+    for (path, name) in wanted {
+        let value = path
+            .split('.')
+            .try_fold(document, |value, key| value.get(key));
+        if let Some(text) = value.and_then(text) {
+            facts.insert((*name).to_owned(), text);
+        }
+    }
+    facts
+}
+
+/// A single value as text; nothing when it is empty or looks like a secret.
+pub(crate) fn text(value: &Value) -> Option<String> {
+    let text = match value {
+        Value::String(text) => plain(text),
+        Value::Number(number) => number.to_string(),
+        Value::Bool(is) => is.to_string(),
+        _ => return None,
+    };
+    (!text.is_empty() && !redact::looks_secret(&text)).then_some(text)
+}
+
+/// One line without control characters, of bounded length.
+pub(crate) fn plain(text: &str) -> String {
+    let text = text.trim().chars().filter(|c| !c.is_control());
+    text.take(VALUE_CHARS_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_what_is_named_passes() {
+        let document = json!({
+            "a": {"b": " x\n", "secret": "PLANTED", "n": 3, "is": true, "empty": "", "list": ["PLANTED"]},
+            "c": "https://x/?sig=PLANTED",
+        });
+        let wanted = [
+            ("a.b", "b"),
+            ("a.n", "n"),
+            ("a.is", "is"),
+            ("a.empty", "e"),
+            ("a.list", "l"),
+            ("c", "c"),
+            ("x.y", "y"),
+        ];
+        let facts = pick(&document, &wanted);
+        let expected = [("b", "x"), ("is", "true"), ("n", "3")];
+        assert!(
+            facts
+                .iter()
+                .map(|(k, v)| (k.as_str(), v.as_str()))
+                .eq(expected),
+            "{facts:?}"
+        );
+        assert!(pick(&Value::Null, &wanted).is_empty());
+    }
+}

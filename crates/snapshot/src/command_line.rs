@@ -1,0 +1,131 @@
+//! The kernel's command line. Boot loaders and installers put passwords, keys and addresses there, so only
+//! parameters that are known to be harmless are shown.
+
+use serde::Serialize;
+
+/// Parameters that say how the machine runs.
+const ALLOWED: &[&str] = &[
+    "acpi_pad.disable",
+    "amd_iommu",
+    "amd_pstate",
+    "audit",
+    "cgroup_enable",
+    "cgroup_disable",
+    "cgroup_no_v1",
+    "clocksource",
+    "console",
+    "cpufreq.default_governor",
+    "cpuidle.governor",
+    "cpuidle.off",
+    "crashkernel",
+    "default_hugepagesz",
+    "elevator",
+    "fips",
+    "hpet",
+    "hugepages",
+    "hugepagesz",
+    "idle",
+    "init_on_alloc",
+    "init_on_free",
+    "intel_idle.max_cstate",
+    "intel_iommu",
+    "intel_pstate",
+    "iommu",
+    "iommu.passthrough",
+    "irqaffinity",
+    "isolcpus",
+    "kpti",
+    "l1tf",
+    "maxcpus",
+    "mce",
+    "mds",
+    "mem",
+    "mem_encrypt",
+    "mitigations",
+    "movable_node",
+    "nmi_watchdog",
+    "nohz",
+    "nohz_full",
+    "noibrs",
+    "noibpb",
+    "nokaslr",
+    "nopti",
+    "nosmt",
+    "nosoftlockup",
+    "nospec_store_bypass_disable",
+    "nospectre_v1",
+    "nospectre_v2",
+    "nowatchdog",
+    "nr_cpus",
+    "numa",
+    "numa_balancing",
+    "panic",
+    "pci",
+    "pcie_acs_override",
+    "pcie_aspm",
+    "pci.realloc",
+    "preempt",
+    "processor.max_cstate",
+    "psi",
+    "quiet",
+    "rcu_nocbs",
+    "retbleed",
+    "ro",
+    "rw",
+    "selinux",
+    "skew_tick",
+    "spec_store_bypass_disable",
+    "spectre_v2",
+    "swapaccount",
+    "systemd.unified_cgroup_hierarchy",
+    "tsc",
+    "tsx",
+    "tsx_async_abort",
+    "transparent_hugepage",
+    "vsyscall",
+    "zswap.enabled",
+];
+const VALUE_BYTES_MAX: usize = 256;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct CommandLine {
+    pub parameters: Vec<String>,
+    /// How many are not shown.
+    pub left_out: usize,
+}
+
+pub(crate) fn read(text: &str) -> CommandLine {
+    let mut line = CommandLine::default();
+    // What follows is for the first program, not for the kernel.
+    let (kernel, program) = text.split_once(" -- ").unwrap_or((text, ""));
+    for word in kernel.split_whitespace() {
+        let name = word.split('=').next().unwrap_or(word);
+        let is_known = ALLOWED.contains(&name) && word.len() <= VALUE_BYTES_MAX;
+        // A password may have been joined to a harmless word.
+        match is_known && !word.contains(['@', ';', '"']) {
+            true => line.parameters.push(word.to_owned()),
+            false => line.left_out += 1,
+        }
+    }
+    line.left_out += program.split_whitespace().count();
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_known_to_be_harmless_is_shown() {
+        let text = "BOOT_IMAGE=/vmlinuz root=live:https://u:PLANTED@h/ ro quiet isolcpus=2-7 \
+                    mitigations=off inst.ks=http://h/?PLANTED PLANTED rootpw=PLANTED -- --key PLANTED";
+        let line = read(text);
+        assert_eq!(
+            line.parameters,
+            ["ro", "quiet", "isolcpus=2-7", "mitigations=off"]
+        );
+        assert_eq!(line.left_out, 7);
+        assert!(!format!("{line:?}").contains("PLANTED"));
+        assert_eq!(read(""), CommandLine::default());
+    }
+}

@@ -1,0 +1,18 @@
+//! The `snapshot:` key.
+
+use std::path::PathBuf;
+
+use pegel_config::{Rate, settings};
+
+settings! {
+    /// How this machine is described.
+    pub struct SnapshotConfig {
+        /// How often the machine is looked at, to notice what changed.
+        every: Rate = Rate::from_millis(300_000),
+        /// Whether the metadata service of a cloud is asked, where the firmware names one. Only values
+        /// on a list are taken.
+        cloud: bool = true,
+        /// The log of Azure Batch's node agent, for the times of allocation and boot.
+        azure_batch_log: PathBuf = PathBuf::from("/mnt/batch/sys/logs/agent-debug.log"),
+    }
+}

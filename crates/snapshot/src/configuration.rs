@@ -1,0 +1,152 @@
+//! The configuration in force. It comes from the values, so that comments are gone; secrets are hidden.
+
+use std::path::{Path, PathBuf};
+
+use pegel_config::Written;
+use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
+
+use crate::redact;
+
+/// What the agent runs with.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct Configuration {
+    /// The file that was read.
+    pub file: Option<PathBuf>,
+    pub values: Shown,
+}
+
+/// A value without its secrets, in the order of the default file.
+#[derive(Debug, Clone)]
+pub struct Shown(Written);
+
+impl Configuration {
+    pub fn new(file: Option<&Path>, values: &Written) -> Configuration {
+        Configuration {
+            file: file.map(Path::to_owned),
+            values: Shown(without_secrets("", values)),
+        }
+    }
+}
+
+impl Shown {
+    /// One line per key, sections by dots: `keep.memory`, `5m`.
+    pub(crate) fn lines(&self) -> Vec<(String, String)> {
+        let mut lines = Vec::new();
+        flatten("", &self.0, &mut lines);
+        lines
+    }
+}
+
+fn flatten(path: &str, value: &Written, lines: &mut Vec<(String, String)>) {
+    match value {
+        Written::Map(entries) => {
+            for (key, value) in entries {
+                let dot = if path.is_empty() { "" } else { "." };
+                flatten(&format!("{path}{dot}{key}"), value, lines);
+            }
+        }
+        Written::Nothing => {}
+        value => lines.push((path.to_owned(), value.inline())),
+    }
+}
+
+fn without_secrets(key: &str, value: &Written) -> Written {
+    match value {
+        Written::Nothing => Written::Nothing,
+        Written::Scalar(_) if redact::is_secret(key) => Written::Scalar(redact::hidden()),
+        Written::Scalar(text) => Written::Scalar(match text.contains("//") || text.contains('@') {
+            true => redact::address(text),
+            false if redact::looks_secret(text) => redact::hidden(),
+            false => text.clone(),
+        }),
+        Written::List(items) => Written::List(
+            items
+                .iter()
+                .map(|item| without_secrets(key, item))
+                .collect(),
+        ),
+        Written::Map(entries) => {
+            let pairs = entries.iter();
+            Written::Map(
+                pairs
+                    .map(|(key, value)| (key.clone(), without_secrets(key, value)))
+                    .collect(),
+            )
+        }
+    }
+}
+
+impl Serialize for Shown {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.0 {
+            Written::Nothing => serializer.serialize_none(),
+            Written::Scalar(text) => serializer.serialize_str(text),
+            Written::List(items) => {
+                let mut list = serializer.serialize_seq(Some(items.len()))?;
+                for item in items {
+                    list.serialize_element(&Shown(item.clone()))?;
+                }
+                list.end()
+            }
+            Written::Map(entries) => {
+                let mut map = serializer.serialize_map(Some(entries.len()))?;
+                for (key, value) in entries {
+                    map.serialize_entry(key, &Shown(value.clone()))?;
+                }
+                map.end()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_hidden_wherever_they_stand() {
+        let scalar = |text: &str| Written::Scalar(text.to_owned());
+        let map = |pairs: &[(&str, Written)]| {
+            Written::Map(
+                pairs
+                    .iter()
+                    .map(|(k, v)| ((*k).to_owned(), v.clone()))
+                    .collect(),
+            )
+        };
+        let values = map(&[
+            ("node", scalar("n1")),
+            ("auth_key", scalar("PLANTED")),
+            ("token_file", scalar("/etc/token")),
+            (
+                "session",
+                map(&[("to", scalar("https://a.example/c?sig=PLANTED"))]),
+            ),
+            ("passwords", Written::List(vec![scalar("PLANTED")])),
+            (
+                "parents",
+                Written::List(vec![
+                    scalar("u:PLANTED@h:1"),
+                    scalar("x;AccountKey=PLANTED"),
+                ]),
+            ),
+        ]);
+        let shown = Configuration::new(None, &values);
+        let text = serde_json::to_string(&shown).expect("JSON");
+        assert!(!text.contains("PLANTED"), "{text}");
+        assert_eq!(
+            text,
+            "{\"file\":null,\"values\":{\"node\":\"n1\",\"auth_key\":\"[hidden]\",\"token_file\":\"/etc/token\",\
+             \"session\":{\"to\":\"https://a.example/c\"},\"passwords\":[\"[hidden]\"],\
+             \"parents\":[\"h:1\",\"[hidden]\"]}}"
+        );
+        let lines = shown.values.lines();
+        assert_eq!(
+            lines[3],
+            (
+                "session.to".to_owned(),
+                "\"https://a.example/c\"".to_owned()
+            )
+        );
+    }
+}

@@ -1,0 +1,120 @@
+//! Block devices and NVMe controllers. Serial numbers are left out.
+
+use serde::Serialize;
+
+use crate::machine::Machine;
+use crate::memory::chosen;
+
+/// More devices than any node has.
+const DISKS_MAX: usize = 1024;
+const SECTOR_BYTES: u64 = 512;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Disk {
+    pub name: String,
+    pub bytes: u64,
+    pub model: Option<String>,
+    pub vendor: Option<String>,
+    pub is_rotational: Option<bool>,
+    pub is_removable: bool,
+    pub is_read_only: bool,
+    pub logical_block_bytes: Option<u64>,
+    pub physical_block_bytes: Option<u64>,
+    pub scheduler: Option<String>,
+    pub queue_requests: Option<u64>,
+    /// Devices that this one is made of: RAID, LVM.
+    pub made_of: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Nvme {
+    pub name: String,
+    pub model: Option<String>,
+    pub firmware: Option<String>,
+    /// `pcie`, `rdma`, `tcp`, `fc`.
+    pub transport: Option<String>,
+    pub pci: Option<String>,
+    pub numa_node: Option<i64>,
+    pub namespaces: Vec<String>,
+}
+
+pub(crate) fn read(machine: &Machine) -> Vec<Disk> {
+    let is_real = |name: &String| {
+        let made_up = ["loop", "ram", "zram", "sr", "fd", "nbd"];
+        let made_up = made_up.iter().any(|start| {
+            let digits = name.strip_prefix(start).unwrap_or("x");
+            digits.bytes().all(|byte| byte.is_ascii_digit())
+        });
+        !made_up
+    };
+    let names = machine.names("sys/block").into_iter().filter(is_real);
+    let disks = names.filter_map(|name| disk(machine, name));
+    disks.take(DISKS_MAX).collect()
+}
+
+fn disk(machine: &Machine, name: String) -> Option<Disk> {
+    let path = |file: &str| format!("sys/block/{name}/{file}");
+    let sectors = machine
+        .number(path("size"))
+        .filter(|sectors| *sectors > 0)?;
+    let is = |file: &str| machine.number(path(file)).map(|number| number == 1);
+    Some(Disk {
+        bytes: sectors.saturating_mul(SECTOR_BYTES),
+        model: machine
+            .text(path("device/model"))
+            .or_else(|| machine.text(path("dm/name"))),
+        vendor: machine.text(path("device/vendor")).and_then(vendor),
+        is_rotational: is("queue/rotational"),
+        is_removable: is("removable").unwrap_or(false),
+        is_read_only: is("ro").unwrap_or(false),
+        logical_block_bytes: machine.number(path("queue/logical_block_size")),
+        physical_block_bytes: machine.number(path("queue/physical_block_size")),
+        scheduler: machine
+            .text(path("queue/scheduler"))
+            .map(|text| chosen(&text).unwrap_or(text)),
+        queue_requests: machine.number(path("queue/nr_requests")),
+        made_of: machine.names(path("slaves")),
+        name,
+    })
+}
+
+/// On SCSI a name, on virtio and PCI a number.
+fn vendor(text: String) -> Option<String> {
+    Some(match text.as_str() {
+        "0x1af4" => "virtio".to_owned(),
+        text if text.starts_with("0x") => return None,
+        _ => text,
+    })
+}
+
+pub(crate) fn nvme(machine: &Machine) -> Vec<Nvme> {
+    const FOLDER: &str = "sys/class/nvme";
+    let blocks = machine.names("sys/block");
+    let controller = |name: String| {
+        let of = |file: &str| machine.text(format!("{FOLDER}/{name}/{file}"));
+        // nvme1 has nvme1n1, but not nvme10n1.
+        let is_its = |block: &&String| {
+            let rest = block.strip_prefix(name.as_str()).unwrap_or_default();
+            rest.starts_with('n')
+        };
+        Nvme {
+            model: of("model"),
+            firmware: of("firmware_rev"),
+            transport: of("transport"),
+            pci: of("address").filter(|address| is_pci(address)),
+            numa_node: of("numa_node").and_then(|node| node.parse().ok()),
+            namespaces: blocks.iter().filter(is_its).cloned().collect(),
+            name,
+        }
+    };
+    let names = machine.names(FOLDER).into_iter();
+    names.take(DISKS_MAX).map(controller).collect()
+}
+
+/// Controllers across a network have an address of another form, with what they are called there.
+fn is_pci(address: &str) -> bool {
+    address.len() == 12
+        && address
+            .bytes()
+            .all(|byte| byte.is_ascii_hexdigit() || b":.".contains(&byte))
+}

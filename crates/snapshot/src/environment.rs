@@ -1,0 +1,177 @@
+//! The agent's environment. Only what is on the list is ever shown.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::redact;
+
+/// Variables that change how programs run, or say where they run.
+const ALLOWED: &[&str] = &[
+    "CUDA_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+    "ZE_AFFINITY_MASK",
+    "ONEAPI_DEVICE_SELECTOR",
+    "NVIDIA_VISIBLE_DEVICES",
+    "GPU_DEVICE_ORDINAL",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "PATH",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "TMPDIR",
+    "HOSTNAME",
+    "SHELL",
+    "USER",
+    "LOGNAME",
+    "HOME",
+    "PWD",
+    "XDG_RUNTIME_DIR",
+    "XDG_STATE_HOME",
+    "LOADEDMODULES",
+    "LMOD_SYSTEM_NAME",
+    "CONDA_DEFAULT_ENV",
+    "VIRTUAL_ENV",
+    "MALLOC_ARENA_MAX",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "PEGEL_CONFIG",
+    "PEGEL_SOCKET",
+    "PEGEL_LANES",
+    "PEGEL_LISTEN",
+    "PEGEL_PARENT",
+    "PEGEL_JOB",
+    "PEGEL_LEVEL",
+    "PEGEL_RATE",
+    "PEGEL_DIR",
+    "PEGEL_LOG",
+    "PEGEL_DISABLE",
+    "PEGEL_AUTO_AGENT",
+    "PEGEL_ROOT",
+    "PEGEL_IMDS_URL",
+    "DRAGON_TELEMETRY_LEVEL",
+    "DRAGON_TELEMETRY_CONFIG",
+    // Azure Batch; AZ_BATCH_AUTHENTICATION_TOKEN is not among them.
+    "AZ_BATCH_ACCOUNT_NAME",
+    "AZ_BATCH_POOL_ID",
+    "AZ_BATCH_NODE_ID",
+    "AZ_BATCH_JOB_ID",
+    "AZ_BATCH_TASK_ID",
+    "AZ_BATCH_NODE_IS_DEDICATED",
+    "AZ_BATCH_TASK_DIR",
+    "AZ_BATCH_NODE_ROOT_DIR",
+    // Slurm; SLURM_JWT is not among them.
+    "SLURM_JOB_ID",
+    "SLURM_JOB_NAME",
+    "SLURM_JOB_NODELIST",
+    "SLURM_JOB_NUM_NODES",
+    "SLURM_JOB_PARTITION",
+    "SLURM_JOB_QOS",
+    "SLURM_CLUSTER_NAME",
+    "SLURM_CPUS_PER_TASK",
+    "SLURM_CPUS_ON_NODE",
+    "SLURM_NTASKS",
+    "SLURM_MEM_PER_NODE",
+    "SLURM_MEM_PER_CPU",
+    "SLURM_GPUS_ON_NODE",
+    "SLURM_JOB_GPUS",
+    "PBS_JOBID",
+    "PBS_JOBNAME",
+    "PBS_QUEUE",
+    "PBS_NODEFILE",
+    "LSB_JOBID",
+    "LSB_JOBNAME",
+    "LSB_QUEUE",
+    "FLUX_JOB_ID",
+    "FLUX_JOB_SIZE",
+    "FLUX_JOB_NNODES",
+];
+/// Families of variables that are all about speed and placement.
+const ALLOWED_STARTS: &[&str] = &["OMP_", "GOMP_", "KMP_", "NCCL_", "UCX_", "FI_", "MPICH_"];
+const VALUE_BYTES_MAX: usize = 4096;
+
+/// An environment: names to values. Its `Debug` says only how many.
+#[derive(Clone, Default)]
+pub struct Environment(BTreeMap<String, String>);
+
+impl Environment {
+    /// That of this process; what is not UTF-8 is left out.
+    pub fn of_process() -> Environment {
+        let pairs = std::env::vars_os();
+        let pairs = pairs.filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
+        Environment(pairs.collect())
+    }
+
+    pub fn of(pairs: &[(&str, &str)]) -> Environment {
+        let pairs = pairs
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+        Environment(pairs.collect())
+    }
+
+    /// A value that is set and not empty.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let value = self.0.get(name).map(String::as_str);
+        value.filter(|value| !value.is_empty())
+    }
+
+    /// What may be shown.
+    pub(crate) fn allowed(&self) -> BTreeMap<String, String> {
+        let pairs = self.0.iter().filter(|(name, _)| is_allowed(name));
+        pairs
+            .map(|(name, value)| (name.clone(), shown(value)))
+            .collect()
+    }
+}
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Environment({} variables)", self.0.len())
+    }
+}
+
+fn is_allowed(name: &str) -> bool {
+    let is_listed = ALLOWED.contains(&name);
+    let is_of_family = ALLOWED_STARTS.iter().any(|start| name.starts_with(start));
+    is_listed || (is_of_family && !redact::is_secret(name))
+}
+
+fn shown(value: &str) -> String {
+    if redact::looks_secret(value) {
+        return redact::hidden();
+    }
+    let value = if value.contains("://") {
+        redact::address(value)
+    } else {
+        value.to_owned()
+    };
+    value.chars().take(VALUE_BYTES_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_do_not_pass() {
+        let environment = Environment::of(&[
+            ("OMP_NUM_THREADS", "8"),
+            ("PATH", "/bin"),
+            ("PEGEL_TOKEN", "PLANTED"),
+            ("SLURM_JWT", "PLANTED"),
+            ("AZ_BATCH_AUTHENTICATION_TOKEN", "PLANTED"),
+            ("AWS_SECRET_ACCESS_KEY", "PLANTED"),
+            ("UCX_AUTH_TOKEN", "PLANTED"),
+            ("http_proxy", "http://u:PLANTED@proxy"),
+            ("PEGEL_PARENT", "https://u:PLANTED@parent:1/?token=PLANTED"),
+            ("PEGEL_IMDS_URL", "http://u:PLANTED@127.0.0.1:1"),
+        ]);
+        let allowed = environment.allowed();
+        assert!(!format!("{environment:?} {allowed:?}").contains("PLANTED"));
+        assert_eq!(allowed["OMP_NUM_THREADS"], "8");
+        assert_eq!(allowed["PEGEL_IMDS_URL"], "http://127.0.0.1:1");
+        assert_eq!(allowed.len(), 4, "{allowed:?}");
+    }
+}

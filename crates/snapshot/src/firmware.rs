@@ -1,0 +1,60 @@
+//! Maker and model, from the firmware's strings. Serial numbers, the machine's unique id and asset tags stay
+//! where they are; one tag, the same on all machines of Azure, tells that cloud.
+
+use serde::Serialize;
+
+use crate::machine::Machine;
+
+/// Stands in `chassis_asset_tag` of every virtual machine in Azure.
+const AZURE_TAG: &str = "7783-7084-3265-9085-8269-3286-77";
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Firmware {
+    pub vendor: Option<String>,
+    pub product: Option<String>,
+    pub version: Option<String>,
+    pub board_vendor: Option<String>,
+    pub board: Option<String>,
+    pub bios_vendor: Option<String>,
+    pub bios_version: Option<String>,
+    pub bios_date: Option<String>,
+    /// Whether the machine was booted by UEFI.
+    pub efi: bool,
+    /// Whether the processors say that they are virtual.
+    pub is_virtual: bool,
+    /// What the hypervisor calls itself, where the kernel knows it.
+    pub hypervisor: Option<String>,
+    #[serde(skip)]
+    pub(crate) has_azure_tag: bool,
+}
+
+pub(crate) fn read(machine: &Machine, flags: &[String]) -> Firmware {
+    let of = |file: &str| {
+        let text = machine.text(format!("sys/class/dmi/id/{file}"))?;
+        let says_nothing = [
+            "To be filled by O.E.M.",
+            "Default string",
+            "None",
+            "Not Specified",
+        ];
+        (!says_nothing
+            .iter()
+            .any(|nothing| text.eq_ignore_ascii_case(nothing)))
+        .then_some(text)
+    };
+    Firmware {
+        vendor: of("sys_vendor"),
+        // Arm servers without DMI have a device tree.
+        product: of("product_name").or_else(|| machine.text("proc/device-tree/model")),
+        version: of("product_version"),
+        board_vendor: of("board_vendor"),
+        board: of("board_name"),
+        bios_vendor: of("bios_vendor"),
+        bios_version: of("bios_version"),
+        bios_date: of("bios_date"),
+        efi: machine.exists("sys/firmware/efi"),
+        is_virtual: flags.iter().any(|flag| flag == "hypervisor"),
+        hypervisor: machine.text("sys/hypervisor/type"),
+        has_azure_tag: of("chassis_asset_tag").as_deref() == Some(AZURE_TAG),
+    }
+}

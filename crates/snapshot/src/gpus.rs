@@ -1,0 +1,197 @@
+//! Graphics processors and accelerators of NVIDIA, AMD and Intel, as the PCI bus and their drivers' files
+//! show them.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use crate::machine::Machine;
+
+const PCI: &str = "sys/bus/pci/devices";
+const DRM: &str = "sys/class/drm";
+const NVIDIA: &str = "proc/driver/nvidia";
+const GPUS_MAX: usize = 256;
+
+/// Names of what stands in compute nodes, for drivers that do not tell them.
+const NAMES: &[(&str, &str)] = &[
+    ("1002:738c", "AMD Instinct MI100"),
+    ("1002:7408", "AMD Instinct MI250X"),
+    ("1002:740c", "AMD Instinct MI250X / MI250"),
+    ("1002:740f", "AMD Instinct MI210"),
+    ("1002:74a0", "AMD Instinct MI300A"),
+    ("1002:74a1", "AMD Instinct MI300X"),
+    ("10de:1db1", "Tesla V100-SXM2-16GB"),
+    ("10de:1db5", "Tesla V100-SXM2-32GB"),
+    ("10de:1eb8", "Tesla T4"),
+    ("10de:20b0", "NVIDIA A100-SXM4-40GB"),
+    ("10de:20b2", "NVIDIA A100-SXM4-80GB"),
+    ("10de:2330", "NVIDIA H100 80GB HBM3"),
+    ("10de:2335", "NVIDIA H200"),
+    ("10de:26b9", "NVIDIA L40S"),
+    ("10de:27b8", "NVIDIA L4"),
+    ("8086:0bd5", "Intel Data Center GPU Max 1550"),
+    ("8086:0bda", "Intel Data Center GPU Max 1100"),
+];
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Gpu {
+    pub vendor: &'static str,
+    pub name: Option<String>,
+    pub pci: Option<String>,
+    /// Vendor and device, as `lspci -n` shows them.
+    pub pci_id: Option<String>,
+    pub uuid: Option<String>,
+    pub memory_bytes: Option<u64>,
+    pub driver: Option<String>,
+    pub driver_version: Option<String>,
+    pub firmware: Option<String>,
+    pub numa_node: Option<i64>,
+    /// The fastest link that it can have: `32.0 GT/s PCIe x16`.
+    pub link: Option<String>,
+}
+
+pub(crate) fn read(machine: &Machine) -> Vec<Gpu> {
+    let mut seen = BTreeSet::new();
+    let mut gpus = Vec::new();
+    for address in machine.names(PCI) {
+        let folder = format!("{PCI}/{address}");
+        if is_gpu(machine, &folder) {
+            gpus.extend(gpu(machine, &folder, Some(address.clone())));
+            seen.insert(address);
+        }
+    }
+    // What is not on the PCI bus: processors with graphics, and machines made of files.
+    for card in machine.names(DRM) {
+        let digits = card.strip_prefix("card").unwrap_or("x");
+        let folder = format!("{DRM}/{card}/device");
+        let address = machine.link_name(&folder);
+        let is_new = address.is_none_or(|address| !seen.contains(&address));
+        if is_new && digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            gpus.extend(gpu(machine, &folder, None));
+        }
+    }
+    // A card that is handed through to a container is known to the driver's files alone.
+    for address in machine.names(format!("{NVIDIA}/gpus")) {
+        if !seen.contains(&address.to_ascii_lowercase()) {
+            gpus.push(nvidia_alone(machine, address));
+        }
+    }
+    gpus.truncate(GPUS_MAX);
+    gpus
+}
+
+/// Display controllers and processing accelerators.
+fn is_gpu(machine: &Machine, folder: &str) -> bool {
+    let class = machine.text(format!("{folder}/class")).unwrap_or_default();
+    ["0x0300", "0x0302", "0x0380", "0x1200"]
+        .iter()
+        .any(|start| class.starts_with(start))
+}
+
+fn gpu(machine: &Machine, folder: &str, pci: Option<String>) -> Option<Gpu> {
+    let of = |file: &str| machine.text(format!("{folder}/{file}"));
+    let vendor = vendor(&of("vendor")?)?;
+    let hexadecimal = |file: &str| of(file).map(|text| text.trim_start_matches("0x").to_owned());
+    let pci_id = hexadecimal("vendor")
+        .zip(hexadecimal("device"))
+        .map(|(vendor, device)| format!("{vendor}:{device}"));
+    let known = NAMES.iter().find(|(id, _)| Some(*id) == pci_id.as_deref());
+    let link = of("max_link_speed").zip(of("max_link_width"));
+    let driver = machine.link_name(format!("{folder}/driver"));
+    let mut gpu = Gpu {
+        vendor,
+        name: of("product_name").or_else(|| known.map(|(_, name)| (*name).to_owned())),
+        uuid: of("unique_id"),
+        memory_bytes: machine.number(format!("{folder}/mem_info_vram_total")),
+        driver_version: driver
+            .as_deref()
+            .and_then(|driver| machine.text(format!("sys/module/{driver}/version"))),
+        driver,
+        firmware: of("vbios_version"),
+        numa_node: of("numa_node").and_then(|node| node.parse().ok()),
+        link: link.map(|(speed, width)| format!("{speed} x{width}")),
+        pci,
+        pci_id,
+    };
+    if let Some(address) = gpu.pci.clone().filter(|_| vendor == "NVIDIA") {
+        ask_nvidia(machine, &address, &mut gpu);
+    }
+    Some(gpu)
+}
+
+fn nvidia_alone(machine: &Machine, address: String) -> Gpu {
+    let mut gpu = Gpu {
+        vendor: "NVIDIA",
+        name: None,
+        pci: Some(address.to_ascii_lowercase()),
+        pci_id: None,
+        uuid: None,
+        memory_bytes: None,
+        driver: Some("nvidia".to_owned()),
+        driver_version: None,
+        firmware: None,
+        numa_node: None,
+        link: None,
+    };
+    ask_nvidia(machine, &address, &mut gpu);
+    gpu
+}
+
+fn vendor(id: &str) -> Option<&'static str> {
+    match id {
+        "0x10de" => Some("NVIDIA"),
+        "0x1002" => Some("AMD"),
+        "0x8086" => Some("Intel"),
+        // Others drive the console of a server, and compute nothing.
+        _ => None,
+    }
+}
+
+/// What NVIDIA's driver says of a card.
+fn ask_nvidia(machine: &Machine, address: &str, gpu: &mut Gpu) {
+    let text = machine.text(format!("{NVIDIA}/gpus/{address}/information"));
+    let text = text.unwrap_or_default();
+    let value = |key: &str| {
+        let mut pairs = text.lines().filter_map(|line| line.split_once(':'));
+        let (_, value) = pairs.find(|(name, _)| name.trim() == key)?;
+        let value = value.trim();
+        // A card that sleeps answers with question marks.
+        (!value.is_empty() && !value.contains('?')).then(|| value.to_owned())
+    };
+    gpu.name = value("Model").or_else(|| gpu.name.take());
+    gpu.uuid = value("GPU UUID");
+    gpu.firmware = value("Video BIOS");
+    let version = machine.text(format!("{NVIDIA}/version"));
+    gpu.driver_version = gpu
+        .driver_version
+        .take()
+        .or_else(|| version.as_deref().and_then(nvidia_version));
+}
+
+/// `NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.15  Thu …`
+fn nvidia_version(text: &str) -> Option<String> {
+    let is_version = |word: &&str| {
+        word.contains('.')
+            && word
+                .bytes()
+                .all(|byte| byte.is_ascii_digit() || byte == b'.')
+    };
+    let first = text.lines().next()?;
+    first.split_whitespace().find(is_version).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_drivers_version_is_found_in_its_sentence() {
+        for text in [
+            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.15  Thu Jan 23\nGCC version: 12.3.0",
+            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build",
+        ] {
+            assert_eq!(nvidia_version(text).as_deref(), Some("570.86.15"));
+        }
+        assert_eq!(nvidia_version("nothing"), None);
+    }
+}

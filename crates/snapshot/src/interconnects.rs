@@ -1,0 +1,100 @@
+//! Adapters of fast networks: InfiniBand, RoCE and Omni-Path (`/sys/class/infiniband`), Slingshot
+//! (`/sys/class/cxi`).
+
+use serde::Serialize;
+
+use crate::machine::Machine;
+
+const INFINIBAND: &str = "sys/class/infiniband";
+const SLINGSHOT: &str = "sys/class/cxi";
+const ADAPTERS_MAX: usize = 256;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Adapter {
+    pub name: String,
+    /// `infiniband`, `roce`, `omni-path` or `slingshot`.
+    pub kind: &'static str,
+    pub model: Option<String>,
+    pub board: Option<String>,
+    pub firmware: Option<String>,
+    pub pci: Option<String>,
+    pub numa_node: Option<i64>,
+    pub ports: Vec<Port>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Port {
+    pub port: String,
+    pub state: Option<String>,
+    pub physical_state: Option<String>,
+    /// As the kernel says it: `200 Gb/sec (4X HDR)`.
+    pub rate: Option<String>,
+    pub link_layer: Option<String>,
+    pub lid: Option<String>,
+}
+
+pub(crate) fn read(machine: &Machine) -> Vec<Adapter> {
+    let infiniband = machine.names(INFINIBAND).into_iter();
+    let slingshot = machine.names(SLINGSHOT).into_iter();
+    let adapters = infiniband.map(|name| adapter(machine, name));
+    let adapters = adapters.chain(slingshot.map(|name| cassini(machine, name)));
+    adapters.take(ADAPTERS_MAX).collect()
+}
+
+fn adapter(machine: &Machine, name: String) -> Adapter {
+    let folder = format!("{INFINIBAND}/{name}");
+    let of = |file: &str| machine.text(format!("{folder}/{file}"));
+    let ports: Vec<Port> = machine
+        .names(format!("{folder}/ports"))
+        .into_iter()
+        .map(|number| port(machine, &folder, number))
+        .collect();
+    let is_ethernet = |port: &Port| port.link_layer.as_deref() == Some("Ethernet");
+    let pci = machine.link_name(format!("{folder}/device"));
+    Adapter {
+        kind: match name.starts_with("hfi1") {
+            true => "omni-path",
+            false if !ports.is_empty() && ports.iter().all(is_ethernet) => "roce",
+            false => "infiniband",
+        },
+        model: of("hca_type"),
+        board: of("board_id"),
+        firmware: of("fw_ver"),
+        pci: pci.filter(|address| address.contains(':')),
+        numa_node: of("device/numa_node").and_then(|node| node.parse().ok()),
+        ports,
+        name,
+    }
+}
+
+fn port(machine: &Machine, adapter: &str, port: String) -> Port {
+    let of = |file: &str| machine.text(format!("{adapter}/ports/{port}/{file}"));
+    // `4: ACTIVE`: the number is of no use beside the word.
+    let word = |text: String| match text.split_once(": ") {
+        Some((_, word)) => word.to_owned(),
+        None => text,
+    };
+    Port {
+        state: of("state").map(word),
+        physical_state: of("phys_state").map(word),
+        rate: of("rate"),
+        link_layer: of("link_layer"),
+        lid: of("lid"),
+        port,
+    }
+}
+
+fn cassini(machine: &Machine, name: String) -> Adapter {
+    let of = |file: &str| machine.text(format!("{SLINGSHOT}/{name}/device/{file}"));
+    let pci = machine.link_name(format!("{SLINGSHOT}/{name}/device"));
+    Adapter {
+        kind: "slingshot",
+        model: of("fru/description"),
+        board: of("fru/part_number"),
+        firmware: of("uc/qspi_blob_version"),
+        pci: pci.filter(|address| address.contains(':')),
+        numa_node: of("numa_node").and_then(|node| node.parse().ok()),
+        ports: Vec::new(),
+        name,
+    }
+}

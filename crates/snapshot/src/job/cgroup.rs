@@ -1,0 +1,97 @@
+//! Jobs by the cgroups that schedulers make for them.
+
+use super::{Job, clean};
+use crate::cgroup::line;
+
+/// The first line that a scheduler's cgroup stands in.
+pub(super) fn job(text: &str) -> Option<Job> {
+    let paths = text.lines().filter_map(line).map(|(_, path)| path);
+    paths.take(64).find_map(of_path)
+}
+
+fn of_path(path: &str) -> Option<Job> {
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    slurm(&parts)
+        .or_else(|| pbs(&parts))
+        .or_else(|| lsf(&parts))
+        .or_else(|| kubernetes(&parts))
+        .or_else(|| ecs(&parts))
+        .or_else(|| htcondor(&parts))
+}
+
+fn found(scheduler: &'static str, id: &str) -> Option<Job> {
+    Some(Job {
+        scheduler,
+        id: clean(id.to_owned())?,
+        from: "cgroup",
+        ..Job::default()
+    })
+}
+
+/// What follows the first part for which `is_it` holds.
+fn after<'a>(parts: &'a [&'a str], is_it: impl Fn(&str) -> bool) -> Option<&'a [&'a str]> {
+    let at = parts.iter().position(|part| is_it(part))?;
+    Some(&parts[at + 1..])
+}
+
+/// `…/nid1_slurmstepd.scope/job_7/step_0/user/task_3`, or `/slurm_nid1/uid_1000/job_7/step_0`.
+fn slurm(parts: &[&str]) -> Option<Job> {
+    let is_it = |part: &str| part.ends_with("slurmstepd.scope") || part.starts_with("slurm");
+    let below = after(parts, is_it)?;
+    let of = |start: &str| below.iter().find_map(|part| part.strip_prefix(start));
+    let mut job = found("slurm", of("job_").filter(|id| is_number(id))?)?;
+    job.step = of("step_").and_then(|step| clean(step.to_owned()));
+    job.task = of("task_").and_then(|task| clean(task.to_owned()));
+    Some(job)
+}
+
+/// `/pbs_jobs.service/jobid/12.server`, `…/jobs/12.server`.
+fn pbs(parts: &[&str]) -> Option<Job> {
+    let below = after(parts, |part| part == "pbs_jobs.service")?;
+    match below {
+        ["jobid" | "jobs", id, ..] => found("pbs", id),
+        _ => None,
+    }
+}
+
+/// `/lsf/cluster/job.7.4711.1700000000`.
+fn lsf(parts: &[&str]) -> Option<Job> {
+    let below = after(parts, |part| part == "lsf")?;
+    let job = below.iter().find_map(|part| part.strip_prefix("job."))?;
+    let mut job = found("lsf", job.split('.').next().filter(|id| is_number(id))?)?;
+    job.cluster = below
+        .first()
+        .and_then(|cluster| clean((*cluster).to_owned()));
+    Some(job)
+}
+
+/// `/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<uid>.slice/cri-containerd-<id>.scope`,
+/// where the uid has `_` for `-`; or `/kubepods/burstable/pod<uid>/<id>`.
+fn kubernetes(parts: &[&str]) -> Option<Job> {
+    let below = after(parts, |part| part.starts_with("kubepods"))?;
+    let of_pod = |part: &&str| match part.strip_suffix(".slice") {
+        Some(slice) => Some(slice.rsplit_once("-pod")?.1.replace('_', "-")),
+        None => Some(part.strip_prefix("pod")?.to_owned()),
+    };
+    found("kubernetes", &below.iter().find_map(of_pod)?)
+}
+
+/// `/ecs/<task>/<container>`.
+fn ecs(parts: &[&str]) -> Option<Job> {
+    match after(parts, |part| part == "ecs")? {
+        [task, _, ..] => found("ecs", task),
+        _ => None,
+    }
+}
+
+/// `/htcondor/condor_var_lib_condor_execute_slot1_1@host`: the slot is all that it tells.
+fn htcondor(parts: &[&str]) -> Option<Job> {
+    let below = after(parts, |part| part == "htcondor")?;
+    let name = below.iter().find(|part| part.starts_with("condor"))?;
+    let slot = name.find("slot").map_or(*name, |at| &name[at..]);
+    found("htcondor", slot)
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}

@@ -1,0 +1,118 @@
+//! Which job this is: from the scheduler's variables, else from the path of the cgroup. Pure functions, so
+//! that they serve for the agent itself, for a program that is wrapped, and for the peer of a socket.
+
+mod cgroup;
+mod schedulers;
+
+use serde::Serialize;
+
+use schedulers::SCHEDULERS;
+
+/// Longer values are cut: whoever sets a variable decides how long it is.
+const TEXT_CHARS_MAX: usize = 256;
+
+/// A job, as far as its scheduler tells.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Job {
+    /// `slurm`, `pbs`, `lsf`, `flux`, `cobalt`, `grid-engine`, `htcondor`, `aws-batch`, `google-batch`,
+    /// `azure-batch`, `tes`, `kubernetes`, `ecs`; `pegel` where $PEGEL_JOB names it.
+    pub scheduler: &'static str,
+    pub id: String,
+    /// `environment` or `cgroup`.
+    pub from: &'static str,
+    pub name: Option<String>,
+    pub step: Option<String>,
+    pub task: Option<String>,
+    pub array_id: Option<String>,
+    pub array_index: Option<String>,
+    /// How often it was started before, or which try this is; schedulers differ.
+    pub attempt: Option<String>,
+    pub rank: Option<u32>,
+    pub local_rank: Option<u32>,
+    pub ranks: Option<u32>,
+    pub nodes: Option<u32>,
+    pub cluster: Option<String>,
+    pub queue: Option<String>,
+    pub account: Option<String>,
+}
+
+/// Where launchers of MPI programs put the rank: the launcher's own before the scheduler's, which may be
+/// that of the script around it.
+const RANK: &[&str] = &[
+    "PMIX_RANK",
+    "OMPI_COMM_WORLD_RANK",
+    "PMI_RANK",
+    "PALS_RANKID",
+    "FLUX_TASK_RANK",
+    "JSM_NAMESPACE_RANK",
+    "MV2_COMM_WORLD_RANK",
+    "SLURM_PROCID",
+];
+const LOCAL_RANK: &[&str] = &[
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "MPI_LOCALRANKID",
+    "PALS_LOCAL_RANKID",
+    "FLUX_TASK_LOCAL_ID",
+    "JSM_NAMESPACE_LOCAL_RANK",
+    "MV2_COMM_WORLD_LOCAL_RANK",
+    "SLURM_LOCALID",
+];
+const RANKS: &[&str] = &[
+    "OMPI_COMM_WORLD_SIZE",
+    "PMI_SIZE",
+    "FLUX_JOB_SIZE",
+    "JSM_NAMESPACE_SIZE",
+    "SLURM_NTASKS",
+    "BATCH_TASK_COUNT",
+];
+const NODES: &[&str] = &[
+    "SLURM_JOB_NUM_NODES",
+    "FLUX_JOB_NNODES",
+    "PBS_NUM_NODES",
+    "COBALT_JOBSIZE",
+    "AWS_BATCH_JOB_NUM_NODES",
+];
+
+/// An environment: the value of a variable, where it is set.
+pub type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// The job of a process with this environment and this `/proc/PID/cgroup`.
+pub fn identity(environment: Variables<'_>, cgroup: &str) -> Option<Job> {
+    let value = |name: &str| clean(environment(name)?);
+    let found = SCHEDULERS
+        .iter()
+        .find_map(|scheduler| scheduler.job(&value));
+    let mut job = found.or_else(|| cgroup::job(cgroup))?;
+    let first = |names: &[&str]| {
+        let mut values = names.iter().filter_map(|name| value(name));
+        values.find_map(|value| value.parse().ok())
+    };
+    job.rank = first(RANK);
+    job.local_rank = first(LOCAL_RANK);
+    job.ranks = first(RANKS);
+    job.nodes = first(NODES);
+    if job.array_index.is_none() && job.scheduler == "pbs" {
+        job.array_index = bracketed(&job.id);
+    }
+    Some(job)
+}
+
+/// PBS calls the members of an array `12[3].server`.
+fn bracketed(id: &str) -> Option<String> {
+    let (_, rest) = id.split_once('[')?;
+    let (index, _) = rest.split_once(']')?;
+    (!index.is_empty()).then(|| index.to_owned())
+}
+
+/// Without what a terminal would obey; nothing when it is empty.
+fn clean(text: String) -> Option<String> {
+    let text = text
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(TEXT_CHARS_MAX);
+    let text = text.collect::<String>().trim().to_owned();
+    (!text.is_empty()).then_some(text)
+}
+
+#[cfg(test)]
+mod tests;

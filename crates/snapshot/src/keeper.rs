@@ -1,0 +1,217 @@
+//! The snapshot in an agent: taken when it starts, when it is asked to, when the cloud says something and every few
+//! minutes, on a thread of its own; stored when something changed; served from memory.
+
+use std::any::Any;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::cloud::{Event, Provider, Watch};
+use crate::moment::Moment;
+use crate::shelf::Shelf;
+use crate::snapshot::{Snapshot, Subject};
+
+/// Whoever asks for it more often gets the last one.
+const APART_MIN: Duration = Duration::from_secs(1);
+
+/// Keeps the snapshot of a running agent.
+#[derive(Debug)]
+pub struct Keeper {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// How the keeper is doing.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Status {
+    pub taken: Option<Moment>,
+    /// Since the start of the agent.
+    pub looks: u64,
+    /// Those of them that found something new and were stored.
+    pub stored: u64,
+    pub trouble: Option<String>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    wake: Condvar,
+    watch: Mutex<Option<Watch>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    current: Option<Arc<str>>,
+    status: Status,
+    is_wanted: bool,
+    is_stopped: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Keeper {
+    /// Starts to look. Nothing is waited for: the first snapshot is there soon.
+    pub fn start(subject: Subject, dir: PathBuf, every: Duration) -> io::Result<Keeper> {
+        let shared = Arc::new(Shared::default());
+        let for_thread = shared.clone();
+        let thread = Builder::new().name("snapshot".into()).spawn(move || {
+            // Reading what an earlier agent stored is part of what must not delay the start.
+            let shelf = Shelf::open(&dir);
+            for_thread.run(&subject, shelf, every);
+        })?;
+        Ok(Keeper {
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    /// The latest snapshot as JSON; `None` in the first moments.
+    pub fn current(&self) -> Option<Arc<str>> {
+        lock(&self.shared.state).current.clone()
+    }
+
+    pub fn status(&self) -> Status {
+        lock(&self.shared.state).status.clone()
+    }
+
+    /// Has the machine looked at again, soon.
+    pub fn retake(&self) {
+        self.shared.retake();
+    }
+
+    /// What the cloud is about to do to this machine; `None` where no cloud answers.
+    pub fn events(&self) -> Option<(Provider, Vec<Event>)> {
+        lock(&self.shared.watch).as_ref()?.events()
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        lock(&self.shared.state).is_stopped = true;
+        self.shared.wake.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        // Its thread calls back into what is shared: it ends first.
+        let watch = lock(&self.shared.watch).take();
+        drop(watch);
+    }
+}
+
+impl Shared {
+    fn run(self: &Arc<Self>, subject: &Subject, mut shelf: Shelf, every: Duration) {
+        let mut has_asked = false;
+        loop {
+            let started = Instant::now();
+            let cloud = lock(&self.watch).as_ref().map(Watch::cloud);
+            // A panic is a mistake in the reading of some file: the agent goes on without this snapshot.
+            let look = || subject.look(Moment::now(), cloud);
+            match catch_unwind(AssertUnwindSafe(look)) {
+                Ok(snapshot) => {
+                    if !std::mem::replace(&mut has_asked, true) {
+                        self.ask_cloud(subject, &snapshot);
+                    }
+                    self.publish(&snapshot, &mut shelf);
+                }
+                Err(panic) => self.fail(format!(
+                    "looking at the machine panicked: {}",
+                    said(&*panic)
+                )),
+            }
+            if !self.rest(started, every) {
+                return;
+            }
+        }
+    }
+
+    fn ask_cloud(self: &Arc<Self>, subject: &Subject, snapshot: &Snapshot) {
+        let Some(question) = subject.question(snapshot) else {
+            return;
+        };
+        let shared = Arc::downgrade(self);
+        let changed = move || {
+            if let Some(shared) = shared.upgrade() {
+                shared.retake();
+            }
+        };
+        match Watch::start(question, changed) {
+            Ok(watch) => *lock(&self.watch) = Some(watch),
+            Err(error) => self.fail(format!(
+                "cannot start the thread that asks the cloud: {error}"
+            )),
+        }
+    }
+
+    fn publish(&self, snapshot: &Snapshot, shelf: &mut Shelf) {
+        let stored = shelf.keep(snapshot);
+        let mut state = lock(&self.state);
+        state.current = Some(snapshot.json().into());
+        state.status.taken = Some(snapshot.taken);
+        state.status.looks += 1;
+        match stored {
+            Ok(is_new) => {
+                state.status.stored += u64::from(is_new);
+                state.status.trouble = None;
+            }
+            Err(error) => {
+                drop(state);
+                self.fail(told(&error));
+            }
+        }
+    }
+
+    fn fail(&self, trouble: String) {
+        let mut state = lock(&self.state);
+        if state.status.trouble.as_ref() != Some(&trouble) {
+            tracing::warn!(trouble, "the snapshot is not well");
+        }
+        state.status.trouble = Some(trouble);
+    }
+
+    fn retake(&self) {
+        lock(&self.state).is_wanted = true;
+        self.wake.notify_all();
+    }
+
+    /// Until it is time for the next one; false when it is to stop.
+    fn rest(&self, started: Instant, every: Duration) -> bool {
+        let mut state = lock(&self.state);
+        loop {
+            if state.is_stopped {
+                return false;
+            }
+            let pause = if state.is_wanted {
+                APART_MIN
+            } else {
+                every.max(APART_MIN)
+            };
+            let left = pause.saturating_sub(started.elapsed());
+            if left.is_zero() {
+                state.is_wanted = false;
+                return true;
+            }
+            let waited = self.wake.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+fn told(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
+}
+
+fn said(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("without a message").to_owned()
+}

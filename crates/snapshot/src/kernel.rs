@@ -1,0 +1,158 @@
+//! The kernel and the system around it: versions, boot, clock, mitigations.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::command_line::{self, CommandLine};
+use crate::machine::Machine;
+use crate::moment::Moment;
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Kernel {
+    pub release: Option<String>,
+    pub version: Option<String>,
+    pub distribution: Distribution,
+    /// When the machine was booted. It moves a little as the clock is set.
+    pub boot_time: Option<Moment>,
+    /// Another one after each boot.
+    pub boot_id: Option<String>,
+    pub command_line: CommandLine,
+    pub clock_source: Option<String>,
+    pub clock_sources: Vec<String>,
+    /// What the kernel does against each weakness of the processors.
+    pub mitigations: BTreeMap<String, String>,
+    pub security_modules: Option<String>,
+    /// Which container the agent itself is in.
+    pub container: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Distribution {
+    pub name: Option<String>,
+    pub id: Option<String>,
+    pub version: Option<String>,
+}
+
+pub(crate) fn read(machine: &Machine) -> Kernel {
+    const CLOCK: &str = "sys/devices/system/clocksource/clocksource0";
+    let of_kernel = |file: &str| machine.text(format!("proc/sys/kernel/{file}"));
+    let clock_sources = machine.text(format!("{CLOCK}/available_clocksource"));
+    let os_release = machine
+        .text("etc/os-release")
+        .or_else(|| machine.text("usr/lib/os-release"));
+    let command_line = machine.text("proc/cmdline").unwrap_or_default();
+    Kernel {
+        release: of_kernel("osrelease"),
+        version: of_kernel("version"),
+        distribution: distribution(os_release.as_deref().unwrap_or_default()),
+        boot_time: boot_time(machine),
+        boot_id: of_kernel("random/boot_id"),
+        command_line: command_line::read(&command_line),
+        clock_source: machine.text(format!("{CLOCK}/current_clocksource")),
+        clock_sources: clock_sources
+            .unwrap_or_default()
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect(),
+        mitigations: mitigations(machine),
+        security_modules: machine.text("sys/kernel/security/lsm"),
+        container: container(machine),
+    }
+}
+
+/// To the millisecond: the difference of two clocks. `btime` in `/proc/stat` has whole seconds only,
+/// and is what there is of a machine made of files.
+fn boot_time(machine: &Machine) -> Option<Moment> {
+    if machine.is_this_one() {
+        use rustix::time::{ClockId, clock_gettime};
+        let millis = |clock| {
+            let time = clock_gettime(clock);
+            time.tv_sec * 1000 + time.tv_nsec / 1_000_000
+        };
+        return Some(Moment(
+            millis(ClockId::Realtime) - millis(ClockId::Boottime),
+        ));
+    }
+    let stat = machine.text("proc/stat")?;
+    let seconds = stat
+        .lines()
+        .find_map(|line| line.strip_prefix("btime "))?
+        .trim()
+        .parse::<i64>()
+        .ok()?;
+    Some(Moment(seconds.checked_mul(1000)?))
+}
+
+fn distribution(os_release: &str) -> Distribution {
+    let value = |key: &str| {
+        let mut pairs = os_release.lines().filter_map(|line| line.split_once('='));
+        let (_, value) = pairs.find(|(name, _)| *name == key)?;
+        let value = value.trim().trim_matches(['"', '\'']);
+        (!value.is_empty()).then(|| value.to_owned())
+    };
+    Distribution {
+        name: value("PRETTY_NAME").or_else(|| value("NAME")),
+        id: value("ID"),
+        version: value("VERSION_ID"),
+    }
+}
+
+fn mitigations(machine: &Machine) -> BTreeMap<String, String> {
+    const FOLDER: &str = "sys/devices/system/cpu/vulnerabilities";
+    let read = |name: String| {
+        let text = machine.text(format!("{FOLDER}/{name}"))?;
+        Some((name, text))
+    };
+    machine.names(FOLDER).into_iter().filter_map(read).collect()
+}
+
+fn container(machine: &Machine) -> Option<String> {
+    if let Some(kind) = machine.text("run/systemd/container") {
+        return Some(kind);
+    }
+    let marks = [(".dockerenv", "docker"), ("run/.containerenv", "podman")];
+    let mark = marks.iter().find(|(path, _)| machine.exists(path));
+    mark.map(|(_, kind)| (*kind).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{SystemTime, UNIX_EPOCH};
+
+    use super::*;
+
+    #[test]
+    fn the_boot_time_of_this_machine_is_finer_than_a_second() {
+        let machine = Machine::at("/");
+        let boot = boot_time(&machine).expect("known").0;
+        let stat = std::fs::read_to_string("/proc/stat").expect("read");
+        let seconds = stat.lines().find_map(|line| line.strip_prefix("btime "));
+        let seconds: i64 = seconds.expect("there").trim().parse().expect("a number");
+        assert!((boot - seconds * 1000).abs() < 2000, "{boot} and {seconds}");
+        let uptime = std::fs::read_to_string("/proc/uptime").expect("read");
+        let uptime: f64 = uptime
+            .split(' ')
+            .next()
+            .and_then(|t| t.parse().ok())
+            .expect("a number");
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .expect("after 1970");
+        let other = now.as_millis() as i64 - (uptime * 1000.0) as i64;
+        assert!((boot - other).abs() < 500, "{boot} and {other}");
+    }
+
+    #[test]
+    fn the_distribution_has_a_name_and_a_version() {
+        let found = distribution(
+            "PRETTY_NAME=\"Debian GNU/Linux 12\"\nID=debian\nVERSION_ID='12'\nNAME=\n",
+        );
+        assert_eq!(found.name.as_deref(), Some("Debian GNU/Linux 12"));
+        assert_eq!(
+            (found.id.as_deref(), found.version.as_deref()),
+            (Some("debian"), Some("12"))
+        );
+        assert_eq!(distribution(""), Distribution::default());
+    }
+}

@@ -1,0 +1,104 @@
+//! Memory: how much, in which pages, and the modules that hold it.
+
+use serde::Serialize;
+
+use crate::dimms::{self, Dimm};
+use crate::machine::Machine;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Memory {
+    pub total_bytes: u64,
+    pub swap_bytes: u64,
+    pub page_bytes: u64,
+    pub huge_pages: Vec<HugePages>,
+    /// `always`, `madvise` or `never`.
+    pub transparent_huge_pages: Option<String>,
+    pub swappiness: Option<u64>,
+    pub overcommit: Option<u64>,
+    pub numa_balancing: Option<u64>,
+    /// Where the modules are known from: `smbios`, `udev` or `edac`; nothing when they are not known.
+    pub dimms_from: Option<&'static str>,
+    pub ecc: Option<String>,
+    pub slots: Option<u64>,
+    pub dimms: Vec<Dimm>,
+}
+
+/// Pages of one size that were set aside.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct HugePages {
+    pub page_bytes: u64,
+    pub count: u64,
+}
+
+pub(crate) fn read(machine: &Machine) -> Memory {
+    let meminfo = machine.text("proc/meminfo").unwrap_or_default();
+    let bytes = |key: &str| meminfo_bytes(&meminfo, key).unwrap_or(0);
+    let modules = dimms::read(machine);
+    let setting = |file: &str| machine.number(format!("proc/sys/{file}"));
+    Memory {
+        total_bytes: bytes("MemTotal"),
+        swap_bytes: bytes("SwapTotal"),
+        page_bytes: rustix::param::page_size() as u64,
+        huge_pages: huge_pages(machine),
+        transparent_huge_pages: machine
+            .text("sys/kernel/mm/transparent_hugepage/enabled")
+            .and_then(|text| chosen(&text)),
+        swappiness: setting("vm/swappiness"),
+        overcommit: setting("vm/overcommit_memory"),
+        numa_balancing: setting("kernel/numa_balancing"),
+        dimms_from: modules.from,
+        ecc: modules.ecc,
+        slots: modules.slots,
+        dimms: modules.dimms,
+    }
+}
+
+fn meminfo_bytes(text: &str, key: &str) -> Option<u64> {
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+/// The word in brackets: `always [madvise] never`.
+pub(crate) fn chosen(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once('[')?;
+    let (word, _) = rest.split_once(']')?;
+    Some(word.to_owned())
+}
+
+fn huge_pages(machine: &Machine) -> Vec<HugePages> {
+    const FOLDER: &str = "sys/kernel/mm/hugepages";
+    let read = |name: String| {
+        let kib: u64 = name
+            .strip_prefix("hugepages-")?
+            .strip_suffix("kB")?
+            .parse()
+            .ok()?;
+        let count = machine.number(format!("{FOLDER}/{name}/nr_hugepages"))?;
+        let page_bytes = kib.checked_mul(1024)?;
+        (count > 0).then_some(HugePages { page_bytes, count })
+    };
+    machine.names(FOLDER).into_iter().filter_map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_in_bytes() {
+        let text = "MemTotal:       49368200 kB\nSwapTotal:             0 kB\nMemTotalX: 1 kB\n";
+        assert_eq!(meminfo_bytes(text, "MemTotal"), Some(49_368_200 << 10));
+        assert_eq!(meminfo_bytes(text, "SwapTotal"), Some(0));
+        assert_eq!(meminfo_bytes(text, "Mem"), None);
+    }
+
+    #[test]
+    fn the_word_in_brackets_is_the_one_in_force() {
+        let word = chosen("always [madvise] never");
+        assert_eq!(word.as_deref(), Some("madvise"));
+        assert_eq!(chosen("none"), None);
+    }
+}

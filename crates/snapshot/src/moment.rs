@@ -1,0 +1,100 @@
+//! Times as text: RFC 3339 in UTC, with milliseconds.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Serialize, Serializer};
+
+/// Milliseconds since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(pub i64);
+
+impl Moment {
+    pub fn now() -> Moment {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        Moment(now.map_or(0, |now| i64::try_from(now.as_millis()).unwrap_or(i64::MAX)))
+    }
+
+    /// `2026-03-04T05:06:07.089Z`.
+    pub fn text(self) -> String {
+        let (y, mo, d, ms) = self.parts();
+        let (h, mi, s, ms) = clock(ms);
+        format!("{y:04}-{mo:02}-{d:02}T{h:02}:{mi:02}:{s:02}.{ms:03}Z")
+    }
+
+    /// The same without signs, as it stands in the names of files.
+    pub fn compact(self) -> String {
+        let (y, mo, d, ms) = self.parts();
+        let (h, mi, s, ms) = clock(ms);
+        format!("{y:04}{mo:02}{d:02}T{h:02}{mi:02}{s:02}.{ms:03}Z")
+    }
+
+    /// Ticks of 100 ns since 1601, as Windows counts time.
+    pub(crate) fn from_windows(ticks: u64) -> Option<Moment> {
+        const TO_1970: u64 = 116_444_736_000_000_000;
+        let millis = ticks.checked_sub(TO_1970)? / 10_000;
+        // Later than the year 9999 is no time that a log would tell.
+        (millis < 253_402_300_800_000).then_some(Moment(i64::try_from(millis).ok()?))
+    }
+
+    /// Year, month, day and millisecond of the day, after Howard Hinnant's `civil_from_days`.
+    fn parts(self) -> (i64, i64, i64, i64) {
+        const DAY: i64 = 86_400_000;
+        let days = self.0.div_euclid(DAY) + 719_468;
+        let era = days.div_euclid(146_097);
+        let day_of_era = days.rem_euclid(146_097);
+        let year_of_era =
+            (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let shifted = (5 * day_of_year + 2) / 153;
+        let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+        let month = if shifted < 10 {
+            shifted + 3
+        } else {
+            shifted - 9
+        };
+        let year = year_of_era + era * 400 + i64::from(month <= 2);
+        (year, month, day, self.0.rem_euclid(DAY))
+    }
+}
+
+fn clock(millis: i64) -> (i64, i64, i64, i64) {
+    let seconds = millis / 1000;
+    (
+        seconds / 3600,
+        seconds / 60 % 60,
+        seconds % 60,
+        millis % 1000,
+    )
+}
+
+impl Serialize for Moment {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_in_utc() {
+        for (millis, text) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_400_001, "2000-02-29T00:00:00.001Z"),
+            (1_794_775_476_520, "2026-11-15T20:44:36.520Z"),
+            (-1, "1969-12-31T23:59:59.999Z"),
+        ] {
+            assert_eq!(Moment(millis).text(), text);
+        }
+        assert_eq!(Moment(951_782_400_001).compact(), "20000229T000000.001Z");
+    }
+
+    #[test]
+    fn windows_counts_from_1601() {
+        let moment = Moment::from_windows(133_485_408_001_234_567);
+        assert_eq!(moment.map(|m| m.0), Some(1_704_067_200_123));
+        assert_eq!(Moment::from_windows(1), None);
+        assert_eq!(Moment::from_windows(u64::MAX), None);
+    }
+}

@@ -1,0 +1,71 @@
+//! Network interfaces with hardware behind them, and bonds of such. Interfaces of containers come and go;
+//! they are left out.
+
+use std::fs;
+
+use serde::Serialize;
+
+use crate::machine::Machine;
+
+const FOLDER: &str = "sys/class/net";
+const INTERFACES_MAX: usize = 1024;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Interface {
+    pub name: String,
+    /// `ethernet`, `infiniband`, `bond`, …
+    pub kind: String,
+    pub state: Option<String>,
+    /// Megabits per second; nothing while it is down.
+    pub mbit: Option<u64>,
+    pub duplex: Option<String>,
+    pub mtu: Option<u64>,
+    pub mac: Option<String>,
+    pub driver: Option<String>,
+    pub pci: Option<String>,
+    pub numa_node: Option<i64>,
+    /// The interfaces of a bond.
+    pub made_of: Vec<String>,
+}
+
+pub(crate) fn read(machine: &Machine) -> Vec<Interface> {
+    let names = machine.names(FOLDER).into_iter();
+    let found = names.filter_map(|name| interface(machine, name));
+    found.take(INTERFACES_MAX).collect()
+}
+
+fn interface(machine: &Machine, name: String) -> Option<Interface> {
+    let of = |file: &str| machine.text(format!("{FOLDER}/{name}/{file}"));
+    // `bonding_masters` stands among the interfaces, and is a file.
+    let kind = of("type")?;
+    let bonded = of("bonding/slaves");
+    let is_made_up = fs::canonicalize(machine.place(format!("{FOLDER}/{name}")))
+        .is_ok_and(|path| path.to_string_lossy().contains("/devices/virtual/net/"));
+    if kind == "772" || (is_made_up && bonded.is_none()) {
+        return None;
+    }
+    let pci = machine.link_name(format!("{FOLDER}/{name}/device"));
+    Some(Interface {
+        kind: match kind.as_str() {
+            _ if bonded.is_some() => "bond".to_owned(),
+            "1" => "ethernet".to_owned(),
+            "32" => "infiniband".to_owned(),
+            other => format!("type {other}"),
+        },
+        state: of("operstate"),
+        // A link that is down says -1, or refuses to be read.
+        mbit: of("speed").and_then(|text| text.parse().ok()),
+        duplex: of("duplex").filter(|duplex| duplex != "unknown"),
+        mtu: machine.number(format!("{FOLDER}/{name}/mtu")),
+        mac: of("address"),
+        driver: machine.link_name(format!("{FOLDER}/{name}/device/driver")),
+        pci: pci.filter(|address| address.contains(':')),
+        numa_node: of("device/numa_node").and_then(|node| node.parse().ok()),
+        made_of: bonded
+            .unwrap_or_default()
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect(),
+        name,
+    })
+}

@@ -1,0 +1,109 @@
+//! The snapshot for people: one page of Markdown that reads well as it is.
+
+mod hardware;
+mod software;
+mod table;
+mod units;
+
+use crate::gpus::Gpu;
+use crate::snapshot::Snapshot;
+use table::line_of;
+use units::{bytes, plural, time};
+
+/// Parts in the order in which people ask; those that say nothing are left out.
+pub(crate) fn page(snapshot: &Snapshot) -> String {
+    let mut page = format!("# {}\n\n{}\n", line_of(&snapshot.node), summary(snapshot));
+    let parts = [
+        ("Job", software::job(snapshot)),
+        ("Cloud", software::cloud(snapshot)),
+        ("Machine", hardware::machine(snapshot)),
+        ("Processors", hardware::processors(snapshot)),
+        ("Memory", hardware::memory(snapshot)),
+        ("GPUs", hardware::gpus(snapshot)),
+        ("Network", hardware::network(snapshot)),
+        ("Disks", hardware::disks(snapshot)),
+        ("Mounts", software::mounts(snapshot)),
+        ("System", software::system(snapshot)),
+        ("Limits of this cgroup", software::limits(snapshot)),
+        ("Environment", software::environment(snapshot)),
+        ("Configuration", software::configuration(snapshot)),
+        ("Not readable", software::unreadable(snapshot)),
+    ];
+    for (title, text) in parts {
+        if !text.is_empty() {
+            page.push_str(&format!("\n## {title}\n\n{text}"));
+        }
+    }
+    page
+}
+
+/// The machine in two lines.
+fn summary(snapshot: &Snapshot) -> String {
+    let Snapshot {
+        cpu,
+        memory,
+        kernel,
+        taken,
+        pegel,
+        ..
+    } = snapshot;
+    let mut hardware = Vec::new();
+    hardware.extend(
+        cpu.model
+            .as_deref()
+            .map(|model| format!("**{}**", line_of(model))),
+    );
+    if cpu.threads > 0 {
+        let cores = match cpu.cores {
+            0 => String::new(),
+            cores => format!("{}, ", plural(cores, "core")),
+        };
+        hardware.push(format!("{cores}{}", plural(cpu.threads, "thread")));
+    }
+    if memory.total_bytes > 0 {
+        hardware.push(bytes(memory.total_bytes));
+    }
+    hardware.extend(counted(&snapshot.gpus));
+    let mut software = Vec::new();
+    software.extend(kernel.distribution.name.clone());
+    software.extend(
+        kernel
+            .release
+            .as_deref()
+            .map(|release| format!("Linux {release}")),
+    );
+    if let Some(boot) = kernel.boot_time {
+        let seconds = u64::try_from((taken.0 - boot.0) / 1000).unwrap_or(0);
+        software.push(format!("up {}", time(seconds)));
+    }
+    software.push(format!("seen {} by pegel {pegel}", taken.text()));
+    let lines = [hardware, software].map(|parts| line_of(&parts.join(" · ")));
+    let lines = lines.iter().filter(|line| !line.is_empty());
+    lines.map(String::as_str).collect::<Vec<_>>().join("  \n")
+}
+
+/// `8 × NVIDIA H200`.
+fn counted(gpus: &[Gpu]) -> Vec<String> {
+    let mut names: Vec<(&str, usize)> = Vec::new();
+    for gpu in gpus {
+        let name = gpu.name.as_deref().unwrap_or(gpu.vendor);
+        match names.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, count)) => *count += 1,
+            None => names.push((name, 1)),
+        }
+    }
+    names
+        .iter()
+        .map(|(name, count)| format!("{count} × {name}"))
+        .collect()
+}
+
+/// Parts that are there, with a separator between.
+fn joined(parts: &[Option<&str>]) -> String {
+    parts
+        .iter()
+        .flatten()
+        .copied()
+        .collect::<Vec<_>>()
+        .join(" ")
+}

@@ -1,0 +1,256 @@
+//! What runs on it, for whom, and within which limits.
+
+use super::table::{line_of, pairs, table};
+use super::units::{bytes, plural, short};
+use crate::snapshot::Snapshot;
+
+fn text(value: &Option<String>) -> String {
+    value.clone().unwrap_or_default()
+}
+
+fn number<T: ToString>(value: Option<T>) -> String {
+    value.map(|number| number.to_string()).unwrap_or_default()
+}
+
+pub(super) fn job(snapshot: &Snapshot) -> String {
+    let Some(job) = &snapshot.job else {
+        return String::new();
+    };
+    let rank = match (job.rank, job.ranks) {
+        (Some(rank), Some(ranks)) => format!("{rank} of {ranks}"),
+        (rank, _) => number(rank),
+    };
+    pairs(&[
+        ("Scheduler", job.scheduler.to_owned()),
+        ("Job", job.id.clone()),
+        ("Name", text(&job.name)),
+        ("Step", text(&job.step)),
+        ("Task", text(&job.task)),
+        ("Array", text(&job.array_id)),
+        ("Index", text(&job.array_index)),
+        ("Attempt", text(&job.attempt)),
+        ("Rank", rank),
+        ("Local rank", number(job.local_rank)),
+        ("Nodes", number(job.nodes)),
+        ("Cluster", text(&job.cluster)),
+        ("Queue", text(&job.queue)),
+        ("Account", text(&job.account)),
+        ("Known by", job.from.to_owned()),
+    ])
+}
+
+pub(super) fn cloud(snapshot: &Snapshot) -> String {
+    let mut out = String::new();
+    if let Some(cloud) = &snapshot.cloud {
+        let provider = cloud
+            .provider
+            .map_or("unknown", |provider| provider.as_str());
+        let mut rows = vec![("provider", provider.to_owned())];
+        rows.extend(
+            cloud
+                .facts
+                .iter()
+                .map(|(name, value)| (name.as_str(), value.clone())),
+        );
+        rows.push(("trouble", text(&cloud.trouble)));
+        out = pairs(&rows);
+        let events: Vec<Vec<String>> = cloud
+            .events
+            .iter()
+            .map(|event| {
+                vec![
+                    event.kind.clone(),
+                    event.status.clone(),
+                    text(&event.not_before),
+                    text(&event.source),
+                ]
+            })
+            .collect();
+        if !events.is_empty() {
+            out.push_str("\n**About to happen**\n\n");
+            out.push_str(&table(
+                &["event", "status", "not before", "source"],
+                &events,
+            ));
+        }
+    }
+    if let Some(batch) = &snapshot.azure_batch {
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        let time =
+            |moment: Option<crate::Moment>| moment.map(crate::Moment::text).unwrap_or_default();
+        out.push_str(&pairs(&[
+            ("Batch pool", text(&batch.pool)),
+            ("Batch node", text(&batch.vm)),
+            ("Allocated", time(batch.allocated)),
+            ("Booted", time(batch.booted)),
+            (
+                "Log",
+                format!(
+                    "{}, {} read, {} unknown",
+                    batch.log.display(),
+                    plural(batch.lines as usize, "line"),
+                    batch.unknown_lines
+                ),
+            ),
+        ]));
+    }
+    out
+}
+
+pub(super) fn mounts(snapshot: &Snapshot) -> String {
+    if snapshot.mounts.is_empty() {
+        return String::new();
+    }
+    let rows: Vec<Vec<String>> = snapshot
+        .mounts
+        .iter()
+        .map(|mount| {
+            let mut options = mount.options.join(",");
+            if mount.options_left_out > 0 {
+                options.push_str(&format!(" +{}", mount.options_left_out));
+            }
+            vec![
+                mount.path.clone(),
+                mount.kind.clone(),
+                number(mount.bytes.map(bytes)),
+                mount.source.clone(),
+                options,
+            ]
+        })
+        .collect();
+    table(&["path", "type", "size", "source", "options"], &rows)
+}
+
+pub(super) fn system(snapshot: &Snapshot) -> String {
+    let kernel = &snapshot.kernel;
+    let others = kernel
+        .clock_sources
+        .iter()
+        .filter(|name| Some(*name) != kernel.clock_source.as_ref());
+    let others: Vec<&str> = others.map(String::as_str).collect();
+    let clock = match (&kernel.clock_source, others.as_slice()) {
+        (Some(clock), []) => clock.clone(),
+        (Some(clock), others) => format!("{clock} (also {})", others.join(", ")),
+        (None, _) => String::new(),
+    };
+    let line = &kernel.command_line;
+    let mut parameters = line.parameters.join(" ");
+    if line.left_out > 0 {
+        parameters.push_str(&format!(" … {} not shown", line.left_out));
+    }
+    let mut out = pairs(&[
+        ("Distribution", text(&kernel.distribution.name)),
+        ("Kernel", text(&kernel.release)),
+        ("Build", text(&kernel.version)),
+        (
+            "Booted",
+            kernel
+                .boot_time
+                .map(crate::Moment::text)
+                .unwrap_or_default(),
+        ),
+        ("Clock source", clock),
+        ("Security", text(&kernel.security_modules)),
+        ("Container", text(&kernel.container)),
+        ("Parameters", parameters.trim().to_owned()),
+        ("Mitigations", mitigations(snapshot)),
+    ]);
+    let is_open = |text: &str| text.starts_with("Vulnerable");
+    let open: Vec<Vec<String>> = kernel
+        .mitigations
+        .iter()
+        .filter(|(_, text)| is_open(text))
+        .map(|(name, text)| vec![name.clone(), text.clone()])
+        .collect();
+    if !open.is_empty() {
+        out.push('\n');
+        out.push_str(&table(&["weakness", "not mitigated"], &open));
+    }
+    out
+}
+
+fn mitigations(snapshot: &Snapshot) -> String {
+    let all = &snapshot.kernel.mitigations;
+    let count = |start: &str| all.values().filter(|text| text.starts_with(start)).count();
+    let (not_affected, open) = (count("Not affected"), count("Vulnerable"));
+    match all.len() {
+        0 => String::new(),
+        total => format!(
+            "{} mitigated, {open} open, {not_affected} do not concern these processors",
+            total - not_affected - open
+        ),
+    }
+}
+
+pub(super) fn limits(snapshot: &Snapshot) -> String {
+    let cgroup = &snapshot.cgroup;
+    let Some(version) = cgroup.version else {
+        return String::new();
+    };
+    let or_none = |text: Option<String>| text.unwrap_or_else(|| "no limit".to_owned());
+    pairs(&[
+        (
+            "Cgroup",
+            format!("{version} {}", cgroup.path.as_deref().unwrap_or_default()),
+        ),
+        ("Memory", or_none(cgroup.memory_bytes.map(bytes))),
+        (
+            "Memory, soft",
+            cgroup.memory_high_bytes.map(bytes).unwrap_or_default(),
+        ),
+        ("Swap", cgroup.swap_bytes.map(bytes).unwrap_or_default()),
+        (
+            "Processor time",
+            or_none(
+                cgroup
+                    .cpus
+                    .map(|cpus| format!("{} processors", short(cpus))),
+            ),
+        ),
+        ("Processors", text(&cgroup.cpuset)),
+        ("Memory nodes", text(&cgroup.cpuset_memory)),
+        (
+            "Processes",
+            or_none(cgroup.processes.map(|count| count.to_string())),
+        ),
+    ])
+}
+
+pub(super) fn environment(snapshot: &Snapshot) -> String {
+    let lines = snapshot.environment.iter();
+    let lines = lines.map(|(name, value)| format!("    {name}={}\n", line_of(value)));
+    lines.collect()
+}
+
+pub(super) fn configuration(snapshot: &Snapshot) -> String {
+    let Some(configuration) = &snapshot.configuration else {
+        return String::new();
+    };
+    let from = match &configuration.file {
+        Some(file) => format!("From {}.\n\n", line_of(&file.display().to_string())),
+        None => "No file; defaults, environment and command line.\n\n".to_owned(),
+    };
+    let lines = configuration.values.lines();
+    let lines = lines
+        .iter()
+        .map(|(key, value)| format!("    {key}: {}\n", line_of(value)));
+    format!("{from}{}", lines.collect::<String>())
+}
+
+pub(super) fn unreadable(snapshot: &Snapshot) -> String {
+    let Some(first) = snapshot.unreadable.first() else {
+        return String::new();
+    };
+    let rows: Vec<Vec<String>> = snapshot
+        .unreadable
+        .iter()
+        .map(|one| vec![one.path.display().to_string(), one.why.clone()])
+        .collect();
+    format!(
+        "{}\nTo see these: {}.\n",
+        table(&["path", "why"], &rows),
+        first.hint
+    )
+}

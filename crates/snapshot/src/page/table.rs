@@ -1,0 +1,126 @@
+//! Tables that are Markdown and can be read as they are.
+
+/// Cells are cut at this width, so that a line stays a line.
+const CELL_CHARS_MAX: usize = 72;
+
+/// A table with columns of equal width; numbers stand to the right.
+pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+    let rows: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| row.iter().map(|text| cell(text)).collect())
+        .collect();
+    // A column in which nothing stands is not worth its place.
+    let is_used = |column: &usize| {
+        rows.iter()
+            .any(|row| row.get(*column).is_some_and(|text| !text.is_empty()))
+    };
+    let columns: Vec<usize> = (0..head.len()).filter(is_used).collect();
+    let width = |column: &usize| {
+        let cells = rows.iter().filter_map(|row| row.get(*column));
+        cells
+            .map(|text| length(text))
+            .chain([length(head[*column]), 3])
+            .max()
+            .unwrap_or(3)
+    };
+    let widths: Vec<usize> = columns.iter().map(width).collect();
+    let is_number = |column: &usize| {
+        let mut cells = rows
+            .iter()
+            .filter_map(|row| row.get(*column))
+            .filter(|text| !text.is_empty());
+        cells.all(|text| {
+            text.starts_with(|c: char| c.is_ascii_digit()) && !text.contains([':', '-', ','])
+        })
+    };
+    let right: Vec<bool> = columns.iter().map(is_number).collect();
+    let line = |texts: Vec<&str>| {
+        let cells = texts
+            .iter()
+            .zip(&widths)
+            .zip(&right)
+            .map(|((text, width), right)| {
+                let blanks = " ".repeat(width.saturating_sub(length(text)));
+                if *right {
+                    format!("{blanks}{text}")
+                } else {
+                    format!("{text}{blanks}")
+                }
+            });
+        format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "))
+    };
+    let rule = widths.iter().zip(&right).map(|(width, right)| match right {
+        true => format!("{}:", "-".repeat(width + 1)),
+        false => "-".repeat(width + 2),
+    });
+    let mut out = line(columns.iter().map(|column| head[*column]).collect());
+    out.push_str(&format!("|{}|\n", rule.collect::<Vec<_>>().join("|")));
+    for row in &rows {
+        out.push_str(&line(
+            columns
+                .iter()
+                .map(|column| row.get(*column).map_or("", String::as_str))
+                .collect(),
+        ));
+    }
+    out
+}
+
+/// Names and what they are, one below the other.
+pub(super) fn pairs(rows: &[(&str, String)]) -> String {
+    let rows = rows.iter().filter(|(_, text)| !text.is_empty());
+    let rows: Vec<(&str, String)> = rows.map(|(name, text)| (*name, line_of(text))).collect();
+    let width = rows.iter().map(|(name, _)| length(name)).max().unwrap_or(0) + 4;
+    let mut out = String::new();
+    for (name, text) in rows {
+        let name = format!("**{name}**");
+        let blanks = " ".repeat(width.saturating_sub(length(&name)));
+        out.push_str(&format!("- {name}{blanks} {text}\n"));
+    }
+    out
+}
+
+fn cell(text: &str) -> String {
+    let text = line_of(text).replace('|', "\\|");
+    if length(&text) <= CELL_CHARS_MAX {
+        return text;
+    }
+    let start: String = text.chars().take(CELL_CHARS_MAX - 1).collect();
+    format!("{start}…")
+}
+
+/// What comes from files must not break the page, nor speak to a terminal.
+pub(super) fn line_of(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}
+
+fn length(text: &str) -> usize {
+    text.chars().count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up_and_empty_ones_go() {
+        let rows = [
+            vec!["eth0".to_owned(), String::new(), "1500".to_owned()],
+            vec!["a|b\u{1b}".to_owned(), String::new(), "9".to_owned()],
+        ];
+        assert_eq!(
+            table(&["name", "nothing", "mtu"], &rows),
+            "| name  |  mtu |\n|-------|-----:|\n| eth0  | 1500 |\n| a\\|b  |    9 |\n"
+        );
+        assert_eq!(
+            pairs(&[
+                ("a", "1".into()),
+                ("long", "2".into()),
+                ("no", String::new())
+            ]),
+            "- **a**    1\n- **long** 2\n"
+        );
+    }
+}

@@ -1,0 +1,229 @@
+//! Snapshots on disk: a file each, named by its time, in `<dir>/snapshots`. One is written when something
+//! changed, and the oldest go.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::moment::Moment;
+use crate::snapshot::Snapshot;
+
+/// So many are kept.
+pub const KEPT_MAX: usize = 16;
+/// Of a file that is read back.
+const FILE_BYTES_MAX: u64 = 8 << 20;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ShelfError {
+    #[error("cannot write a snapshot to {path}")]
+    Write {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// The folder of the snapshots.
+#[derive(Debug)]
+pub(crate) struct Shelf {
+    folder: PathBuf,
+    /// What the last one said, without what changes by itself.
+    last: Option<u64>,
+}
+
+impl Shelf {
+    /// Knows what an earlier agent stored.
+    pub fn open(dir: &Path) -> Shelf {
+        let folder = dir.join("snapshots");
+        let last = names(&folder)
+            .pop()
+            .and_then(|name| said(&folder.join(name)));
+        Shelf { folder, last }
+    }
+
+    /// Stores the snapshot if it says something new.
+    pub fn keep(&mut self, snapshot: &Snapshot) -> Result<bool, ShelfError> {
+        let value = serde_json::to_value(snapshot).unwrap_or_default();
+        let said = fingerprint(value);
+        if self.last == Some(said) {
+            return Ok(false);
+        }
+        self.write(snapshot.taken, &snapshot.json())?;
+        self.last = Some(said);
+        self.drop_oldest();
+        Ok(true)
+    }
+
+    /// The file is whole from the moment it is there, and survives a loss of power.
+    fn write(&self, taken: Moment, text: &str) -> Result<(), ShelfError> {
+        let path = self.folder.join(format!("{}.json", taken.compact()));
+        let failed = |source| ShelfError::Write {
+            path: path.clone(),
+            source,
+        };
+        let made = DirBuilder::new().mode(0o700).create(&self.folder);
+        match made {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(failed(error));
+            }
+            _ => {}
+        }
+        let temporary = self.folder.join("new.tmp");
+        let written = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&temporary)
+            .and_then(|mut file| {
+                file.write_all(text.as_bytes())?;
+                file.sync_data()
+            });
+        written
+            .and_then(|()| fs::rename(&temporary, &path))
+            .and_then(|()| File::open(&self.folder)?.sync_data())
+            .map_err(failed)
+    }
+
+    fn drop_oldest(&self) {
+        let names = names(&self.folder);
+        let surplus = names.len().saturating_sub(KEPT_MAX);
+        for name in &names[..surplus] {
+            // One that stays is no harm, and is tried again with the next.
+            let _ = fs::remove_file(self.folder.join(name));
+        }
+    }
+}
+
+/// The stored ones, the oldest first: their names sort by time.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten();
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| is_ours(name)).collect();
+    names.sort_unstable();
+    names
+}
+
+/// `20260304T050607.089Z.json`: other files are not touched.
+fn is_ours(name: &str) -> bool {
+    let shape: String = name
+        .chars()
+        .map(|c| if c.is_ascii_digit() { '0' } else { c })
+        .collect();
+    shape == "00000000T000000.000Z.json"
+}
+
+fn said(path: &Path) -> Option<u64> {
+    let mut bytes = Vec::new();
+    let mut file = File::open(path).ok()?.take(FILE_BYTES_MAX);
+    file.read_to_end(&mut bytes).ok()?;
+    serde_json::from_slice(&bytes).ok().map(fingerprint)
+}
+
+/// The same for two snapshots that differ only in what changes by itself: the time, the moment of boot as
+/// the clock is set, and whether the cloud answered just now.
+fn fingerprint(mut snapshot: Value) -> u64 {
+    let volatile = [
+        ("/taken", ""),
+        ("/kernel", "boot_time"),
+        ("/cloud", "trouble"),
+        ("/cloud", "are_events_watched"),
+        ("/azure_batch", "lines"),
+        ("/azure_batch", "unknown_lines"),
+    ];
+    for (path, key) in volatile {
+        match snapshot.pointer_mut(path) {
+            Some(Value::Object(part)) => drop(part.remove(key)),
+            Some(value) if key.is_empty() => *value = Value::Null,
+            _ => {}
+        }
+    }
+    let mut hasher = DefaultHasher::new();
+    snapshot.to_string().hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use pegel_testkit::TempDir;
+
+    use super::*;
+    use crate::snapshot::tests::subject;
+
+    fn stored(dir: &TempDir) -> Vec<String> {
+        names(&dir.join("snapshots"))
+    }
+
+    #[test]
+    fn only_what_changed_is_stored_also_after_a_restart() {
+        let (dir, machine) = (TempDir::new(), TempDir::new());
+        let mut subject = subject(machine.path());
+        let mut shelf = Shelf::open(dir.path());
+        assert!(
+            shelf
+                .keep(&subject.look(Moment(1_000), None))
+                .expect("kept")
+        );
+        let mut later = subject.look(Moment(2_000), None);
+        later.kernel.boot_time = Some(Moment(17));
+        assert!(!shelf.keep(&later).expect("nothing new"));
+        let mut shelf = Shelf::open(dir.path());
+        assert!(!shelf.keep(&later).expect("nothing new"));
+        subject.node = "other".to_owned();
+        assert!(
+            shelf
+                .keep(&subject.look(Moment(3_000), None))
+                .expect("kept")
+        );
+        assert_eq!(
+            stored(&dir),
+            ["19700101T000001.000Z.json", "19700101T000003.000Z.json"]
+        );
+        let mode = |path: &str| {
+            fs::metadata(dir.join(path))
+                .expect("there")
+                .permissions()
+                .mode()
+                & 0o777
+        };
+        assert_eq!(mode("snapshots"), 0o700);
+        assert_eq!(mode("snapshots/19700101T000003.000Z.json"), 0o600);
+    }
+
+    #[test]
+    fn the_oldest_go_and_other_files_stay() {
+        let (dir, machine) = (TempDir::new(), TempDir::new());
+        let mut subject = subject(machine.path());
+        let mut shelf = Shelf::open(dir.path());
+        for second in 0..20 {
+            subject.node = second.to_string();
+            shelf
+                .keep(&subject.look(Moment(second * 1000), None))
+                .expect("kept");
+            fs::write(dir.join("snapshots/notes.json"), "mine").expect("written");
+        }
+        let stored = stored(&dir);
+        assert_eq!(stored.len(), KEPT_MAX);
+        assert_eq!(stored[0], "19700101T000004.000Z.json");
+        assert!(dir.join("snapshots/notes.json").exists());
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_is_an_error_that_names_it() {
+        let (dir, machine) = (TempDir::new(), TempDir::new());
+        fs::write(dir.join("snapshots"), "a file").expect("written");
+        let mut shelf = Shelf::open(dir.path());
+        let error = shelf.keep(&subject(machine.path()).look(Moment(0), None));
+        let error = error.expect_err("no folder").to_string();
+        assert!(
+            error.contains("snapshots/19700101T000000.000Z.json"),
+            "{error}"
+        );
+    }
+}
