@@ -5,14 +5,17 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Program, and the Debian package that brings it.
-const PROGRAMS: [(&str, &str); 9] = [
+const PROGRAMS: [(&str, &str); 12] = [
     ("curl", "curl"),
     ("ip", "iproute2"),
     ("openssl", "openssl"),
     ("prometheus", "prometheus"),
-    ("promtool", "prometheus"),
     ("prometheus-node-exporter", "prometheus-node-exporter"),
+    ("promtool", "prometheus"),
+    ("script", "bsdutils"),
     ("setpriv", "util-linux"),
+    ("strace", "strace"),
+    ("systemd-analyze", "systemd"),
     ("unshare", "util-linux"),
     ("victoria-metrics", "victoria-metrics"),
 ];

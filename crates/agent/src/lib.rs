@@ -30,6 +30,7 @@ pub use node::{Node, StartError};
 pub use once::{Sample, sample_once};
 pub use pegel_collect::collectors::timex::is_synchronised;
 pub use pegel_collect::{CollectorStatus, State as CollectorState};
+pub use pegel_serve::socket::SYSTEM_SOCKET;
 pub use pegel_serve::{Holder, Owner, holder_of, sock_diag_answers, udp_holder_of};
 pub use place::{FileSystem, file_system};
 pub use plan::Plan;

@@ -140,6 +140,9 @@ fn check_owner(socket: &Path, stream: &UnixStream) -> anyhow::Result<()> {
     if uid == own || uid == 0 {
         return Ok(());
     }
+    if socket == Path::new(pegel_agent::SYSTEM_SOCKET) && is_given_by_root(socket, uid) {
+        return Ok(());
+    }
     let file_owner = std::fs::metadata(socket).map_or(uid, |metadata| metadata.uid());
     bail!(
         "{} is served by user {uid} (process {}), its file belongs to user {file_owner}; \
@@ -147,6 +150,18 @@ fn check_owner(socket: &Path, stream: &UnixStream) -> anyhow::Result<()> {
         socket.display(),
         peer.pid.as_raw_nonzero(),
     )
+}
+
+/// Whether root made the socket's directory for this user, and nobody else can put anything there: so it does for the
+/// daemon of the whole system, which runs as a user of its own.
+fn is_given_by_root(socket: &Path, uid: u32) -> bool {
+    let found = |path: Option<&Path>| std::fs::symlink_metadata(path?).ok();
+    let is_for = |found: &std::fs::Metadata, uid: u32| {
+        found.is_dir() && found.uid() == uid && found.mode() & 0o022 == 0
+    };
+    let dir = socket.parent();
+    found(dir).is_some_and(|dir| is_for(&dir, uid))
+        && found(dir.and_then(Path::parent)).is_some_and(|above| is_for(&above, 0))
 }
 
 fn no_agent(tried: &[PathBuf]) -> anyhow::Error {
@@ -222,5 +237,38 @@ mod tests {
             refusal(503, "busy\n").to_string(),
             "the agent answered 503: busy"
         );
+    }
+
+    #[test]
+    fn a_directory_that_root_gave_to_a_user_is_that_users() {
+        use std::os::unix::fs::{PermissionsExt, chown};
+        let is_root = rustix::process::geteuid().is_root();
+        if pegel_testkit::need_hardware(is_root, "root privilege to give files away").is_none() {
+            return;
+        }
+        let home = pegel_testkit::TempDir::new();
+        let dir = home.join("pegel");
+        let socket = dir.join("push.sock");
+        std::fs::create_dir(&dir).expect("made");
+        let set = |path: &Path, owner, mode| {
+            chown(path, Some(owner), None).expect("given");
+            let mode = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(path, mode).expect("set");
+        };
+        set(home.path(), 0, 0o755);
+        set(&dir, 4711, 0o755);
+        assert!(is_given_by_root(&socket, 4711));
+        assert!(!is_given_by_root(&socket, 4712));
+        set(&dir, 4711, 0o777);
+        assert!(!is_given_by_root(&socket, 4711), "everyone can write there");
+        set(&dir, 4711, 0o755);
+        set(home.path(), 0, 0o1777);
+        assert!(
+            !is_given_by_root(&socket, 4711),
+            "anyone could have made it"
+        );
+        set(home.path(), 4711, 0o755);
+        assert!(!is_given_by_root(&socket, 4711), "not root made it");
+        assert!(!is_given_by_root(Path::new("push.sock"), 4711));
     }
 }

@@ -17,6 +17,7 @@ mod readings;
 mod rng;
 mod samples;
 mod sim_files;
+mod small_disk;
 mod stranger;
 mod temp_dir;
 
@@ -37,5 +38,6 @@ pub use readings::Readings;
 pub use rng::Rng;
 pub use samples::Samples;
 pub use sim_files::{Done, SimFiles};
+pub use small_disk::SmallDisk;
 pub use stranger::{Stranger, curl};
 pub use temp_dir::TempDir;

@@ -131,4 +131,44 @@ mod tests {
         cut(&mut short);
         assert_eq!(short, "short");
     }
+
+    #[test]
+    fn a_daemon_gets_messages_of_its_level_with_their_fields() {
+        use std::os::unix::net::UnixDatagram;
+        use std::sync::atomic::AtomicU64;
+        use tracing_subscriber::Registry;
+        use tracing_subscriber::layer::SubscriberExt;
+
+        let dir = pegel_testkit::TempDir::new();
+        let path = dir.join("socket");
+        let daemon = UnixDatagram::bind(&path).expect("bound");
+        let logging = Arc::new(Logging {
+            name: "journal".to_owned(),
+            sink: Box::new(crate::logging::datagram::Datagrams::new(&path)),
+            lost: AtomicU64::new(0),
+        });
+        let form = crate::logging::journal::encode;
+        let records = Records::new(logging.clone(), form, LevelFilter::WARN);
+        tracing::subscriber::with_default(Registry::default().with(records), || {
+            tracing::info!("too quiet");
+            tracing::error!(count = 3, path = %"/a b", "no room");
+            let mut buffer = [0; 1024];
+            let length = daemon.recv(&mut buffer).expect("received");
+            let text = String::from_utf8_lossy(&buffer[..length]);
+            assert!(
+                text.starts_with("PRIORITY=3\nSYSLOG_IDENTIFIER=pegel\n"),
+                "{text}"
+            );
+            for line in [
+                "MESSAGE=no room count=3 path=/a b",
+                "PEGEL_COUNT=3",
+                "PEGEL_PATH=/a b",
+            ] {
+                assert!(text.lines().any(|found| found == line), "{line}: {text}");
+            }
+            drop(daemon);
+            tracing::error!("nobody hears this");
+            assert_eq!(logging.lost.load(std::sync::atomic::Ordering::Relaxed), 1);
+        });
+    }
 }

@@ -1,0 +1,118 @@
+//! Where log messages go, and that the agent does not care when they cannot.
+
+use std::fs;
+
+use pegel_testkit::{AgentBuilder, AgentProcess, TempDir, assert_not_shown, eventually};
+use rustix::process::Signal;
+
+const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
+/// What the agent says at level info when it gets a SIGHUP.
+const HANGUP: &str = "hangup: files are read again";
+
+fn agent() -> AgentBuilder {
+    AgentBuilder::new(PEGEL)
+}
+
+fn lost(agent: &AgentProcess) -> u64 {
+    let status = agent.status();
+    status["log"]["lost"]
+        .as_u64()
+        .unwrap_or_else(|| panic!("no log in {status}"))
+}
+
+/// Makes it say something, again and again, until it is where it should be.
+fn says_something(agent: &AgentProcess, is_there: impl Fn() -> bool) {
+    eventually("a message", || {
+        agent.signal(Signal::HUP);
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        if is_there() {
+            Ok(())
+        } else {
+            Err(agent.output())
+        }
+    });
+}
+
+#[test]
+fn a_level_alone_still_means_standard_error() {
+    for (log, is_said) in [("info", true), ("stderr:info", true), ("warn", false)] {
+        let agent = agent().args(&["--log", log]).start();
+        assert_eq!(agent.status()["log"]["place"], "stderr");
+        if is_said {
+            says_something(&agent, || agent.stderr().contains(HANGUP));
+        } else {
+            agent.signal(Signal::HUP);
+            let finished = agent.stop();
+            assert!(!finished.stderr.contains(HANGUP), "{finished}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_was_rotated_is_opened_again() {
+    let home = TempDir::new();
+    let (path, old) = (home.join("pegel.log"), home.join("pegel.log.1"));
+    let log = format!("{}:info", path.display());
+    let agent = agent().args(&["--log", &log]).start();
+    assert_eq!(
+        agent.status()["log"]["place"],
+        path.to_str().expect("a path")
+    );
+    let has = |path: &std::path::Path| {
+        fs::read_to_string(path)
+            .unwrap_or_default()
+            .contains(HANGUP)
+    };
+    says_something(&agent, || has(&path));
+    fs::rename(&path, &old).expect("rotated");
+    says_something(&agent, || has(&path));
+    assert_eq!(lost(&agent), 0);
+    let finished = agent.stop();
+    let all = fs::read_to_string(&path).expect("there");
+    assert!(all.contains("stopped"), "{all}");
+    assert!(!finished.stderr.contains(HANGUP), "{finished}");
+    assert_not_shown("the log", all.as_bytes());
+}
+
+#[test]
+fn a_place_that_is_not_there_is_said_counted_and_found_when_it_comes() {
+    let home = TempDir::new();
+    let dir = home.join("later");
+    let path = dir.join("pegel.log");
+    let log = format!("{}:info", path.display());
+    let agent = agent().args(&["--log", &log]).start();
+    assert!(
+        agent.stderr().contains("cannot log to"),
+        "{}",
+        agent.output()
+    );
+    says_something(&agent, || lost(&agent) >= 2);
+    let metrics = agent.get("/metrics").text();
+    assert!(metrics.contains("pegel_log_lost_total "), "{metrics}");
+    let doctor = agent.client(PEGEL, &["doctor"]);
+    assert!(doctor.stdout.contains("could not be handed to"), "{doctor}");
+    fs::create_dir(&dir).expect("made");
+    says_something(&agent, || path.exists());
+    assert_eq!(agent.stop().code(), Some(0));
+    assert!(
+        fs::read_to_string(&path)
+            .expect("there")
+            .contains("stopped")
+    );
+}
+
+/// Whether there is a journal or a syslog on this machine or not.
+#[test]
+fn an_agent_runs_with_and_without_the_daemons() {
+    for place in ["journal", "syslog"] {
+        let agent = agent().args(&["--log", &format!("{place}:error")]).start();
+        assert_eq!(agent.status()["log"]["place"], place);
+        assert_eq!(agent.stop().code(), Some(0));
+    }
+}
+
+#[test]
+fn a_stream_that_is_not_standard_error_is_not_the_journal() {
+    let agent = agent().env("JOURNAL_STREAM", "1:1").start();
+    assert_eq!(agent.status()["log"]["place"], "stderr");
+}
