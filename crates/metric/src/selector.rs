@@ -1,6 +1,7 @@
 //! Which series a question is about: `--match` on the command line, `match=` over HTTP.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 
 use regex_lite::{Regex, RegexBuilder};
@@ -35,7 +36,19 @@ enum Shape {
     Name(Box<str>),
     /// This text and no other.
     Text(Box<str>),
+    /// This name, and what a test of the caller's accepts.
+    Chosen(Box<str>, Choice),
     Any(Vec<Selector>),
+}
+
+/// A test that is not written as a pattern.
+#[derive(Clone)]
+struct Choice(Arc<dyn Fn(&Series) -> bool + Send + Sync>);
+
+impl fmt::Debug for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Choice")
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -105,6 +118,14 @@ impl Selector {
         }
     }
 
+    /// The series of exactly this name that `test` accepts. It is asked several times for each series, and
+    /// must always give the same answer.
+    pub fn chosen(name: &str, test: impl Fn(&Series) -> bool + Send + Sync + 'static) -> Selector {
+        Selector {
+            shape: Shape::Chosen(name.into(), Choice(Arc::new(test))),
+        }
+    }
+
     /// Exactly one series, by its text; its labels may come in any order.
     pub fn series(text: &str) -> Result<Selector, SeriesError> {
         Ok(Selector {
@@ -135,6 +156,7 @@ impl Selector {
             }
             Shape::Name(name) => **name == *series.name(),
             Shape::Text(text) => **text == *series.text(),
+            Shape::Chosen(name, choice) => **name == *series.name() && (choice.0)(series),
             Shape::Any(selectors) => selectors.iter().any(|selector| selector.matches(series)),
         }
     }
@@ -147,7 +169,7 @@ impl Selector {
                 .filter(|matcher| matches!(matcher.test, Test::Fit(_) | Test::Unfit(_)))
                 .count(),
             Shape::Any(selectors) => selectors.iter().map(Selector::expression_count).sum(),
-            Shape::Glob(_) | Shape::Name(_) | Shape::Text(_) => 0,
+            Shape::Glob(_) | Shape::Name(_) | Shape::Text(_) | Shape::Chosen(..) => 0,
         }
     }
 
@@ -158,7 +180,7 @@ impl Selector {
                 let plain = !pattern.contains(['*', '?', '{']);
                 plain.then_some(pattern.as_str())
             }
-            Shape::Name(name) => Some(name),
+            Shape::Name(name) | Shape::Chosen(name, _) => Some(name),
             Shape::Text(text) => text.split('{').next(),
             Shape::Any(_) => None,
         }
@@ -286,6 +308,15 @@ mod tests {
         assert_eq!(exact("node_load1"), Some("node_load1".into()));
         assert_eq!(exact(r#"m{a="*"}"#), Some("m".into()));
         assert_eq!(exact("node_*"), None);
+    }
+
+    #[test]
+    fn a_test_of_the_callers_chooses_among_one_name() {
+        let selector = Selector::chosen("m", |series| series.label("a").is_some());
+        assert!(selector.matches(&series(r#"m{a="1"}"#)));
+        assert!(!selector.matches(&series("m")));
+        assert!(!selector.matches(&series(r#"n{a="1"}"#)));
+        assert_eq!(selector.exact_name(), Some("m"));
     }
 
     #[test]

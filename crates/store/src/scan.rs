@@ -2,6 +2,7 @@
 //! them into steps. Bounded in memory and time.
 
 mod fold;
+mod list;
 mod pieces;
 
 use std::sync::Arc;
@@ -9,10 +10,12 @@ use std::time::Instant;
 
 use pegel_metric::Series;
 
+use crate::hidden;
 use crate::question::{Fold, QueryError, Question, Visit};
 use crate::shared::Shared;
 
 use fold::Answer;
+pub(crate) use list::series;
 use pieces::{Pieces, gather};
 
 pub(crate) fn range(
@@ -41,6 +44,7 @@ pub(crate) fn range(
     names.sort_unstable();
     let mut answer = Answer::new(question);
     let mut bytes_left = question.bytes_max;
+    let veils = shared.hidden.all();
     for name in names {
         if Instant::now() > question.deadline {
             return Err(QueryError::TooLong);
@@ -50,7 +54,14 @@ pub(crate) fn range(
             .step
             .and_then(|step| step.fold)
             .unwrap_or_else(|| Fold::suiting(name.family().kind));
-        answer.begin(fold);
+        let shown_from = hidden::before(&veils, &name.family().help)
+            .map_or(question.start, |before| before.max(question.start));
+        if shown_from > question.end {
+            continue;
+        }
+        if answer.begin(fold, shown_from) {
+            reader.forget_times();
+        }
         reader.feed(&mut pieces, question, bytes_left, &mut answer)?;
         let points = answer.finish();
         if points.is_empty() {

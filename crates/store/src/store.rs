@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use pegel_metric::{Input, Ledger, Members, Millis, Point, Reason, Selector, Series, Tick};
 
 use crate::block::IndexCache;
+use crate::hidden::{self, Hidden};
 use crate::lock::Lock;
 use crate::shared::{Shared, State, Work};
 use crate::writer::{Command, InFlight, QueuedTick, Writer};
@@ -46,6 +47,7 @@ impl Store {
     pub fn open(options: Options) -> Result<Store, OpenError> {
         let lock = open::claim(&options.dir)?;
         let shared = Arc::new(Shared {
+            hidden: Hidden::load(&options),
             options,
             ledger: Arc::new(Ledger::default()),
             state: RwLock::new(State::default()),
@@ -169,9 +171,30 @@ impl Store {
         visit: &mut dyn FnMut(&Arc<Series>, Latest),
     ) -> u64 {
         let now = self.inner.shared.now();
+        let veils = self.inner.shared.hidden.all();
         let state = self.inner.shared.read();
-        state.head.latest(selector, after, now, visit);
+        let mut shown = |series: &Arc<Series>, latest: Latest| {
+            if !hidden::is_hidden(&veils, series, latest.seen) {
+                visit(series, latest);
+            }
+        };
+        match veils.is_empty() {
+            true => state.head.latest(selector, after, now, visit),
+            false => state.head.latest(selector, after, now, &mut shown),
+        }
         state.head.changes
+    }
+
+    /// Stops showing samples before `time` of all series whose families have this help text. Their space is
+    /// freed by age, as that of all others. When this returns it survives a crash.
+    pub fn hide_before(&self, help: &str, time: Millis) -> std::io::Result<()> {
+        let shared = &self.inner.shared;
+        shared.hidden.add(&shared.options, help, time)
+    }
+
+    /// Before which time samples of series with this help text are not shown.
+    pub fn hidden_before(&self, help: &str) -> Option<Millis> {
+        hidden::before(&self.inner.shared.hidden.all(), help)
     }
 
     /// The live groups whose names begin with `prefix`, with the current value of each member. For an
@@ -189,6 +212,16 @@ impl Store {
     /// Answers a question series by series, sorted by text; points are sorted by time.
     pub fn range(&self, question: &Question, visit: &mut Visit<'_>) -> Result<(), QueryError> {
         scan::range(&self.inner.shared, question, visit)
+    }
+
+    /// Visits the series that match and have samples in the range of a question, sorted by text, without reading
+    /// the samples: whether they are still live or not.
+    pub fn series(
+        &self,
+        question: &Question,
+        visit: &mut dyn FnMut(&Arc<Series>),
+    ) -> Result<(), QueryError> {
+        scan::series(&self.inner.shared, question, visit)
     }
 
     /// Moves what is in memory to a block now, and waits until the blocks are in order: hours that are

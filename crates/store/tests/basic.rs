@@ -172,6 +172,47 @@ fn ticks_read_back_from_memory_from_blocks_and_after_reopening() {
 }
 
 #[test]
+fn series_are_listed_from_memory_and_from_blocks_whether_live_or_not() {
+    let place = Place::new("list");
+    let store = place.open();
+    let listed = |store: &Store, pattern: &str, start: Millis, end: Millis| {
+        let selector = Selector::parse(pattern).expect("valid");
+        let question = Question::new(selector, start, end, None);
+        let mut texts = Vec::new();
+        let visit = &mut |series: &Arc<Series>| texts.push(series.text().to_owned());
+        store.series(&question, visit).expect("listed");
+        texts
+    };
+    feed(&place, &store, 0..500);
+    push(&store, &series(&TURNS, "b"), &[(START + 10_000, 1.0)]);
+    let [warm, a, b] = [
+        "temperature_celsius{room=\"a\"}",
+        "turns_total{room=\"a\"}",
+        "turns_total{room=\"b\"}",
+    ];
+    for place_now in ["memory", "a block", "a block, long ago"] {
+        assert_eq!(
+            listed(&store, "*", START, START + HOUR),
+            [warm, a, b],
+            "{place_now}"
+        );
+        assert_eq!(listed(&store, "turns_total", START, START + HOUR), [a, b]);
+        assert_eq!(listed(&store, "*", START + HOUR, START + 2 * HOUR), [""; 0]);
+        store.settle();
+        if place_now == "a block" {
+            place.set(START + 9 * HOUR);
+        }
+    }
+    let question = Question::new(Selector::all(), 5, 4, None);
+    let reversed = store.series(&question, &mut |_| {});
+    assert!(matches!(reversed, Err(QueryError::Reversed)));
+    let mut small = Question::new(Selector::all(), START, START + HOUR, None);
+    small.bytes_max = 32;
+    let large = store.series(&small, &mut |_| {});
+    assert!(matches!(large, Err(QueryError::TooLarge(32))));
+}
+
+#[test]
 fn hours_are_sealed_and_keep_every_sample() {
     let place = Place::new("seal");
     let store = place.open();

@@ -1,0 +1,117 @@
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use pegel_metric::{Millis, Selector, Series};
+use pegel_store::Question;
+
+use crate::engine::Engine;
+use crate::filter::Filter;
+use crate::problem::Problem;
+use crate::request::{SubQuery, Subject};
+use crate::tags::{HOST, tag};
+use crate::tsuid::tsuid;
+
+/// The series of a sub-query, and how they are put into groups.
+pub(super) struct Chosen {
+    pub metric: String,
+    pub selector: Selector,
+    /// One line for each combination of the values of these tags.
+    group_keys: Vec<String>,
+}
+
+impl Chosen {
+    /// Nothing where no series has one of the names that were given.
+    pub fn new(
+        engine: &Engine,
+        query: &SubQuery,
+        deadline: Instant,
+    ) -> Result<Option<Chosen>, Problem> {
+        let name = match &query.subject {
+            Subject::Metric(name) => name,
+            Subject::Tsuids(ids) => return by_tsuids(engine, ids, deadline),
+        };
+        let filters = match engine.dragon_compat {
+            true => as_dragon(&query.filters),
+            false => query.filters.clone(),
+        };
+        let mut group_keys: Vec<String> = filters
+            .iter()
+            .filter(|filter| filter.group_by)
+            .map(|filter| filter.tagk.clone())
+            .collect();
+        let asks_dragon = |filter: &Filter| !filter.group_by && filter.is_any_value();
+        if engine.dragon_compat && query.filters.iter().any(asks_dragon) {
+            group_keys.push(HOST.to_owned());
+        }
+        group_keys.sort_unstable();
+        group_keys.dedup();
+        Ok(Some(Chosen {
+            metric: name.clone(),
+            selector: selector(name, filters, query.explicit_tags, engine.node.clone()),
+            group_keys,
+        }))
+    }
+
+    /// A series that lacks one of the tags stands in a group of those that lack it.
+    pub fn group_of(&self, series: &Series, node: &str) -> Vec<Option<String>> {
+        let value = |key: &String| tag(series, key, node).map(|value| value.into_owned());
+        self.group_keys.iter().map(value).collect()
+    }
+}
+
+/// Dragon never looks at `groupBy`: its panels ask for `*` without it and expect a line for each value.
+fn as_dragon(filters: &[Filter]) -> Vec<Filter> {
+    let change = |filter: &Filter| match filter.is_any_value() {
+        true => filter.grouping(),
+        false => filter.clone(),
+    };
+    filters.iter().map(change).collect()
+}
+
+fn selector(name: &str, filters: Vec<Filter>, is_explicit: bool, node: Arc<str>) -> Selector {
+    if filters.is_empty() && !is_explicit {
+        return Selector::name(name);
+    }
+    Selector::chosen(name, move |series| {
+        filters.iter().all(|filter| filter.matches(series, &node))
+            && (!is_explicit || has_exactly(series, &filters))
+    })
+}
+
+/// Whether a series has the keys of the filters and no others. A host that only answers add may be missing.
+fn has_exactly(series: &Series, filters: &[Filter]) -> bool {
+    let is_known = |key: &str| filters.iter().any(|filter| filter.tagk == key);
+    let has = |filter: &Filter| filter.tagk == HOST || series.label(&filter.tagk).is_some();
+    series.labels().all(|(key, _)| is_known(key)) && filters.iter().all(has)
+}
+
+fn by_tsuids(
+    engine: &Engine,
+    ids: &[String],
+    deadline: Instant,
+) -> Result<Option<Chosen>, Problem> {
+    let mut question = Question::new(Selector::all(), 0, Millis::MAX, None);
+    question.deadline = deadline;
+    let mut found: Vec<Arc<Series>> = Vec::new();
+    engine.store.series(&question, &mut |series| {
+        if ids.binary_search(&tsuid(series, &engine.node)).is_ok() {
+            found.push(series.clone());
+        }
+    })?;
+    let Some(first) = found.first() else {
+        return Ok(None);
+    };
+    let metric = first.name().to_owned();
+    if found.iter().any(|series| series.name() != metric) {
+        return Err(Problem::bad(
+            "The tsuids of one sub-query must belong to one metric",
+        ));
+    }
+    let found: HashSet<Arc<Series>> = found.into_iter().collect();
+    Ok(Some(Chosen {
+        selector: Selector::chosen(&metric, move |series| found.contains(series)),
+        metric,
+        group_keys: Vec::new(),
+    }))
+}

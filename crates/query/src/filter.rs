@@ -1,0 +1,293 @@
+//! Which series a sub-query is about, by the values of their tags.
+
+mod pattern;
+
+use pegel_metric::Series;
+use regex_lite::{Regex, RegexBuilder};
+
+use crate::problem::Problem;
+use crate::tags::tag;
+use pattern::fits;
+
+/// What one compiled expression may take in memory, and by that how long it takes to try.
+const EXPRESSION_BYTES_MAX: usize = 64 << 10;
+
+/// A test of one tag.
+#[derive(Debug, Clone)]
+pub struct Filter {
+    pub tagk: String,
+    /// As it was written: the type's name and what stands beside it.
+    pub kind: &'static str,
+    pub text: String,
+    /// One line per value of the tag.
+    pub group_by: bool,
+    test: Test,
+}
+
+#[derive(Debug, Clone)]
+enum Test {
+    Any(Vec<String>),
+    /// Without regard to case.
+    AnyFolded(Vec<String>),
+    NotAny(Vec<String>),
+    NotAnyFolded(Vec<String>),
+    Pattern(String),
+    PatternFolded(String),
+    Expression(Regex),
+    Absent,
+}
+
+/// Name, examples and description, as `/api/config/filters` gives them.
+pub const KINDS: [(&str, &str, &str); 8] = [
+    (
+        "iliteral_or",
+        "host=iliteral_or(nid1|nid2)",
+        "The value is one of these, whatever the case of the letters. Values are separated by |.",
+    ),
+    (
+        "iwildcard",
+        "host=iwildcard(nid*)",
+        "The value fits a pattern, whatever the case of the letters; * stands for anything, also nothing.",
+    ),
+    (
+        "literal_or",
+        "host=literal_or(nid1|nid2)",
+        "The value is one of these. Values are separated by |.",
+    ),
+    (
+        "not_iliteral_or",
+        "host=not_iliteral_or(nid1|nid2)",
+        "The value is none of these, whatever the case of the letters. A series without the tag fits.",
+    ),
+    (
+        "not_key",
+        "host=not_key()",
+        "The series does not have the tag at all. There is no value to give.",
+    ),
+    (
+        "not_literal_or",
+        "host=not_literal_or(nid1|nid2)",
+        "The value is none of these. A series without the tag fits.",
+    ),
+    (
+        "regexp",
+        "host=regexp(nid[0-9]+)",
+        "A regular expression is found anywhere in the value. It has no look-around and no back-references.",
+    ),
+    (
+        "wildcard",
+        "host=wildcard(nid*)",
+        "The value fits a pattern in which * stands for anything, also nothing. * alone: the series has the tag.",
+    ),
+];
+
+impl Filter {
+    pub fn new(tagk: &str, kind: &str, text: &str, group_by: bool) -> Result<Filter, Problem> {
+        let known = KINDS.iter().find(|(name, _, _)| *name == kind);
+        let Some(&(kind, _, _)) = known else {
+            let names: Vec<&str> = KINDS.iter().map(|(name, _, _)| *name).collect();
+            return Err(
+                Problem::bad(format!("Unable to find a filter of type: {kind}"))
+                    .details(format!("one of {}", names.join(", "))),
+            );
+        };
+        if tagk.is_empty() {
+            return Err(Problem::bad("Missing or empty tagk in a filter"));
+        }
+        let wrong = |why: String| Problem::bad(format!("Invalid {kind} filter for {tagk}: {why}"));
+        if kind == "not_key" {
+            if !text.is_empty() {
+                return Err(wrong("it must have no value".into()));
+            }
+        } else if text.is_empty() {
+            return Err(wrong("it must have a value".into()));
+        }
+        let values = || text.split('|').map(str::to_owned).collect();
+        let folded = || text.split('|').map(str::to_lowercase).collect();
+        let test = match kind {
+            "literal_or" => Test::Any(values()),
+            "iliteral_or" => Test::AnyFolded(folded()),
+            "not_literal_or" => Test::NotAny(values()),
+            "not_iliteral_or" => Test::NotAnyFolded(folded()),
+            "not_key" => Test::Absent,
+            "regexp" => Test::Expression(
+                RegexBuilder::new(text)
+                    .size_limit(EXPRESSION_BYTES_MAX)
+                    .build()
+                    .map_err(|error| wrong(error.to_string()))?,
+            ),
+            _ if !text.contains('*') => return Err(wrong("it must have at least one *".into())),
+            "wildcard" => Test::Pattern(text.to_owned()),
+            _ => Test::PatternFolded(text.to_lowercase()),
+        };
+        Ok(Filter {
+            tagk: tagk.to_owned(),
+            kind,
+            text: text.to_owned(),
+            group_by,
+            test,
+        })
+    }
+
+    /// A value of the `tags` map: `*`, `a`, `a|b`, `va*`, or a filter spelled out: `regexp(a.*)`.
+    pub fn of_tag(tagk: &str, value: &str, group_by: bool) -> Result<Filter, Problem> {
+        if let Some((kind, rest)) = value.split_once('(')
+            && let Some(text) = rest.strip_suffix(')')
+        {
+            return Filter::new(tagk, kind, text, group_by);
+        }
+        let kind = match value {
+            "*" => "wildcard",
+            _ if value.contains('|') => "literal_or",
+            _ if value.contains('*') => "iwildcard",
+            _ => "literal_or",
+        };
+        Filter::new(tagk, kind, value, group_by)
+    }
+
+    /// Whether it asks for the tag and lets every value pass.
+    pub(crate) fn is_any_value(&self) -> bool {
+        self.text == "*"
+    }
+
+    /// The same, with one line per value. A literal `*` becomes what its writer meant.
+    pub(crate) fn grouping(&self) -> Filter {
+        Filter {
+            group_by: true,
+            test: Test::Pattern("*".into()),
+            ..self.clone()
+        }
+    }
+
+    pub fn is_expression(&self) -> bool {
+        matches!(self.test, Test::Expression(_))
+    }
+
+    pub(crate) fn matches(&self, series: &Series, node: &str) -> bool {
+        let Some(value) = tag(series, &self.tagk, node) else {
+            return matches!(
+                self.test,
+                Test::NotAny(_) | Test::NotAnyFolded(_) | Test::Absent
+            );
+        };
+        let folded = || value.to_lowercase();
+        match &self.test {
+            Test::Any(values) => values.iter().any(|known| *known == value),
+            Test::NotAny(values) => values.iter().all(|known| *known != value),
+            Test::AnyFolded(values) => values.contains(&folded()),
+            Test::NotAnyFolded(values) => !values.contains(&folded()),
+            Test::Pattern(pattern) => fits(pattern, &value),
+            Test::PatternFolded(pattern) => fits(pattern, &folded()),
+            Test::Expression(expression) => expression.is_match(&value),
+            Test::Absent => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::series;
+
+    const ALL: [&str; 5] = [
+        "m{host=\"web01\"}",
+        "m{host=\"WEB02\"}",
+        "m{host=\"db01.lax\"}",
+        "m{host=\"\"}",
+        "m{dc=\"x\"}",
+    ];
+
+    /// Which of the series match; the one without a host does not live on a node here.
+    fn matching(kind: &str, text: &str) -> Vec<usize> {
+        let filter = Filter::new("host", kind, text, false).expect("valid");
+        let hit = |text: &&str| filter.matches(&series(text), "");
+        (0..ALL.len()).filter(|at| hit(&ALL[*at])).collect()
+    }
+
+    #[test]
+    fn every_kind_of_filter() {
+        for (kind, text, expected) in [
+            ("literal_or", "web01", &[0][..]),
+            ("literal_or", "web01|db01.lax|none", &[0, 2]),
+            ("literal_or", "web02", &[]),
+            ("iliteral_or", "WEB01|web02", &[0, 1]),
+            // Series without the tag match what says not.
+            ("not_literal_or", "web01|web02", &[1, 2, 3, 4]),
+            ("not_iliteral_or", "Web01|web02", &[2, 3, 4]),
+            ("wildcard", "*", &[0, 1, 2, 3]),
+            ("wildcard", "web*", &[0]),
+            ("wildcard", "*01*", &[0, 2]),
+            ("wildcard", "*b*1*x", &[2]),
+            ("wildcard", "web?1*", &[]),
+            ("iwildcard", "wEB*", &[0, 1]),
+            // Found anywhere in the value.
+            ("regexp", "b0[12]", &[0, 2]),
+            ("regexp", "^b", &[]),
+            ("regexp", "(?i)^web", &[0, 1]),
+            ("not_key", "", &[4]),
+        ] {
+            assert_eq!(matching(kind, text), expected, "{kind}({text})");
+        }
+    }
+
+    #[test]
+    fn a_series_without_host_is_on_this_node() {
+        let filter = Filter::new("host", "literal_or", "nid7", false).expect("valid");
+        assert!(filter.matches(&series("m{dc=\"x\"}"), "nid7"));
+        assert!(!filter.matches(&series("m{host=\"a\"}"), "nid7"));
+        let absent = Filter::new("host", "not_key", "", false).expect("valid");
+        assert!(!absent.matches(&series("m"), "nid7"));
+    }
+
+    #[test]
+    fn values_of_the_tags_map_become_filters() {
+        for (value, kind, text) in [
+            ("*", "wildcard", "*"),
+            ("web01", "literal_or", "web01"),
+            ("a|b", "literal_or", "a|b"),
+            ("va*", "iwildcard", "va*"),
+            ("regexp(a(b|c).*)", "regexp", "a(b|c).*"),
+            ("not_key()", "not_key", ""),
+        ] {
+            let filter = Filter::of_tag("host", value, true).expect(value);
+            assert_eq!((filter.kind, &*filter.text), (kind, text));
+        }
+    }
+
+    #[test]
+    fn wrong_filters_are_refused() {
+        for (tagk, kind, text, message) in [
+            ("host", "like", "x", "Unable to find a filter of type: like"),
+            (
+                "host",
+                "literal_or",
+                "",
+                "Invalid literal_or filter for host: it must have a value",
+            ),
+            (
+                "host",
+                "wildcard",
+                "web",
+                "Invalid wildcard filter for host: it must have at least one *",
+            ),
+            (
+                "host",
+                "not_key",
+                "x",
+                "Invalid not_key filter for host: it must have no value",
+            ),
+            ("", "literal_or", "x", "Missing or empty tagk in a filter"),
+        ] {
+            let problem = Filter::new(tagk, kind, text, false).expect_err(message);
+            assert_eq!(problem.to_string(), message);
+        }
+        for text in ["(", "a{1000}{1000}{1000}", "(?=x)"] {
+            let problem = Filter::new("host", "regexp", text, false).expect_err(text);
+            assert!(
+                problem
+                    .to_string()
+                    .starts_with("Invalid regexp filter for host: ")
+            );
+        }
+    }
+}

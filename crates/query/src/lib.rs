@@ -1,0 +1,34 @@
+//! Answers to the questions of OpenTSDB's clients: which series, downsampled, as rates, put together.
+//!
+//! ```text
+//! JSON, m=…  ──► request ──► store (samples, or folded into steps) ──► downsample ──► rate ──► group ──► encode
+//!                checked     series by series                         buckets, fill             aggregator
+//! ```
+//!
+//! There is no HTTP in here: [`Engine`] takes parsed requests and writes JSON to any writer. Memory and time
+//! are bounded; what is beyond is refused with a [`Problem`] that carries OpenTSDB's status and words.
+//!
+//! Where OpenTSDB keeps whole numbers apart, every value here is a double.
+
+mod aggregator;
+mod calendar;
+mod civil;
+mod downsample;
+mod engine;
+mod evaluate;
+mod filter;
+mod moment;
+mod problem;
+mod rate;
+mod request;
+mod tags;
+#[cfg(test)]
+mod testing;
+mod tsuid;
+mod zone;
+
+pub use aggregator::Aggregator;
+pub use engine::Engine;
+pub use problem::Problem;
+pub use request::{Gaps, Pairs, QUERIES_MAX, Request, Show, SubQuery};
+pub use zone::Zone;

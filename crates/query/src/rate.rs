@@ -1,0 +1,121 @@
+use pegel_metric::Millis;
+
+/// How a counter becomes what it grows by per second.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rate {
+    /// A step down is the counter starting again at zero after its largest value.
+    pub counter: bool,
+    pub counter_max: f64,
+    /// A step down that would mean a rate above this is a restart, and counts as 0; 0 for never.
+    pub reset_value: f64,
+    /// A step down gives no rate at all.
+    pub drop_resets: bool,
+}
+
+impl Default for Rate {
+    fn default() -> Rate {
+        Rate {
+            counter: false,
+            counter_max: i64::MAX as f64,
+            reset_value: 0.0,
+            drop_resets: false,
+        }
+    }
+}
+
+impl Rate {
+    /// The first point gives no rate: there is nothing before it.
+    pub(crate) fn apply(&self, points: &[(Millis, f64)], out: &mut Vec<(Millis, f64)>) {
+        for pair in points.windows(2) {
+            let [(time_before, before), (time, value)] = [pair[0], pair[1]];
+            let seconds = (time - time_before) as f64 / 1_000.0;
+            let step = value - before;
+            if !(self.counter && step < 0.0) {
+                out.push((time, step / seconds));
+            } else if !self.drop_resets {
+                let rate = (self.counter_max - before + value) / seconds;
+                let is_restart = self.reset_value > 0.0 && rate > self.reset_value;
+                out.push((time, if is_restart { 0.0 } else { rate }));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rates(rate: Rate) -> Vec<(Millis, f64)> {
+        let points = [
+            (0, 10.0),
+            (2_000, 30.0),
+            (2_500, 32.0),
+            (3_500, 2.0),
+            (4_500, 12.0),
+        ];
+        let mut out = Vec::new();
+        rate.apply(&points, &mut out);
+        out
+    }
+
+    #[test]
+    fn each_option_changes_what_a_step_down_gives() {
+        // Steps: 20 in 2 s, 2 in 0.5 s, −30 in 1 s, 10 in 1 s.
+        let expected = |down: Option<f64>| {
+            let mut all = vec![(2_000, 10.0), (2_500, 4.0)];
+            all.extend(down.map(|rate| (3_500, rate)));
+            all.push((4_500, 10.0));
+            all
+        };
+        let plain = Rate::default();
+        assert_eq!(rates(plain), expected(Some(-30.0)));
+        let counter = Rate {
+            counter: true,
+            ..plain
+        };
+        // 2^63 − 1 is 2^63 as a double; 30 less does not show.
+        assert_eq!(rates(counter), expected(Some(2f64.powi(63))));
+        let max = Rate {
+            counter_max: 40.0,
+            ..counter
+        };
+        // 40 − 32 + 2.
+        assert_eq!(rates(max), expected(Some(10.0)));
+        assert_eq!(
+            rates(Rate {
+                reset_value: 9.0,
+                ..max
+            }),
+            expected(Some(0.0))
+        );
+        assert_eq!(
+            rates(Rate {
+                reset_value: 10.0,
+                ..max
+            }),
+            expected(Some(10.0))
+        );
+        assert_eq!(
+            rates(Rate {
+                drop_resets: true,
+                ..max
+            }),
+            expected(None)
+        );
+        assert_eq!(
+            rates(Rate {
+                drop_resets: true,
+                ..plain
+            }),
+            expected(Some(-30.0)),
+            "only counters have resets"
+        );
+    }
+
+    #[test]
+    fn one_point_has_no_rate() {
+        let mut out = Vec::new();
+        Rate::default().apply(&[(0, 1.0)], &mut out);
+        assert!(out.is_empty());
+    }
+}

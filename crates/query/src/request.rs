@@ -1,0 +1,229 @@
+//! What a client asks for: read once from JSON or from a URI, checked, and not doubted afterwards.
+
+mod json;
+mod loose;
+mod metric;
+mod uri;
+
+use pegel_metric::Millis;
+use serde::Serialize;
+
+use crate::aggregator::Aggregator;
+use crate::downsample::{Downsample, Span};
+use crate::filter::Filter;
+use crate::problem::Problem;
+use crate::rate::Rate;
+use crate::zone::Zone;
+
+pub(crate) use json::parse_json;
+pub(crate) use loose::{Flag, Text, Whole};
+pub(crate) use metric::{parse_sub_query, split_tags};
+pub use uri::Pairs;
+
+/// How many sub-queries one request may hold.
+pub const QUERIES_MAX: usize = 128;
+/// How many filters one sub-query may hold, and how many regular expressions one request.
+const FILTERS_MAX: usize = 64;
+const EXPRESSIONS_MAX: usize = 16;
+const TSUIDS_MAX: usize = 10_000;
+
+/// A question with everything that belongs to it.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Both ends are part of the answer.
+    pub start: Millis,
+    pub end: Millis,
+    pub queries: Vec<SubQuery>,
+    pub zone: Zone,
+    pub show: Show,
+    /// How a value that is not a number is written.
+    pub gaps: Gaps,
+}
+
+/// What the answer shows beside the points.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Show {
+    pub no_annotations: bool,
+    pub global_annotations: bool,
+    pub ms_resolution: bool,
+    pub tsuids: bool,
+    pub summary: bool,
+    pub stats: bool,
+    pub query: bool,
+    /// Points as `[[time, value], …]` in place of an object.
+    pub arrays: bool,
+}
+
+/// What becomes of a bucket without a value. Grafana's two parsers fail on different forms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gaps {
+    /// Left out: the newer one wants numbers and nothing else.
+    Omitted,
+    /// `null`: the one in the browser.
+    Null,
+    /// `"NaN"` or `null`, as the fill policy says: what OpenTSDB itself writes.
+    AsAsked,
+}
+
+/// One question about one metric.
+#[derive(Debug, Clone)]
+pub struct SubQuery {
+    pub aggregator: Aggregator,
+    pub subject: Subject,
+    pub rate: Option<Rate>,
+    pub downsample: Option<Downsample>,
+    pub filters: Vec<Filter>,
+    pub explicit_tags: bool,
+    /// As it is shown with the answer.
+    pub echo: Echo,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    Metric(String),
+    /// Sorted.
+    Tsuids(Vec<String>),
+}
+
+/// A sub-query in the words of its writer.
+#[derive(Debug, Clone, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Echo {
+    pub aggregator: String,
+    pub metric: Option<String>,
+    pub tsuids: Option<Vec<String>>,
+    pub downsample: Option<String>,
+    pub rate: bool,
+    pub filters: Vec<EchoFilter>,
+    pub explicit_tags: bool,
+    pub index: usize,
+    pub rate_options: Option<EchoRate>,
+    pub tags: std::collections::BTreeMap<String, String>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct EchoFilter {
+    pub tagk: String,
+    pub filter: String,
+    pub group_by: bool,
+    pub r#type: &'static str,
+}
+
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EchoRate {
+    pub counter: bool,
+    pub counter_max: i64,
+    pub reset_value: i64,
+    pub drop_resets: bool,
+}
+
+impl Request {
+    /// Reads the body of a `POST /api/query`, and what its URI adds (`?arrays=true`).
+    pub fn from_json(body: &[u8], pairs: &Pairs, now: Millis) -> Result<Request, Problem> {
+        json::request(body, pairs, now)
+    }
+
+    /// Reads `?start=1h-ago&m=sum:metric{host=*}`.
+    pub fn from_uri(pairs: &Pairs, now: Millis) -> Result<Request, Problem> {
+        uri::request(pairs, now)
+    }
+
+    /// Checks what concerns the whole, and completes the parts.
+    fn finish(mut self) -> Result<Request, Problem> {
+        if self.start > self.end {
+            return Err(Problem::bad(format!(
+                "End time [{}] must be greater than the start time [{}]",
+                self.end, self.start
+            )));
+        }
+        check_counts(&self.queries)?;
+        for (index, query) in self.queries.iter_mut().enumerate() {
+            query.complete(index, self.show.ms_resolution)?;
+        }
+        Ok(self)
+    }
+}
+
+fn check_counts(queries: &[SubQuery]) -> Result<(), Problem> {
+    if queries.is_empty() {
+        return Err(Problem::bad("Missing queries"));
+    }
+    if queries.len() > QUERIES_MAX {
+        return Err(too_many_queries(queries.len()));
+    }
+    let filters = queries.iter().flat_map(|query| &query.filters);
+    if filters.filter(|filter| filter.is_expression()).count() > EXPRESSIONS_MAX {
+        let message = format!("more than {EXPRESSIONS_MAX} regexp filters in one request");
+        return Err(Problem::large(message).details("join them with |, or use wildcards"));
+    }
+    Ok(())
+}
+
+fn too_many_queries(count: usize) -> Problem {
+    Problem::large(format!(
+        "{count} sub-queries; at most {QUERIES_MAX} are answered"
+    ))
+    .details("send them in several requests")
+}
+
+impl SubQuery {
+    /// Checks it, and adds what OpenTSDB adds by itself.
+    fn complete(&mut self, index: usize, ms_resolution: bool) -> Result<(), Problem> {
+        if self.filters.len() > FILTERS_MAX {
+            let message = format!("more than {FILTERS_MAX} filters in sub-query {index}");
+            return Err(Problem::large(message));
+        }
+        match &self.subject {
+            Subject::Metric(name) if name.is_empty() => {
+                return Err(Problem::bad(
+                    "Missing the metric or tsuids, provide at least one",
+                ));
+            }
+            Subject::Tsuids(ids) if ids.len() > TSUIDS_MAX => {
+                return Err(Problem::large(format!("more than {TSUIDS_MAX} tsuids")));
+            }
+            _ => {}
+        }
+        self.echo.index = index;
+        self.echo_filters();
+        // The answer has one point per second: several are made one by the aggregator of the query.
+        if !ms_resolution && self.downsample.is_none() {
+            self.downsample = Some(Downsample {
+                text: String::new(),
+                span: Span::Fixed(1_000),
+                function: match self.aggregator {
+                    Aggregator::None => Aggregator::Last,
+                    aggregator => aggregator,
+                },
+                fill: crate::downsample::Fill::None,
+            });
+        }
+        Ok(())
+    }
+
+    fn echo_filters(&mut self) {
+        let echo = |filter: &Filter| EchoFilter {
+            tagk: filter.tagk.clone(),
+            filter: filter.text.clone(),
+            group_by: filter.group_by,
+            r#type: filter.kind,
+        };
+        self.echo.filters = self.filters.iter().map(echo).collect();
+        let grouping = self.filters.iter().filter(|filter| filter.group_by);
+        self.echo.tags = grouping
+            .map(|filter| (filter.tagk.clone(), filter.text.clone()))
+            .collect();
+    }
+}
+
+impl From<&Rate> for EchoRate {
+    fn from(rate: &Rate) -> EchoRate {
+        EchoRate {
+            counter: rate.counter,
+            counter_max: rate.counter_max as i64,
+            reset_value: rate.reset_value as i64,
+            drop_resets: rate.drop_resets,
+        }
+    }
+}

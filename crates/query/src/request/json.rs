@@ -1,0 +1,382 @@
+//! The body of a `POST /api/query`.
+
+use std::collections::BTreeMap;
+
+use pegel_metric::Millis;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::{
+    Echo, EchoRate, Flag, Gaps, Pairs, QUERIES_MAX, Request, Show, SubQuery, Subject, Text, Whole,
+    too_many_queries,
+};
+use crate::aggregator::Aggregator;
+use crate::downsample::Downsample;
+use crate::filter::Filter;
+use crate::moment::parse_moment;
+use crate::problem::Problem;
+use crate::rate::Rate;
+use crate::zone::Zone;
+
+/// Unknown fields are passed over, as OpenTSDB does: newer clients send more.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Body {
+    start: Option<Text>,
+    end: Option<Text>,
+    queries: Option<Vec<Query>>,
+    timezone: Option<Text>,
+    use_calendar: Option<Flag>,
+    no_annotations: Option<Flag>,
+    global_annotations: Option<Flag>,
+    #[serde(alias = "ms")]
+    ms_resolution: Option<Flag>,
+    #[serde(rename = "showTSUIDs")]
+    show_tsuids: Option<Flag>,
+    show_summary: Option<Flag>,
+    show_stats: Option<Flag>,
+    show_query: Option<Flag>,
+    delete: Option<Flag>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Query {
+    aggregator: Option<String>,
+    metric: Option<String>,
+    tsuids: Option<Vec<String>>,
+    rate: Option<Flag>,
+    rate_options: Option<RateOptions>,
+    downsample: Option<String>,
+    tags: Option<BTreeMap<String, Text>>,
+    filters: Option<Vec<QueryFilter>>,
+    explicit_tags: Option<Flag>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct RateOptions {
+    counter: Option<Flag>,
+    counter_max: Option<Whole>,
+    reset_value: Option<Whole>,
+    drop_resets: Option<Flag>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct QueryFilter {
+    r#type: Option<String>,
+    tagk: Option<String>,
+    filter: Option<Text>,
+    #[serde(alias = "group_by")]
+    group_by: Option<Flag>,
+}
+
+pub(crate) fn parse_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+    if body.iter().all(u8::is_ascii_whitespace) {
+        return Err(Problem::bad("Missing request content"));
+    }
+    serde_json::from_slice(body)
+        .map_err(|error| Problem::bad("Unable to parse the given JSON").details(error.to_string()))
+}
+
+fn is_set(flag: &Option<Flag>) -> bool {
+    flag.is_some_and(|flag| flag.0)
+}
+
+pub(super) fn request(body: &[u8], pairs: &Pairs, now: Millis) -> Result<Request, Problem> {
+    let body: Body = parse_json(body)?;
+    if is_set(&body.delete) {
+        return Err(refuse_delete());
+    }
+    let zone = Zone::named(body.timezone.as_ref().map_or("", |name| &name.0))?;
+    let moment = |text: &Option<Text>| {
+        let given = text.as_ref().filter(|text| !text.0.is_empty());
+        given
+            .map(|text| parse_moment(&text.0, now, &zone))
+            .transpose()
+    };
+    let start = moment(&body.start)?.ok_or_else(|| Problem::bad("Missing start time"))?;
+    let end = moment(&body.end)?.unwrap_or(now);
+    let queries = body.queries.unwrap_or_default();
+    if queries.len() > QUERIES_MAX {
+        return Err(too_many_queries(queries.len()));
+    }
+    // Grafana's browser form always says one of these, its other forms neither.
+    let from_browser = body.ms_resolution.is_some() || body.show_query.is_some();
+    let calendar = is_set(&body.use_calendar);
+    let queries = queries.into_iter().map(|query| query.check(calendar));
+    let request = Request {
+        start,
+        end,
+        queries: queries.collect::<Result<_, _>>()?,
+        show: Show {
+            no_annotations: is_set(&body.no_annotations),
+            global_annotations: is_set(&body.global_annotations),
+            ms_resolution: is_set(&body.ms_resolution) || pairs.flag("ms"),
+            tsuids: is_set(&body.show_tsuids) || pairs.flag("show_tsuids"),
+            summary: is_set(&body.show_summary) || pairs.flag("show_summary"),
+            stats: is_set(&body.show_stats) || pairs.flag("show_stats"),
+            query: is_set(&body.show_query) || pairs.flag("show_query"),
+            arrays: pairs.flag("arrays"),
+        },
+        gaps: if from_browser {
+            Gaps::Null
+        } else {
+            Gaps::Omitted
+        },
+        zone,
+    };
+    request.finish()
+}
+
+pub(super) fn refuse_delete() -> Problem {
+    Problem::bad("Deleting data is not enabled")
+        .details("samples leave the store by age and size alone")
+}
+
+impl Query {
+    fn check(self, uses_calendar: bool) -> Result<SubQuery, Problem> {
+        let name = self
+            .aggregator
+            .ok_or_else(|| Problem::bad("Missing the aggregation function"))?;
+        let downsample = self.downsample.filter(|text| !text.is_empty());
+        let options = self.rate_options.unwrap_or_default().check();
+        let has_rate = is_set(&self.rate);
+        let tsuids = self.tsuids.filter(|ids| !ids.is_empty());
+        let metric = self.metric.unwrap_or_default();
+        let subject = match &tsuids {
+            Some(ids) => Subject::Tsuids(sorted(ids)),
+            None => Subject::Metric(metric.clone()),
+        };
+        Ok(SubQuery {
+            aggregator: Aggregator::parse(&name)?,
+            filters: filters(self.filters, self.tags)?,
+            explicit_tags: is_set(&self.explicit_tags),
+            downsample: downsample
+                .as_deref()
+                .map(|text| Downsample::parse(text, uses_calendar))
+                .transpose()?,
+            rate: has_rate.then_some(options),
+            echo: Echo {
+                aggregator: name,
+                metric: tsuids.is_none().then_some(metric),
+                tsuids,
+                downsample,
+                rate: has_rate,
+                explicit_tags: is_set(&self.explicit_tags),
+                rate_options: has_rate.then(|| EchoRate::from(&options)),
+                ..Echo::default()
+            },
+            subject,
+        })
+    }
+}
+
+pub(super) fn sorted(ids: &[String]) -> Vec<String> {
+    let mut ids: Vec<String> = ids.iter().map(|id| id.trim().to_uppercase()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids
+}
+
+/// `filters` where there are any, else `tags`: the manual lets only one of them count.
+fn filters(
+    filters: Option<Vec<QueryFilter>>,
+    tags: Option<BTreeMap<String, Text>>,
+) -> Result<Vec<Filter>, Problem> {
+    match filters.filter(|filters| !filters.is_empty()) {
+        Some(filters) => filters.into_iter().map(QueryFilter::check).collect(),
+        None => tags
+            .unwrap_or_default()
+            .iter()
+            .map(|(key, value)| Filter::of_tag(key, &value.0, true))
+            .collect(),
+    }
+}
+
+impl QueryFilter {
+    pub fn check(self) -> Result<Filter, Problem> {
+        let text = self.filter.unwrap_or_default();
+        let kind = self
+            .r#type
+            .ok_or_else(|| Problem::bad("Missing filter type"))?;
+        let tagk = self.tagk.unwrap_or_default();
+        Filter::new(&tagk, &kind, &text.0, is_set(&self.group_by))
+    }
+}
+
+impl RateOptions {
+    fn check(self) -> Rate {
+        let default = Rate::default();
+        Rate {
+            counter: is_set(&self.counter),
+            counter_max: self
+                .counter_max
+                .map_or(default.counter_max, |max| max.0 as f64),
+            reset_value: self
+                .reset_value
+                .map_or(default.reset_value, |value| value.0 as f64),
+            drop_resets: is_set(&self.drop_resets),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::downsample::Span;
+
+    const NOW: Millis = 1_700_000_300_000;
+
+    fn ask(body: &str) -> Result<Request, Problem> {
+        Request::from_json(body.as_bytes(), &Pairs::default(), NOW)
+    }
+
+    #[test]
+    fn the_browsers_form() {
+        let request = ask(r#"{"start":1700000000000,"queries":[{"metric":"cpu_percent","aggregator":"sum",
+            "downsample":"1s-avg","rate":true,"rateOptions":{"counter":true,"counterMax":65535,"resetValue":100,
+            "dropResets":false},"filters":[{"type":"wildcard","tagk":"host","filter":"*","groupBy":false}],
+            "explicitTags":true}],"msResolution":false,"globalAnnotations":true,"showQuery":true}"#).expect("valid");
+        assert_eq!((request.start, request.end), (1_700_000_000_000, NOW));
+        assert_eq!(request.gaps, Gaps::Null);
+        let show = Show {
+            global_annotations: true,
+            query: true,
+            ..Show::default()
+        };
+        assert_eq!(request.show, show);
+        let query = &request.queries[0];
+        assert_eq!(query.subject, Subject::Metric("cpu_percent".into()));
+        assert_eq!(
+            query.downsample.as_ref().map(|d| d.span),
+            Some(Span::Fixed(1_000))
+        );
+        let rate = Rate {
+            counter: true,
+            counter_max: 65_535.0,
+            reset_value: 100.0,
+            drop_resets: false,
+        };
+        assert_eq!(query.rate, Some(rate));
+        assert!(query.explicit_tags && !query.filters[0].group_by);
+    }
+
+    #[test]
+    fn the_backends_form() {
+        let pairs = Pairs::from([("arrays", "true")]);
+        let body = r#"{"start":1700000000,"end":1700000300,"queries":[{"metric":"m","aggregator":"sum"}]}"#;
+        let request = Request::from_json(body.as_bytes(), &pairs, NOW).expect("valid");
+        assert_eq!(
+            (request.start, request.end),
+            (1_700_000_000_000, 1_700_000_300_000)
+        );
+        assert_eq!(request.gaps, Gaps::Omitted);
+        assert!(request.show.arrays);
+    }
+
+    #[test]
+    fn loose_values_are_understood() {
+        let request = ask(r#"{"start":"1h-ago","end":"","timezone":"UTC","unknown":{"x":[1]},"queries":[
+            {"metric":"m","aggregator":"avg","rate":"true","tags":{"gpu":0,"host":"a|b"},"downsample":null},
+            {"aggregator":"sum","tsuids":["0a","0A","ff"]}]}"#).expect("valid");
+        assert_eq!(request.start, NOW - 3_600_000);
+        let query = &request.queries[0];
+        assert!(query.rate.is_some() && query.filters.iter().all(|filter| filter.group_by));
+        assert_eq!(query.filters[0].text, "0");
+        assert_eq!(
+            request.queries[1].subject,
+            Subject::Tsuids(vec!["0A".into(), "FF".into()])
+        );
+        assert_eq!(request.queries[1].echo.index, 1);
+    }
+
+    #[test]
+    fn several_points_a_second_become_one_unless_milliseconds_are_asked_for() {
+        let of = |extra: &str, aggregator: &str| {
+            let body = format!(
+                r#"{{"start":1,"queries":[{{"metric":"m","aggregator":"{aggregator}"}}]{extra}}}"#
+            );
+            let query = ask(&body).expect("valid").queries.remove(0);
+            (
+                query.downsample.map(|d| (d.span, d.function)),
+                query.echo.downsample,
+            )
+        };
+        assert_eq!(
+            of("", "sum"),
+            (Some((Span::Fixed(1_000), Aggregator::Sum)), None)
+        );
+        assert_eq!(
+            of("", "none"),
+            (Some((Span::Fixed(1_000), Aggregator::Last)), None)
+        );
+        assert_eq!(of(",\"msResolution\":true", "sum"), (None, None));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let many = format!(
+            r#"{{"start":1,"queries":[{}{{}}]}}"#,
+            r#"{"metric":"m","aggregator":"sum"},"#.repeat(9_999)
+        );
+        let filters = format!(
+            r#"{{"start":1,"queries":[{{"metric":"m","aggregator":"sum","filters":[{}{{"type":"regexp","tagk":"a","filter":"x"}}]}}]}}"#,
+            r#"{"type":"regexp","tagk":"a","filter":"x"},"#.repeat(20)
+        );
+        for (body, status, message) in [
+            ("", 400, "Missing request content"),
+            ("{", 400, "Unable to parse the given JSON"),
+            ("[]", 400, "Unable to parse the given JSON"),
+            ("{\"start\":[]}", 400, "Unable to parse the given JSON"),
+            ("{}", 400, "Missing start time"),
+            (r#"{"start":"x"}"#, 400, "Invalid date: x"),
+            (r#"{"start":1}"#, 400, "Missing queries"),
+            (r#"{"start":1,"queries":[]}"#, 400, "Missing queries"),
+            (
+                r#"{"start":1,"queries":[{}]}"#,
+                400,
+                "Missing the aggregation function",
+            ),
+            (
+                r#"{"start":1,"queries":[{"aggregator":"summ","metric":"m"}]}"#,
+                400,
+                "No such aggregator: summ",
+            ),
+            (
+                r#"{"start":1,"queries":[{"aggregator":"sum"}]}"#,
+                400,
+                "Missing the metric or tsuids, provide at least one",
+            ),
+            (
+                r#"{"start":1,"queries":[{"aggregator":"sum","metric":"m","downsample":"1s"}]}"#,
+                400,
+                "Invalid downsampling specifier '1s': it has not two or three parts",
+            ),
+            (
+                r#"{"start":1,"timezone":"Mars/Base","queries":[]}"#,
+                400,
+                "Invalid timezone name: Mars/Base",
+            ),
+            (
+                r#"{"start":1700000000,"end":1600000000,"queries":[{"aggregator":"sum","metric":"m"}]}"#,
+                400,
+                "End time [1600000000000] must be greater than the start time [1700000000000]",
+            ),
+            (
+                r#"{"start":1,"delete":true,"queries":[]}"#,
+                400,
+                "Deleting data is not enabled",
+            ),
+            (&many, 413, "10000 sub-queries; at most 128 are answered"),
+            (&filters, 413, "more than 16 regexp filters in one request"),
+        ] {
+            let problem = ask(body).expect_err(message);
+            assert_eq!(
+                (problem.status(), problem.to_string().as_str()),
+                (status, message)
+            );
+        }
+    }
+}

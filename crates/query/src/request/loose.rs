@@ -1,0 +1,116 @@
+//! Values as clients write them: `true` or `"true"`, `5` or `"5"`.
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, Unexpected, Visitor};
+use std::fmt;
+
+/// A boolean, perhaps in quotes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Flag(pub bool);
+
+/// A number or a text, as text.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Text(pub String);
+
+/// A whole number, perhaps in quotes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Whole(pub i64);
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Text, D::Error> {
+        deserializer.deserialize_any(TextVisitor).map(Text)
+    }
+}
+
+impl<'de> Deserialize<'de> for Flag {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Flag, D::Error> {
+        let text = deserializer.deserialize_any(TextVisitor)?;
+        match text.trim() {
+            "true" | "1" => Ok(Flag(true)),
+            "false" | "0" | "" => Ok(Flag(false)),
+            other => Err(D::Error::invalid_value(
+                Unexpected::Str(other),
+                &"true or false",
+            )),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Whole {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Whole, D::Error> {
+        let text = deserializer.deserialize_any(TextVisitor)?;
+        let text = text.trim();
+        let float = || text.parse::<f64>().ok().filter(|number| number.is_finite());
+        match text.parse::<i64>() {
+            Ok(number) => Ok(Whole(number)),
+            // 1e9, 65535.0, or more than fits: the nearest that does.
+            Err(_) => match float() {
+                Some(number) => Ok(Whole(number as i64)),
+                None => Err(D::Error::invalid_value(
+                    Unexpected::Str(text),
+                    &"a whole number",
+                )),
+            },
+        }
+    }
+}
+
+struct TextVisitor;
+
+impl Visitor<'_> for TextVisitor {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text, a number or a boolean")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<String, E> {
+        Ok(text.to_owned())
+    }
+
+    fn visit_bool<E>(self, flag: bool) -> Result<String, E> {
+        Ok(flag.to_string())
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<String, E> {
+        Ok(number.to_string())
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<String, E> {
+        Ok(number.to_string())
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<String, E> {
+        Ok(number.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_do_not_matter() {
+        let flags: Vec<Flag> =
+            serde_json::from_str(r#"[true,"true",false,"false",1,0]"#).expect("valid");
+        let flags: Vec<bool> = flags.iter().map(|flag| flag.0).collect();
+        assert_eq!(flags, [true, true, false, false, true, false]);
+        let numbers: Vec<Whole> =
+            serde_json::from_str(r#"[5,"5",-1,65535.0,18446744073709551615]"#).expect("valid");
+        let numbers: Vec<i64> = numbers.iter().map(|number| number.0).collect();
+        assert_eq!(numbers, [5, 5, -1, 65_535, i64::MAX]);
+        let texts: Vec<Text> =
+            serde_json::from_str(r#"["a",1700000000000,1700000000.5,true]"#).expect("valid");
+        let texts: Vec<&str> = texts.iter().map(|text| text.0.as_str()).collect();
+        assert_eq!(texts, ["a", "1700000000000", "1700000000.5", "true"]);
+    }
+
+    #[test]
+    fn other_things_are_refused() {
+        assert!(serde_json::from_str::<Flag>("\"yes\"").is_err());
+        assert!(serde_json::from_str::<Whole>("\"many\"").is_err());
+        assert!(serde_json::from_str::<Whole>("\"inf\"").is_err());
+        assert!(serde_json::from_str::<Text>("[1]").is_err());
+        assert!(serde_json::from_str::<Text>("null").is_err());
+    }
+}

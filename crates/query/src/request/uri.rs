@@ -1,0 +1,215 @@
+//! `/api/query?start=…&m=…`.
+
+use pegel_metric::Millis;
+
+use super::json::{refuse_delete, sorted};
+use super::metric::parse_sub_query;
+use super::{Echo, Gaps, QUERIES_MAX, Request, Show, SubQuery, Subject, too_many_queries};
+use crate::aggregator::Aggregator;
+use crate::moment::parse_moment;
+use crate::problem::Problem;
+use crate::zone::Zone;
+
+/// What follows the `?`, decoded, in its order.
+#[derive(Debug, Clone, Default)]
+pub struct Pairs(Vec<(String, String)>);
+
+impl Pairs {
+    pub fn new(pairs: Vec<(String, String)>) -> Pairs {
+        Pairs(pairs)
+    }
+
+    /// The last value of a key that is not empty.
+    pub fn get<'a>(&'a self, key: &'a str) -> Option<&'a str> {
+        self.all(key).filter(|value| !value.is_empty()).last()
+    }
+
+    pub fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+        let pairs = self.0.iter().filter(move |(known, _)| known == key);
+        pairs.map(|(_, value)| value.as_str())
+    }
+
+    /// Whether a flag is there: `?arrays`, `?arrays=true`; `false` turns it off.
+    pub fn flag(&self, key: &str) -> bool {
+        self.all(key)
+            .last()
+            .is_some_and(|value| !matches!(value, "false" | "0" | "no"))
+    }
+
+    pub(crate) fn number(&self, key: &str) -> Result<Option<i64>, Problem> {
+        let Some(text) = self.get(key) else {
+            return Ok(None);
+        };
+        let wrong = |_| Problem::bad(format!("Unable to parse '{key}' as a number: {text}"));
+        text.trim().parse().map(Some).map_err(wrong)
+    }
+}
+
+impl<const N: usize> From<[(&str, &str); N]> for Pairs {
+    fn from(pairs: [(&str, &str); N]) -> Pairs {
+        Pairs(
+            pairs
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .to_vec(),
+        )
+    }
+}
+
+pub(super) fn request(pairs: &Pairs, now: Millis) -> Result<Request, Problem> {
+    if pairs.flag("delete") {
+        return Err(refuse_delete());
+    }
+    let zone_name = pairs.get("tz").or(pairs.get("timezone"));
+    let zone = Zone::named(zone_name.unwrap_or_default())?;
+    let moment = |key| {
+        let text = pairs.get(key);
+        text.map(|text| parse_moment(text, now, &zone)).transpose()
+    };
+    let start = moment("start")?.ok_or_else(|| Problem::bad("Missing parameter start"))?;
+    let end = moment("end")?.unwrap_or(now);
+    let calendar = pairs.flag("use_calendar");
+    let count = ["m", "tsuid", "tsuids"]
+        .map(|key| pairs.all(key).count())
+        .iter()
+        .sum();
+    if count > QUERIES_MAX {
+        return Err(too_many_queries(count));
+    }
+    let metrics = pairs.all("m").map(|text| parse_sub_query(text, calendar));
+    let ids = pairs
+        .all("tsuid")
+        .chain(pairs.all("tsuids"))
+        .map(tsuid_query);
+    let request = Request {
+        start,
+        end,
+        queries: metrics.chain(ids).collect::<Result<_, _>>()?,
+        zone,
+        show: Show {
+            no_annotations: pairs.flag("no_annotations"),
+            global_annotations: pairs.flag("global_annotations"),
+            ms_resolution: pairs.flag("ms") || pairs.flag("msResolution"),
+            tsuids: pairs.flag("show_tsuids"),
+            summary: pairs.flag("show_summary"),
+            stats: pairs.flag("show_stats"),
+            query: pairs.flag("show_query"),
+            arrays: pairs.flag("arrays"),
+        },
+        gaps: Gaps::AsAsked,
+    };
+    request.finish()
+}
+
+/// `sum:0001,0002`.
+fn tsuid_query(text: &str) -> Result<SubQuery, Problem> {
+    let wrong = || {
+        Problem::bad(format!("Invalid parameter tsuid={text}"))
+            .details("an aggregator, a colon, and names of series with commas between them")
+    };
+    let (name, ids) = text.split_once(':').ok_or_else(wrong)?;
+    let ids: Vec<String> = ids
+        .split(',')
+        .map(str::trim)
+        .filter(|id| !id.is_empty())
+        .map(str::to_owned)
+        .collect();
+    if ids.is_empty() {
+        return Err(wrong());
+    }
+    Ok(SubQuery {
+        aggregator: Aggregator::parse(name)?,
+        subject: Subject::Tsuids(sorted(&ids)),
+        rate: None,
+        downsample: None,
+        filters: Vec::new(),
+        explicit_tags: false,
+        echo: Echo {
+            aggregator: name.to_owned(),
+            tsuids: Some(ids),
+            ..Echo::default()
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::civil::days_of;
+
+    const NOW: Millis = 1_700_000_300_000;
+
+    #[test]
+    fn every_parameter_is_read() {
+        let pairs = Pairs::from([
+            ("start", "2023/11/14-00:00"),
+            ("end", "1s-ago"),
+            ("tz", "Etc/UTC"),
+            ("m", "sum:a"),
+            ("m", "avg:10s-avg:b{host=*}"),
+            ("tsuid", "max:0a,0B"),
+            ("ms", "true"),
+            ("show_tsuids", "true"),
+            ("show_query", ""),
+            ("arrays", "false"),
+        ]);
+        let request = Request::from_uri(&pairs, NOW).expect("valid");
+        assert_eq!(request.start, days_of(2023, 11, 14) * 86_400_000);
+        assert_eq!(request.end, NOW - 1_000);
+        assert_eq!(request.queries.len(), 3);
+        assert_eq!(
+            request.queries[2].subject,
+            Subject::Tsuids(vec!["0A".into(), "0B".into()])
+        );
+        assert_eq!(request.gaps, Gaps::AsAsked);
+        let show = Show {
+            ms_resolution: true,
+            tsuids: true,
+            query: true,
+            ..Show::default()
+        };
+        assert_eq!(request.show, show);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let ask = |pairs: Vec<(&str, &str)>| {
+            let pairs = pairs
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+            Request::from_uri(&Pairs::new(pairs.collect()), NOW)
+        };
+        let mut many = vec![("start", "1h-ago")];
+        many.extend([("m", "sum:m"); 10_000]);
+        for (pairs, status, message) in [
+            (vec![("m", "sum:m")], 400, "Missing parameter start"),
+            (vec![("start", "1h-ago")], 400, "Missing queries"),
+            (
+                vec![("start", "1h-ago"), ("end", "2h-ago"), ("m", "sum:m")],
+                400,
+                "End time [1699993100000] must be greater than the start time [1699996700000]",
+            ),
+            (
+                vec![("start", "1h-ago"), ("tsuid", "sum")],
+                400,
+                "Invalid parameter tsuid=sum",
+            ),
+            (
+                vec![("start", "1h-ago"), ("tsuid", "sum:,")],
+                400,
+                "Invalid parameter tsuid=sum:,",
+            ),
+            (
+                vec![("start", "1h-ago"), ("m", "sum:m"), ("delete", "true")],
+                400,
+                "Deleting data is not enabled",
+            ),
+            (many, 413, "10000 sub-queries; at most 128 are answered"),
+        ] {
+            let problem = ask(pairs).expect_err(message);
+            assert_eq!(
+                (problem.status(), problem.to_string().as_str()),
+                (status, message)
+            );
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! What tests need: series from their text, and a store with what the test puts in.
+
+use std::sync::Arc;
+
+use pegel_metric::{Family, Input, Kind, Millis, Point, Series};
+use pegel_store::{Options, Store};
+use pegel_testkit::{FakeClock, TempDir};
+
+pub(crate) fn series(text: &str) -> Series {
+    let family = |name: &str| {
+        Arc::new(Family {
+            name: name.to_owned().into(),
+            ..Family::new("", Kind::Gauge, "", 1, "")
+        })
+    };
+    Series::parse(text, family).expect("a valid series")
+}
+
+/// A store in a directory of its own, gone at the end of the test.
+pub(crate) struct Shelf {
+    pub store: Store,
+    _dir: TempDir,
+}
+
+impl Shelf {
+    pub fn new(now: Millis) -> Shelf {
+        let dir = TempDir::new();
+        let mut options = Options::new(dir.join("store"));
+        options.clock = Arc::new(FakeClock::new(now));
+        let store = Store::open(options).expect("opens");
+        Shelf { store, _dir: dir }
+    }
+
+    pub fn put(&self, text: &str, samples: &[(Millis, f64)]) {
+        let series = Arc::new(series(text));
+        let point = |&(time, value): &(Millis, f64)| Point {
+            series: series.clone(),
+            time,
+            value,
+        };
+        let points: Vec<Point> = samples.iter().map(point).collect();
+        let pushed = self.store.push(Input::Push, points).expect("taken");
+        assert_eq!(pushed.kept, samples.len() as u64, "{text}");
+    }
+}
