@@ -41,7 +41,10 @@ impl Notify {
     pub fn ready(&self, status: &str) {
         // What the lines mean is split at line breaks.
         let status = status.replace(char::is_control, " ");
-        self.tell(&format!("READY=1\nSTATUS={status}\nMAINPID={}\n", std::process::id()));
+        self.tell(&format!(
+            "READY=1\nSTATUS={status}\nMAINPID={}\n",
+            std::process::id()
+        ));
     }
 
     pub fn stopping(&self) {
@@ -79,7 +82,8 @@ fn address(name: &OsString) -> io::Result<SocketAddr> {
 /// `WATCHDOG_PID` says for whom the time is meant: a program that another one started inherits both.
 fn watchdog(environment: Environment<'_>, pid: u32) -> Option<Duration> {
     let number = |name: &str| environment(name)?.to_str()?.parse::<u64>().ok();
-    let is_meant = environment("WATCHDOG_PID").is_none() || number("WATCHDOG_PID") == Some(pid.into());
+    let is_meant =
+        environment("WATCHDOG_PID").is_none() || number("WATCHDOG_PID") == Some(pid.into());
     let time = number("WATCHDOG_USEC").filter(|micros| is_meant && *micros > 0);
     time.map(Duration::from_micros)
 }
@@ -111,7 +115,10 @@ mod tests {
         let notify = Notify::new(&variables(&set)).expect("a manager");
         notify.ready("two\nlines");
         let pid = std::process::id();
-        assert_eq!(heard(&manager), format!("READY=1\nSTATUS=two lines\nMAINPID={pid}\n"));
+        assert_eq!(
+            heard(&manager),
+            format!("READY=1\nSTATUS=two lines\nMAINPID={pid}\n")
+        );
         notify.alive();
         assert_eq!(heard(&manager), "WATCHDOG=1\n");
         drop(manager);
@@ -121,7 +128,10 @@ mod tests {
     #[test]
     fn without_a_socket_of_an_understandable_kind_nobody_is_told() {
         for name in ["", "relative", "vsock:2:1"] {
-            assert!(Notify::new(&variables(&[("NOTIFY_SOCKET", name)])).is_none(), "{name}");
+            assert!(
+                Notify::new(&variables(&[("NOTIFY_SOCKET", name)])).is_none(),
+                "{name}"
+            );
         }
         assert!(Notify::new(&|_| None).is_none());
     }
@@ -131,8 +141,14 @@ mod tests {
         let time = |set: &[(&str, &str)]| watchdog(&variables(set), 7);
         let usual = Some(Duration::from_secs(30));
         assert_eq!(time(&[("WATCHDOG_USEC", "30000000")]), usual);
-        assert_eq!(time(&[("WATCHDOG_USEC", "30000000"), ("WATCHDOG_PID", "7")]), usual);
-        assert_eq!(time(&[("WATCHDOG_USEC", "30000000"), ("WATCHDOG_PID", "8")]), None);
+        assert_eq!(
+            time(&[("WATCHDOG_USEC", "30000000"), ("WATCHDOG_PID", "7")]),
+            usual
+        );
+        assert_eq!(
+            time(&[("WATCHDOG_USEC", "30000000"), ("WATCHDOG_PID", "8")]),
+            None
+        );
         assert_eq!(time(&[("WATCHDOG_USEC", "soon")]), None);
         assert_eq!(time(&[("WATCHDOG_USEC", "0")]), None);
     }
