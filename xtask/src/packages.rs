@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Program, and the Debian package that brings it.
-const PROGRAMS: [(&str, &str); 12] = [
+const PROGRAMS: [(&str, &str); 13] = [
     ("curl", "curl"),
     ("ip", "iproute2"),
     ("openssl", "openssl"),
@@ -16,6 +16,7 @@ const PROGRAMS: [(&str, &str); 12] = [
     ("setpriv", "util-linux"),
     ("strace", "strace"),
     ("systemd-analyze", "systemd"),
+    ("tmux", "tmux"),
     ("unshare", "util-linux"),
     ("victoria-metrics", "victoria-metrics"),
 ];
