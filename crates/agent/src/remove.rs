@@ -8,7 +8,11 @@ use std::path::Path;
 /// Removes what the store made, by name: the directory may be one that holds other things too, and
 /// what was set aside is never deleted.
 pub fn store(dir: &Path) -> io::Result<()> {
-    for (name, endings) in [("log", ["log", "tmp"]), ("blocks", ["blk", "tmp"])] {
+    for (name, endings) in [
+        ("log", ["log", "tmp"]),
+        ("blocks", ["blk", "tmp"]),
+        ("snapshots", ["json", "tmp"]),
+    ] {
         let part = dir.join(name);
         let entries = match fs::read_dir(&part) {
             Ok(entries) => entries,
@@ -27,7 +31,7 @@ pub fn store(dir: &Path) -> io::Result<()> {
         }
         keep_if_used(fs::remove_dir(part))?;
     }
-    for name in ["format", "lock"] {
+    for name in ["format", "hidden", "hidden.tmp", "lock"] {
         match fs::remove_file(dir.join(name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}

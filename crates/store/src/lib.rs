@@ -14,6 +14,7 @@
 //! | `format` | the version of all that follows, as text | `open.rs` |
 //! | `log/N.log` | every sample since the last block | `log/mod.rs` |
 //! | `blocks/N.blk` | runs of samples with an index | `block/mod.rs`, `codec/mod.rs` |
+//! | `hidden` | what is not shown any more, as text | `hidden.rs` |
 //! | `aside/…` | what could not be read; never deleted | |
 //!
 //! A file of another version is refused at opening, and nothing is changed. Times are milliseconds
@@ -29,6 +30,7 @@ mod files;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod head;
+mod hidden;
 mod lock;
 mod log;
 mod merge;

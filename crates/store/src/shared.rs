@@ -10,6 +10,7 @@ use crate::Options;
 use crate::block::{Block, IndexCache};
 use crate::files::FileHandle;
 use crate::head::Head;
+use crate::hidden::Hidden;
 use crate::status::Degraded;
 
 #[derive(Debug)]
@@ -28,6 +29,7 @@ pub(crate) struct Shared {
     pub set_aside: Mutex<Vec<PathBuf>>,
     /// Segments of which not everything could be read: they are set aside instead of removed.
     pub damaged_segments: Mutex<Vec<u64>>,
+    pub hidden: Hidden,
     /// Points accepted for the writer and not yet answered.
     pub points_in_flight: AtomicU64,
 }

@@ -475,3 +475,80 @@ fn age_and_size_bound_the_store() {
     let values: Vec<f64> = read[0].1.iter().map(|(_, value)| *value).collect();
     assert_eq!(values, [3.0, 4.0, 5.0]);
 }
+
+#[test]
+fn what_is_hidden_is_gone_for_one_kind_of_series_only_and_stays_so() {
+    let place = Place::new("hidden");
+    let store = place.open();
+    // Both kinds stand in one group, so that they share their times; in memory and in a block.
+    feed(&place, &store, 0..400);
+    store.settle();
+    feed(&place, &store, 400..800);
+    let loose = series(&TEMPERATURE, "b");
+    push(&store, &loose, &[(START, 1.0), (START + 100_000, 2.0)]);
+    let end = START + HOUR;
+    let all = |store: &Store, step| points(store, "*", START, end, step);
+    let step = Some(Step {
+        millis: 60_000,
+        fold: Some(Fold::Count),
+    });
+    let before = all(&store, None);
+    let cut = START + 100_000;
+    store.hide_before(&TEMPERATURE.help, cut).expect("hidden");
+    store
+        .hide_before(&TEMPERATURE.help, START)
+        .expect("no less");
+    let expected: Vec<_> = before
+        .iter()
+        .map(|(name, points)| {
+            let from = match name.starts_with("temperature") {
+                true => cut,
+                false => START,
+            };
+            let shown = points.iter().filter(|(time, _)| *time >= from);
+            (name.clone(), shown.copied().collect::<Vec<_>>())
+        })
+        .collect();
+    assert_eq!(all(&store, None), expected);
+    let counted = |store: &Store| -> Vec<f64> {
+        let counts = all(store, step);
+        let sums = counts
+            .iter()
+            .map(|(_, points)| points.iter().map(|(_, n)| n).sum());
+        sums.collect()
+    };
+    let counts: Vec<f64> = expected
+        .iter()
+        .map(|(_, points)| points.len() as f64)
+        .collect();
+    assert_eq!(counted(&store), counts);
+    store.settle();
+    assert_eq!(all(&store, None), expected, "from blocks");
+    store.close();
+    let store = place.open();
+    assert_eq!(all(&store, None), expected, "after a restart");
+    assert_eq!(store.hidden_before(&TEMPERATURE.help), Some(cut));
+    assert_eq!(store.hidden_before(&TURNS.help), None);
+
+    // Current values are those of the log, which is empty after a restart.
+    push(&store, &loose, &[(START + 400_000, 3.0)]);
+    push(&store, &series(&TURNS, "b"), &[(START + 400_000, 3.0)]);
+    let live = |store: &Store| {
+        let mut names = Vec::new();
+        store.latest(&Selector::all(), 0, &mut |series, _| {
+            names.push(series.text().to_owned());
+        });
+        names.sort();
+        names
+    };
+    assert_eq!(live(&store).len(), 2);
+    store
+        .hide_before(&TEMPERATURE.help, end + 1)
+        .expect("hidden");
+    assert_eq!(live(&store), ["turns_total{room=\"b\"}"]);
+    let left = all(&store, None);
+    assert!(
+        left.iter().all(|(name, _)| name.starts_with("turns")),
+        "{left:?}"
+    );
+}

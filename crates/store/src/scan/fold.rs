@@ -44,10 +44,13 @@ impl Answer {
         }
     }
 
-    pub fn begin(&mut self, fold: Fold) {
+    /// The next series, of which samples from `start` on count. Whether that is another start than that of the
+    /// series before: then cuts must be made anew.
+    pub fn begin(&mut self, fold: Fold, start: Millis) -> bool {
         self.fold = fold;
         self.open = None;
         self.points.clear();
+        std::mem::replace(&mut self.start, start) != start
     }
 
     pub fn finish(&mut self) -> &[(Millis, f64)] {

@@ -260,6 +260,12 @@ fn gather_block(
 }
 
 impl PieceReader {
+    /// The cuts that were made of them are for another range.
+    pub fn forget_times(&mut self) {
+        self.times.clear();
+        self.times_rows = 0;
+    }
+
     /// Feeds the samples of one series to the answer, in the order of their times.
     pub fn feed(
         &mut self,
