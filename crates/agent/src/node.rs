@@ -5,14 +5,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use pegel_collect::{Own, Sampler};
 use pegel_ingest::Intake;
-use pegel_ingest::gate::Gate;
 use pegel_metric::{Millis, Selector};
 use pegel_serve::{App, BindError, Running, Server};
 use pegel_store::{OpenError, Store};
@@ -26,6 +25,7 @@ use crate::notify::Notify;
 use crate::own::StoreFigures;
 use crate::plan::Plan;
 use crate::signals::StopSignals;
+use crate::snapshots::CloudFigures;
 use crate::source::Source;
 use crate::until::Until;
 use crate::{place, remove, words};
@@ -54,6 +54,8 @@ pub enum StartError {
     Sampler(#[from] pegel_collect::StartError),
     #[error(transparent)]
     Settings(#[from] pegel_collect::SettingsError),
+    #[error(transparent)]
+    Intake(#[from] pegel_ingest::StartError),
     #[error("cannot start the threads that serve")]
     Runtime(#[source] io::Error),
 }
@@ -129,6 +131,8 @@ impl Node {
         if let Some(notify) = &notify {
             notify.ready(&announcement.join("; "));
         }
+        // Last: it must not delay the first sample.
+        source.keep_snapshot(&plan);
         let signals = Some(signals);
         let running = Some(running);
         Ok(Node {
@@ -168,6 +172,7 @@ impl Node {
         let reload = self.running.as_ref().map(Running::reload);
         let hangups = self.hangups.take().zip(reload);
         let log = self.log.clone();
+        let for_hangup = self.source.clone();
         let notify = self.notify.as_ref();
         self.runtime.block_on(async {
             let mut died = Box::pin(source.sampler_died(LOOK_AFTER_SAMPLER));
@@ -180,6 +185,7 @@ impl Node {
                 Box::pin(hangups.until_end(move || {
                     log.iter().for_each(|log| log.reopen());
                     reload.now();
+                    for_hangup.retake_snapshot();
                 }))
             });
             let mut heart = Box::pin(source.beat(notify));
@@ -218,6 +224,7 @@ impl Node {
         if let Some(mut sampler) = self.source.take() {
             sampler.stop();
         }
+        self.source.drop_keeper();
         if let Some(running) = self.running.take() {
             self.runtime.block_on(running.stop(GRACE));
         }
@@ -244,9 +251,9 @@ pub(crate) fn open_store(plan: &Plan) -> Result<Store, StartError> {
 
 fn start_intake(plan: &Plan, store: &Store) -> Result<Intake, StartError> {
     let clock = plan.store.clock.clone();
-    let sources = |_: &Arc<Gate>| Vec::new();
-    Intake::start(plan.ingest.clone(), sources, store, clock, plan.collect.rate)
-        .map_err(StartError::Runtime)
+    let lanes = plan.lanes.as_ref();
+    let intake = Intake::start(plan.ingest.clone(), lanes, store, clock, plan.collect.rate)?;
+    Ok(intake)
 }
 
 /// When this returns, the first sample can be read.
@@ -254,7 +261,7 @@ fn start_sampler(plan: &Plan, store: &Store, source: &Arc<Source>) -> Result<Sam
     let first = Arc::new(AtomicI64::new(Millis::MAX));
     let (sink_store, sink_first) = (store.clone(), first.clone());
     let sink_source = source.clone();
-    let mut own: Vec<Arc<dyn Own>> = vec![StoreFigures::new(store)];
+    let mut own: Vec<Arc<dyn Own>> = vec![StoreFigures::new(store), CloudFigures::new(source)];
     if let Some(log) = &plan.log {
         own.push(LogFigures::new(log));
     }

@@ -86,6 +86,11 @@ static FIGURES: [Figure; 8] = [
     ),
 ];
 
+/// What the store publishes.
+pub(crate) fn families() -> impl Iterator<Item = &'static Family> {
+    FIGURES.iter().map(|(family, _)| family)
+}
+
 #[derive(Debug)]
 pub(crate) struct StoreFigures {
     store: Store,

@@ -1,19 +1,25 @@
 //! From what the configuration says to what the agent does: defaults that depend on the machine,
 //! and the meaning of Dragon's keys.
 
-use std::path::PathBuf;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use pegel_collect::{Host, Settings as CollectSettings};
+use pegel_collect::{Host, REGISTRY, Settings as CollectSettings};
 use pegel_config::{Address, Bytes, Secret};
 use pegel_ingest::gate::GateSettings;
+use pegel_ingest::lanes::LanesSettings;
 use pegel_ingest::rules::Rules;
 use pegel_serve::{Settings as ServeSettings, TlsFiles, TokenSource};
+use pegel_snapshot::Subject;
 use pegel_store::Options as StoreOptions;
 
 use crate::log_output::LogOutput;
 use crate::notify::Notify;
+use crate::own;
 use crate::place::{self, FileSystem};
+use crate::snapshots::snapshot_subject;
 use crate::sources::{Environment, Loaded};
 
 /// How large a store on a tmpfs may grow unless the configuration says so.
@@ -29,7 +35,11 @@ pub struct Plan {
     pub store: StoreOptions,
     pub collect: CollectSettings,
     pub ingest: GateSettings,
+    /// Where programs' lanes are; none when `PEGEL_DISABLE` is set.
+    pub lanes: Option<LanesSettings>,
     pub serve: ServeSettings,
+    /// What is looked at to describe this machine, and how often.
+    pub snapshot: (Subject, Duration),
     /// Where log messages go, where somebody made a place for them.
     pub log: Option<Arc<dyn LogOutput>>,
     pub(crate) notify: Option<Notify>,
@@ -70,6 +80,7 @@ impl Plan {
             node: config.own.node.clone().unwrap_or(host_name),
             level: config.own.level.get(),
             host: host(environment),
+            lanes: lanes(&store.dir, environment),
             store,
             collect: config.own.collectors.settings(rate),
             ingest: GateSettings {
@@ -77,8 +88,13 @@ impl Plan {
                 series_max: u64::from(config.own.limits.series.get()),
                 series_per_sender: config.own.limits.series_per_sender.get(),
                 rules: Rules::new(config.own.rules.clone()),
+                reserved: reserved_names(),
             },
             serve,
+            snapshot: (
+                snapshot_subject(loaded, environment),
+                config.own.snapshot.every.duration(),
+            ),
             log: None,
             notify: Notify::new(environment),
             remove_store: config.dragon.delete_tmdb == Some(true),
@@ -87,8 +103,36 @@ impl Plan {
     }
 }
 
+/// Where programs of this agent's user put their lanes: `$PEGEL_LANES`, or the system's directory and the
+/// user's own.
+fn lanes(dir: &Path, environment: Environment<'_>) -> Option<LanesSettings> {
+    if pegel_lane::is_disabled() {
+        return None;
+    }
+    let uid = rustix::process::geteuid().as_raw();
+    let directories = match environment("PEGEL_LANES").filter(|path| !path.is_empty()) {
+        Some(path) => vec![PathBuf::from(path)],
+        None if Path::new(pegel_lane::SYSTEM_DIRECTORY).is_dir() => vec![
+            PathBuf::from(pegel_lane::SYSTEM_DIRECTORY),
+            pegel_lane::user_directory(uid),
+        ],
+        None => vec![pegel_lane::user_directory(uid)],
+    };
+    Some(LanesSettings {
+        directories,
+        journal: dir.join("lanes.journal"),
+    })
+}
+
+/// The names of everything that the agent collects by itself.
+fn reserved_names() -> Arc<HashSet<&'static str>> {
+    let collected = REGISTRY.iter().flat_map(|entry| entry.families);
+    let own = own::families().map(|family| &*family.name);
+    Arc::new(collected.map(|family| &*family.name).chain(own).collect())
+}
+
 /// This machine, or one made of files; with another NVIDIA library where one is named.
-fn host(environment: Environment<'_>) -> Host {
+pub(crate) fn host(environment: Environment<'_>) -> Host {
     let named = |key| environment(key).filter(|path| !path.is_empty());
     let mut host =
         named("PEGEL_ROOT").map_or_else(Host::local, |root| Host::at(&PathBuf::from(root)));
@@ -119,7 +163,7 @@ fn dir(
     default.path
 }
 
-fn keep_bytes(given: Option<&Bytes>, dir: &std::path::Path, remarks: &mut Vec<String>) -> u64 {
+fn keep_bytes(given: Option<&Bytes>, dir: &Path, remarks: &mut Vec<String>) -> u64 {
     match given {
         Some(bytes) => bytes.count(),
         None if place::file_system(dir) == FileSystem::Memory => {
@@ -217,7 +261,6 @@ fn add(listen: &mut Vec<Address>, port: u16) {
 #[cfg(test)]
 mod tests {
     use std::ffi::OsString;
-    use std::time::Duration;
 
     use super::*;
     use crate::sources::{Argument, load};

@@ -116,6 +116,15 @@ impl Board {
         }
     }
 
+    /// The series has no value for now; it keeps its place.
+    pub fn clear(&mut self, place: Place) {
+        let shelf = &mut self.groups[place.group as usize];
+        if shelf.group.get(place.slot).is_some() {
+            shelf.group.unset(place.slot);
+            shelf.is_changed = true;
+        }
+    }
+
     /// Takes a series off the board. It is gone with the next tick; its past stays.
     pub fn remove(&mut self, place: Place) {
         let shelf = &mut self.groups[place.group as usize];

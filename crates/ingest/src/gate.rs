@@ -1,6 +1,7 @@
 //! The gate: every series of a program passes it once, when it is new.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,6 +32,8 @@ pub enum Refusal {
     SenderLimit(u32),
     #[error("the agent has {0} series already (limits.series)")]
     SeriesLimit(u64),
+    #[error("the agent itself has a metric of this name")]
+    Reserved,
     #[error(transparent)]
     Series(#[from] SeriesError),
 }
@@ -42,7 +45,7 @@ impl Refusal {
             Refusal::Level(..) => Reason::Level,
             Refusal::SenderLimit(_) => Reason::SenderLimit,
             Refusal::SeriesLimit(_) => Reason::SeriesLimit,
-            Refusal::Series(_) => Reason::BadName,
+            Refusal::Reserved | Refusal::Series(_) => Reason::BadName,
         }
     }
 }
@@ -54,6 +57,8 @@ pub struct GateSettings {
     pub series_max: u64,
     pub series_per_sender: u32,
     pub rules: Rules,
+    /// Names of the node's own metrics, which nobody else may write.
+    pub reserved: Arc<HashSet<&'static str>>,
 }
 
 #[derive(Debug)]
@@ -149,7 +154,7 @@ impl Gate {
         if offer.level > self.settings.level {
             return Err(Refusal::Level(offer.level, self.settings.level));
         }
-        let series = self.series(offer)?;
+        let series = self.name(offer)?;
         let pass = self.pass(sender)?;
         Ok(Admitted { series, pass })
     }
@@ -170,17 +175,28 @@ impl Gate {
         })
     }
 
-    /// The series under which an offer is stored.
-    fn series(&self, offer: &Offer<'_>) -> Result<Arc<Series>, Refusal> {
+    /// The series under which an offer is stored, by the rules. It is on nobody's account yet.
+    pub fn name(&self, offer: &Offer<'_>) -> Result<Arc<Series>, Refusal> {
         if self.settings.rules.is_empty() {
-            let family = self.families.get(offer.name, offer);
-            return Ok(Arc::new(Series::new(family, offer.labels)?));
+            return self.make(offer.name, offer.labels, offer);
         }
         let ruled = self.settings.rules.apply(offer.name, offer.labels);
         let (name, labels) = ruled.ok_or(Refusal::Rule)?;
         let labels: Vec<(&str, &str)> = labels.iter().map(|(k, v)| (&**k, &**v)).collect();
-        let family = self.families.get(&name, offer);
-        Ok(Arc::new(Series::new(family, &labels)?))
+        self.make(&name, &labels, offer)
+    }
+
+    fn make(
+        &self,
+        name: &str,
+        labels: &[(&str, &str)],
+        offer: &Offer<'_>,
+    ) -> Result<Arc<Series>, Refusal> {
+        if self.settings.reserved.contains(name) {
+            return Err(Refusal::Reserved);
+        }
+        let family = self.families.get(name, offer);
+        Ok(Arc::new(Series::new(family, labels)?))
     }
 }
 
@@ -241,6 +257,7 @@ mod tests {
             series_max,
             series_per_sender,
             rules: Rules::default(),
+            reserved: Arc::new(HashSet::from(["node_load1"])),
         };
         Gate::new(settings, Arc::default())
     }
@@ -326,6 +343,7 @@ mod tests {
             Reason::Level
         );
         assert_eq!(refused(offer("")), Reason::BadName);
+        assert_eq!(refused(offer("node_load1")), Reason::BadName);
         assert_eq!(refused(offer("a\u{0}")), Reason::BadName);
     }
 }

@@ -1,12 +1,13 @@
 //! Everything that comes in from programs, as one thing that the agent starts and stops.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use pegel_metric::{Clock, Input, Millis};
 use pegel_store::{PushError, Store};
 
 use crate::gate::{Gate, GateSettings};
+use crate::lanes::{JournalError, Lanes, LanesSettings, LanesStatus};
 use crate::points::{Offered, Outcome, Points};
 use crate::pulse::{Pulse, Source};
 use crate::senders::{Account, Sender};
@@ -14,28 +15,47 @@ use crate::senders::{Account, Sender};
 #[derive(Debug)]
 pub struct Intake {
     gate: Arc<Gate>,
-    points: Points,
+    points: Arc<Points>,
     clock: Arc<dyn Clock>,
     pulse: Pulse,
+    lanes_status: Option<Arc<Mutex<LanesStatus>>>,
+}
+
+/// Why programs' metrics cannot be taken in.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Lanes(#[from] JournalError),
+    #[error("cannot start the thread that reads programs' metrics")]
+    Thread(#[source] std::io::Error),
 }
 
 impl Intake {
     pub fn start(
         settings: GateSettings,
-        sources: impl FnOnce(&Arc<Gate>) -> Vec<Box<dyn Source>>,
+        lanes: Option<&LanesSettings>,
         store: &Store,
         clock: Arc<dyn Clock>,
         rate: Duration,
-    ) -> std::io::Result<Intake> {
+    ) -> Result<Intake, StartError> {
         let gate = Arc::new(Gate::new(settings, store.ledger().clone()));
         gate.set_stored(store.status().series);
-        let sources = sources(&gate);
-        let pulse = Pulse::start(sources, store.clone(), gate.clone(), clock.clone(), rate)?;
+        let points = Arc::new(Points::new(gate.clone(), store.clone()));
+        let mut sources: Vec<Box<dyn Source>> = Vec::new();
+        let mut lanes_status = None;
+        if let Some(settings) = lanes {
+            let lanes = Lanes::open(settings, gate.clone(), points.clone(), store, clock.clone())?;
+            lanes_status = Some(lanes.status());
+            sources.push(Box::new(lanes));
+        }
+        let pulse = Pulse::start(sources, store.clone(), gate.clone(), clock.clone(), rate)
+            .map_err(StartError::Thread)?;
         Ok(Intake {
-            points: Points::new(gate.clone(), store.clone()),
+            points,
             gate,
             clock,
             pulse,
+            lanes_status,
         })
     }
 
@@ -67,6 +87,17 @@ impl Intake {
 
     pub fn senders(&self) -> Vec<Account> {
         self.gate.senders().accounts()
+    }
+
+    /// What is known about lanes; nothing where they are not read.
+    pub fn lanes(&self) -> Option<LanesStatus> {
+        let status = self.lanes_status.as_ref()?;
+        Some(
+            status
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone(),
+        )
     }
 
     /// Takes the last values and ends the threads.

@@ -9,9 +9,11 @@
 pub mod board;
 pub mod gate;
 mod intake;
+pub mod lanes;
 pub mod points;
 pub mod pulse;
 pub mod rules;
 pub mod senders;
+pub mod statsd;
 
-pub use intake::Intake;
+pub use intake::{Intake, StartError};

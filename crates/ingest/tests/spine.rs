@@ -40,6 +40,7 @@ fn gate(store: &Store, series_max: u64) -> Arc<Gate> {
         series_max,
         series_per_sender: 1000,
         rules: Rules::default(),
+        reserved: Arc::default(),
     };
     Arc::new(Gate::new(settings, store.ledger().clone()))
 }

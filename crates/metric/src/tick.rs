@@ -100,6 +100,14 @@ impl Group {
         slot
     }
 
+    /// Takes the value back.
+    pub fn unset(&mut self, slot: Slot) {
+        let at = slot.0 as usize;
+        if let Some(word) = self.present.get_mut(at / 64) {
+            *word &= !(1 << (at % 64));
+        }
+    }
+
     /// What was last put there, unless it was cleared.
     pub fn get(&self, slot: Slot) -> Option<f64> {
         let at = slot.0 as usize;
@@ -119,7 +127,7 @@ impl Group {
     /// Gives a slot back when its device is gone. It is reused by a later `declare`.
     pub fn retire(&mut self, slot: Slot) {
         if slot != Slot::NOWHERE {
-            self.present[slot.0 as usize / 64] &= !(1 << (slot.0 % 64));
+            self.unset(slot);
             self.free.push(slot);
         }
     }

@@ -34,6 +34,7 @@ pub(super) async fn status(State(site): Shared) -> impl IntoResponse {
         "collectors": app.source.collectors(),
         "inputs": app.store.ledger().accounts().iter().map(account).collect::<Vec<_>>(),
         "senders": app.intake.senders(),
+        "lanes": app.intake.lanes(),
         "store": store,
         "http": {
             "connections": site.seats.tcp.taken(),

@@ -62,7 +62,7 @@ impl Site {
         };
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let rate = Duration::from_millis(500);
-        let intake = Intake::start(gate, |_| Vec::new(), &store, clock, rate).expect("started");
+        let intake = Intake::start(gate, None, &store, clock, rate).expect("started");
         let app = App {
             store: store.clone(),
             intake: Arc::new(intake),

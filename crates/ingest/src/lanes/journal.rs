@@ -1,0 +1,361 @@
+//! What lanes contributed, on disk: so that an agent that comes back knows what it counted before.
+//!
+//! The file is a sequence of records, each `length u32 · crc32 u32 · body`, numbers little-endian:
+//!
+//! ```text
+//! 0 begin   format u32
+//! 1 series  number u32 · kind u8 · level u8 · text length u16 · text · help
+//! 2 base    number u32 · amount u64                     what lanes that are gone left, in all
+//! 3 lane    id 16 bytes · flags u8 · ring position u64 · (number u32 · amount u64)…
+//! 4 gone    id 16 bytes                                 its file is removed: its amounts go to the base
+//! ```
+//!
+//! A lane's record holds absolute amounts and replaces the one before. So a record that is written twice, or
+//! not at all because the agent was killed, never counts anything twice. When the file has grown it is
+//! written anew from what is in memory. A torn tail is cut, as in the store's log.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use super::amount::{Amount, CounterKind};
+
+const FORMAT: u32 = 1;
+const BEGIN: u8 = 0;
+const SERIES: u8 = 1;
+const BASE: u8 = 2;
+const LANE: u8 = 3;
+const GONE: u8 = 4;
+const HEAD_BYTES: usize = 8;
+/// No record is larger: a lane has at most some ten thousand series.
+const RECORD_BYTES_MAX: usize = 4 << 20;
+/// The file is written anew when it is this much larger than what it says.
+const GROWTH_MAX: u64 = 4 << 20;
+
+/// 128 random bits: the identity of a lane.
+pub type LaneId = [u8; 16];
+
+/// A series as the journal knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptSeries {
+    /// `name{k="v"}`
+    pub text: String,
+    pub help: String,
+    pub kind: CounterKind,
+    pub level: u8,
+}
+
+/// What one lane contributed, as last written.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct KeptLane {
+    pub has_ended: bool,
+    /// How far its ring was read.
+    pub position: u64,
+    /// By the number of the series.
+    pub amounts: Vec<(u32, Amount)>,
+}
+
+/// Everything that a journal says.
+#[derive(Debug, Default, PartialEq)]
+pub struct Kept {
+    pub series: BTreeMap<u32, KeptSeries>,
+    pub base: BTreeMap<u32, Amount>,
+    pub lanes: HashMap<LaneId, KeptLane>,
+    /// Bytes at the end that were no record.
+    pub torn: u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    #[error("cannot use {path}")]
+    Io {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("{path} has format {format}; this version knows {FORMAT}")]
+    Format { path: PathBuf, format: u32 },
+}
+
+/// The open file.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    file: File,
+    bytes: u64,
+    /// How large it was when it was last written anew.
+    fresh_bytes: u64,
+    /// A failed write may have left half a record, which must not stay before whole ones.
+    is_torn: bool,
+    buffer: Vec<u8>,
+}
+
+impl Journal {
+    /// Reads what is there and opens it for more.
+    pub fn open(path: &Path) -> Result<(Journal, Kept), JournalError> {
+        let io_error = |source| JournalError::Io {
+            path: path.to_owned(),
+            source,
+        };
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(io_error)?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(io_error)?;
+        let (kept, whole) = read(&bytes).map_err(|format| JournalError::Format {
+            path: path.to_owned(),
+            format,
+        })?;
+        file.set_len(whole as u64).map_err(io_error)?;
+        let mut journal = Journal {
+            path: path.to_owned(),
+            file,
+            bytes: whole as u64,
+            fresh_bytes: whole as u64,
+            is_torn: false,
+            buffer: Vec::new(),
+        };
+        if whole == 0 {
+            journal.put(|body| body.extend(begin()));
+            journal.write().map_err(io_error)?;
+        }
+        Ok((journal, kept))
+    }
+
+    pub fn put_series(&mut self, number: u32, series: &KeptSeries) {
+        self.put(|body| put_series(body, number, series));
+    }
+
+    pub fn put_lane(&mut self, id: &LaneId, lane: &KeptLane) {
+        self.put(|body| put_lane(body, id, lane));
+    }
+
+    pub fn put_gone(&mut self, id: &LaneId) {
+        self.put(|body| {
+            body.push(GONE);
+            body.extend(id);
+        });
+    }
+
+    fn put(&mut self, body: impl FnOnce(&mut Vec<u8>)) {
+        put(&mut self.buffer, body);
+    }
+
+    /// Writes what was put since the last call. What cannot be written stays for the next one.
+    pub fn write(&mut self) -> io::Result<()> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        if self.is_torn {
+            self.file.set_len(self.bytes)?;
+            self.is_torn = false;
+        }
+        self.file.seek(SeekFrom::Start(self.bytes))?;
+        self.is_torn = true;
+        self.file.write_all(&self.buffer)?;
+        self.is_torn = false;
+        self.bytes += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// What waits to be written.
+    pub fn pending_bytes(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// A handle with which another thread can sync what was written.
+    pub fn for_sync(&self) -> io::Result<File> {
+        self.file.try_clone()
+    }
+
+    pub fn has_grown(&self) -> bool {
+        self.bytes > 2 * self.fresh_bytes + GROWTH_MAX
+    }
+
+    /// Writes a new file that says only this, and puts it in place of the old one.
+    pub fn rewrite(&mut self, kept: &Kept) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        put(&mut bytes, |body| body.extend(begin()));
+        for (&number, series) in &kept.series {
+            put(&mut bytes, |body| put_series(body, number, series));
+        }
+        for (number, amount) in &kept.base {
+            put(&mut bytes, |body| {
+                body.push(BASE);
+                body.extend(number.to_le_bytes());
+                body.extend(amount.to_bits().to_le_bytes());
+            });
+        }
+        for (id, lane) in &kept.lanes {
+            put(&mut bytes, |body| put_lane(body, id, lane));
+        }
+        let new = self.path.with_extension("new");
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&new)?;
+        file.write_all(&bytes)?;
+        file.sync_data()?;
+        fs::rename(&new, &self.path)?;
+        self.file = file;
+        self.bytes = bytes.len() as u64;
+        self.fresh_bytes = self.bytes;
+        self.is_torn = false;
+        self.buffer.clear();
+        Ok(())
+    }
+}
+
+fn begin() -> Vec<u8> {
+    let mut body = vec![BEGIN];
+    body.extend(FORMAT.to_le_bytes());
+    body
+}
+
+fn put(out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
+    let at = out.len();
+    out.extend([0; HEAD_BYTES]);
+    body(out);
+    let length = (out.len() - at - HEAD_BYTES) as u32;
+    let crc = crc32fast::hash(&out[at + HEAD_BYTES..]);
+    out[at..at + 4].copy_from_slice(&length.to_le_bytes());
+    out[at + 4..at + 8].copy_from_slice(&crc.to_le_bytes());
+}
+
+fn put_series(body: &mut Vec<u8>, number: u32, series: &KeptSeries) {
+    body.push(SERIES);
+    body.extend(number.to_le_bytes());
+    body.push(series.kind as u8);
+    body.push(series.level);
+    // Texts are shorter than that by far; see `pegel_metric::TEXT_BYTES_MAX`.
+    body.extend((series.text.len() as u16).to_le_bytes());
+    body.extend(series.text.as_bytes());
+    body.extend(series.help.as_bytes());
+}
+
+fn put_lane(body: &mut Vec<u8>, id: &LaneId, lane: &KeptLane) {
+    body.push(LANE);
+    body.extend(id);
+    body.push(u8::from(lane.has_ended));
+    body.extend(lane.position.to_le_bytes());
+    for (number, amount) in &lane.amounts {
+        body.extend(number.to_le_bytes());
+        body.extend(amount.to_bits().to_le_bytes());
+    }
+}
+
+/// What the bytes say, and how many of them are whole records. The error is an unknown format.
+pub fn read(bytes: &[u8]) -> Result<(Kept, usize), u32> {
+    let mut kept = Kept::default();
+    let mut at = 0;
+    while let Some(body) = record(&bytes[at..]) {
+        match kept.take(body) {
+            Some(Ok(())) => {}
+            Some(Err(format)) => return Err(format),
+            None => break,
+        }
+        at += HEAD_BYTES + body.len();
+    }
+    kept.torn = (bytes.len() - at) as u64;
+    Ok((kept, at))
+}
+
+fn record(bytes: &[u8]) -> Option<&[u8]> {
+    let (head, rest) = bytes.split_at_checked(HEAD_BYTES)?;
+    let length = u32::from_le_bytes(head[..4].try_into().ok()?) as usize;
+    let crc = u32::from_le_bytes(head[4..].try_into().ok()?);
+    let body = rest.get(..length)?;
+    (length <= RECORD_BYTES_MAX && crc32fast::hash(body) == crc).then_some(body)
+}
+
+impl Kept {
+    /// Nothing when the body makes no sense, the format when it is not ours.
+    fn take(&mut self, body: &[u8]) -> Option<Result<(), u32>> {
+        let (&kind, mut rest) = body.split_first()?;
+        match kind {
+            BEGIN => {
+                let format = take_u32(&mut rest)?;
+                if format != FORMAT {
+                    return Some(Err(format));
+                }
+            }
+            SERIES => self.take_series(rest)?,
+            BASE => {
+                let number = take_u32(&mut rest)?;
+                let amount = self.amount(number, take_u64(&mut rest)?)?;
+                self.base.insert(number, amount);
+            }
+            LANE => {
+                let id: LaneId = take(&mut rest)?;
+                let [flags] = take(&mut rest)?;
+                let mut lane = KeptLane {
+                    has_ended: flags & 1 == 1,
+                    position: take_u64(&mut rest)?,
+                    amounts: Vec::with_capacity(rest.len() / 12),
+                };
+                while !rest.is_empty() {
+                    let number = take_u32(&mut rest)?;
+                    let amount = self.amount(number, take_u64(&mut rest)?)?;
+                    lane.amounts.push((number, amount));
+                }
+                self.lanes.insert(id, lane);
+            }
+            GONE => self.forget(&take(&mut rest)?),
+            _ => return None,
+        }
+        Some(Ok(()))
+    }
+
+    fn take_series(&mut self, mut rest: &[u8]) -> Option<()> {
+        let number = take_u32(&mut rest)?;
+        let [kind, level] = take(&mut rest)?;
+        let text_bytes = u16::from_le_bytes(take(&mut rest)?);
+        let (text, help) = rest.split_at_checked(usize::from(text_bytes))?;
+        let series = KeptSeries {
+            text: String::from_utf8(text.to_vec()).ok()?,
+            help: String::from_utf8(help.to_vec()).ok()?,
+            kind: CounterKind::from_byte(kind)?,
+            level,
+        };
+        self.series.insert(number, series);
+        Some(())
+    }
+
+    fn amount(&self, number: u32, bits: u64) -> Option<Amount> {
+        Some(Amount::from_bits(self.series.get(&number)?.kind, bits))
+    }
+
+    /// Moves what a lane contributed to the base: it will not be heard of again.
+    pub fn forget(&mut self, id: &LaneId) {
+        let Some(lane) = self.lanes.remove(id) else {
+            return;
+        };
+        for (number, amount) in lane.amounts {
+            let zero = amount.minus(amount);
+            let base = self.base.entry(number).or_insert(zero);
+            *base = base.plus(amount);
+        }
+    }
+}
+
+fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    let (taken, left) = rest.split_first_chunk::<N>()?;
+    *rest = left;
+    Some(*taken)
+}
+
+fn take_u32(rest: &mut &[u8]) -> Option<u32> {
+    take(rest).map(u32::from_le_bytes)
+}
+
+fn take_u64(rest: &mut &[u8]) -> Option<u64> {
+    take(rest).map(u64::from_le_bytes)
+}

@@ -1,0 +1,440 @@
+//! Lanes, the agent's side: finds them, adds up what they counted, and remembers that across restarts.
+//!
+//! A lane is read at each pass. It ends when its program let go of it; its counters stay in the totals, its gauges go.
+//! The file is removed a while after its process is gone, when the journal has what was in it.
+//! See `pegel_lane` for the file, [`journal`] for what is remembered, [`totals`] for the sums.
+
+mod amount;
+mod directories;
+mod journal;
+mod lane;
+mod status;
+mod totals;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use pegel_lane::reader::ProcessState;
+use pegel_metric::{Clock, Input, Millis, Reason, Tick};
+use pegel_store::Store;
+
+use crate::board::Board;
+use crate::gate::{Gate, Refusal};
+use crate::points::{Offered, Points};
+use crate::pulse::Source;
+use crate::senders::Sender;
+use directories::{Directories, Opened};
+use journal::{Journal, Kept, LaneId};
+use lane::{KnownLane, borrowed};
+use totals::Totals;
+
+pub use journal::{JournalError, read as read_journal};
+pub use status::LanesStatus;
+
+/// The file goes this long after its process.
+const REMOVE_AFTER_MS: Millis = 60_000;
+/// Where the process cannot be seen: after this long without change.
+const REMOVE_UNSEEN_AFTER_MS: Millis = 24 * 3_600_000;
+/// Counters of programs that ended leave the board when nobody added to them for this long.
+const FORGET_AFTER_MS: Millis = 24 * 3_600_000;
+/// How often to look for new and for ended lanes.
+const LOOK_MS: Millis = 1_000;
+/// How often what lanes counted goes to the journal.
+const JOURNAL_MS: Millis = 1_000;
+/// How often what went to the journal is forced to disk. What is lost by a power cut before that is made
+/// up from what the store has.
+const SYNC_MS: Millis = 10_000;
+
+/// Where lanes are, and where to remember them.
+#[derive(Debug, Clone)]
+pub struct LanesSettings {
+    pub directories: Vec<PathBuf>,
+    pub journal: PathBuf,
+}
+
+/// All lanes of the node.
+#[derive(Debug)]
+pub struct Lanes {
+    gate: Arc<Gate>,
+    points: Arc<Points>,
+    clock: Arc<dyn Clock>,
+    directories: Directories,
+    lanes: HashMap<LaneId, KnownLane>,
+    totals: Totals,
+    journal: Journal,
+    looked: Millis,
+    journaled: Millis,
+    synced: Millis,
+    expired: Millis,
+    buffer: Vec<u8>,
+    status: Arc<Mutex<LanesStatus>>,
+}
+
+impl Lanes {
+    /// Reads the journal and gets ready; the first pass reads the lanes.
+    pub fn open(
+        settings: &LanesSettings,
+        gate: Arc<Gate>,
+        points: Arc<Points>,
+        store: &Store,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Lanes, JournalError> {
+        let now = clock.utc();
+        let (journal, kept) = Journal::open(&settings.journal)?;
+        if kept.torn > 0 {
+            tracing::warn!(
+                bytes = kept.torn,
+                "the journal of lanes had a torn end, which was cut"
+            );
+        }
+        let totals = Totals::new(gate.clone(), Board::new("lanes", store, now));
+        let mut lanes = Lanes {
+            gate,
+            points,
+            clock,
+            directories: Directories::new(&settings.directories),
+            lanes: HashMap::new(),
+            totals,
+            journal,
+            looked: Millis::MIN,
+            journaled: now,
+            synced: now,
+            expired: now,
+            buffer: Vec::new(),
+            status: Arc::default(),
+        };
+        lanes.resume(kept, now);
+        Ok(lanes)
+    }
+
+    pub fn status(&self) -> Arc<Mutex<LanesStatus>> {
+        self.status.clone()
+    }
+
+    /// Goes on where the agent before this one ended.
+    fn resume(&mut self, kept: Kept, now: Millis) {
+        let sender = self.gate.sender(Input::Lane, "programs that ended");
+        let mut numbers = HashMap::new();
+        for (old, series) in &kept.series {
+            match self.totals.restore(&sender, series, now) {
+                Ok(number) => {
+                    numbers.insert(*old, number);
+                }
+                Err(refusal) => self.refuse(&sender, refusal),
+            }
+        }
+        for (old, base) in &kept.base {
+            if let Some(&number) = numbers.get(old) {
+                self.totals.set_base(number, *base);
+            }
+        }
+        let mut known = kept.lanes;
+        for lane in known.values_mut() {
+            lane.amounts.retain_mut(|(number, _)| {
+                let new = numbers.get(number);
+                *number = new.copied().unwrap_or(*number);
+                new.is_some()
+            });
+        }
+        for opened in self.directories.look(|_| false, now) {
+            let resumed = known.remove(&opened.file.header().id);
+            self.add(opened, resumed, now);
+        }
+        // Their files are gone: the machine was started anew, or somebody removed them.
+        for lane in known.into_values() {
+            for (number, amount) in lane.amounts {
+                self.totals.raise(number, amount, now);
+                self.totals.keep(number, amount);
+            }
+        }
+        // Numbers are new.
+        self.rewrite();
+    }
+
+    fn add(&mut self, opened: Opened, resumed: Option<journal::KeptLane>, now: Millis) {
+        let header = opened.file.header();
+        let command = match header.command.as_str() {
+            "" => "unknown",
+            command => command,
+        };
+        let who = format!("uid {} {command}", opened.file.owner());
+        let sender = self.gate.sender(Input::Lane, &who);
+        let lane = KnownLane::new(opened.file, opened.directory, sender, resumed, now);
+        self.lanes.insert(lane.id(), lane);
+    }
+
+    fn refuse(&self, sender: &Arc<Sender>, refusal: Refusal) {
+        self.gate.received(sender, 1);
+        self.gate.dropped(sender, refusal.reason(), 1);
+    }
+
+    fn look(&mut self, now: Millis) {
+        let lanes = &self.lanes;
+        for opened in self.directories.look(|id| lanes.contains_key(id), now) {
+            self.add(opened, None, now);
+        }
+        self.looked = now;
+    }
+
+    /// Reads every lane.
+    fn read(&mut self, now: Millis) {
+        let mut points = Vec::new();
+        for lane in self.lanes.values_mut() {
+            let gate = &self.gate;
+            let mut refuse = |sender: &Arc<Sender>, refusal: Refusal| {
+                gate.received(sender, 1);
+                gate.dropped(sender, refusal.reason(), 1);
+            };
+            // Asked before reading: what is read after the end is all there is.
+            let has_ended = lane.has_ended;
+            let read = lane.update(&mut self.totals, &mut self.buffer, now, &mut refuse);
+            let read = read.and_then(|_| {
+                points.clear();
+                lane.file.points(&mut self.buffer, has_ended, &mut points)
+            });
+            match read {
+                Ok(read) => {
+                    gate.received(&lane.sender, read.lost);
+                    gate.dropped(&lane.sender, Reason::Overrun, read.lost);
+                    store_points(lane, &points, &self.points, gate, now);
+                }
+                Err(error) => lane.fault = Some(error.to_string()),
+            }
+        }
+    }
+
+    /// Looks which lanes ended, and lets go of those that are long gone.
+    fn tend(&mut self, now: Millis) {
+        let mut gone = Vec::new();
+        for (id, lane) in &mut self.lanes {
+            if !lane.has_ended && lane.file.is_ended().unwrap_or(false) {
+                lane.end(&mut self.totals);
+            }
+            if lane.fault.is_some() || lane.is_forgotten(now) {
+                gone.push(*id);
+            }
+        }
+        for id in gone {
+            self.forget(&id, now);
+        }
+        if now - self.expired > 3_600_000 {
+            self.expired = now;
+            self.totals.expire(now - FORGET_AFTER_MS);
+        }
+    }
+
+    fn forget(&mut self, id: &LaneId, now: Millis) {
+        let Some(mut lane) = self.lanes.remove(id) else {
+            return;
+        };
+        if let Some(fault) = lane.fault.take() {
+            tracing::warn!(
+                lane = lane.file.name(),
+                fault,
+                "a lane is not read any more"
+            );
+            self.directories.refuse(lane.directory, &lane.file, fault);
+        } else {
+            // The journal first: a file that is gone cannot be read again.
+            self.journal_lane(&mut lane);
+            let written = self.journal.write();
+            if let Err(error) = written {
+                self.say_journal(Some(error.to_string()));
+                lane.quiet_since = now;
+                self.lanes.insert(*id, lane);
+                return;
+            }
+            if let Err(error) = self.directories.remove(lane.directory, lane.file.name()) {
+                tracing::warn!(lane = lane.file.name(), %error, "cannot remove a lane");
+                lane.quiet_since = now;
+                self.lanes.insert(*id, lane);
+                return;
+            }
+        }
+        lane.leave(&mut self.totals);
+        self.journal.put_gone(id);
+        self.directories.release(&lane.file);
+    }
+
+    /// Puts what changed into the journal.
+    fn remember(&mut self, now: Millis) {
+        self.journaled = now;
+        let changed: Vec<LaneId> = self
+            .lanes
+            .iter()
+            .filter(|(_, lane)| !lane.is_journaled)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in changed {
+            if let Some(mut lane) = self.lanes.remove(&id) {
+                self.journal_lane(&mut lane);
+                self.lanes.insert(id, lane);
+            }
+        }
+        if self.journal.has_grown() {
+            self.rewrite();
+            return;
+        }
+        let written = self.journal.write();
+        self.say_journal(written.err().map(|error| error.to_string()));
+        if now - self.synced >= SYNC_MS {
+            self.synced = now;
+            self.sync();
+        }
+    }
+
+    fn journal_lane(&mut self, lane: &mut KnownLane) {
+        // A journal that cannot be written must not grow in memory: it will be written anew.
+        if self.journal.pending_bytes() > PENDING_BYTES_MAX {
+            return;
+        }
+        let kept = lane.kept();
+        for (number, _) in &kept.amounts {
+            if let Some(series) = self.totals.introduce(*number) {
+                self.journal.put_series(*number, &series);
+            }
+        }
+        self.journal.put_lane(&lane.id(), &kept);
+        lane.is_journaled = true;
+    }
+
+    fn rewrite(&mut self) {
+        let mut kept = Kept::default();
+        for (number, series, base) in self.totals.counters() {
+            kept.series.insert(number, series);
+            kept.base.insert(number, base);
+        }
+        for (id, lane) in &mut self.lanes {
+            kept.lanes.insert(*id, lane.kept());
+            lane.is_journaled = true;
+        }
+        let written = self.journal.rewrite(&kept);
+        self.say_journal(written.err().map(|error| error.to_string()));
+    }
+
+    /// Off this thread: a disk may take its time.
+    fn sync(&self) {
+        if let Ok(file) = self.journal.for_sync() {
+            let syncing = move || {
+                let _ = file.sync_data();
+            };
+            let _ = std::thread::Builder::new()
+                .name("lane-journal".to_owned())
+                .spawn(syncing);
+        }
+    }
+
+    fn say_journal(&self, trouble: Option<String>) {
+        if let Some(error) = &trouble {
+            tracing::warn!(error, "the journal of lanes cannot be written");
+        }
+        self.status_mut().journal = trouble;
+    }
+
+    fn status_mut(&self) -> std::sync::MutexGuard<'_, LanesStatus> {
+        self.status
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn say_status(&self) {
+        let mut status = self.status_mut();
+        status.directories = self
+            .directories
+            .paths()
+            .map(|path| path.display().to_string())
+            .collect();
+        status.faults = self.directories.faults().collect();
+        status.refused = self.directories.refused();
+        let ended = self.lanes.values().filter(|lane| lane.has_ended).count() as u64;
+        status.ended = ended;
+        status.alive = self.lanes.len() as u64 - ended;
+    }
+}
+
+/// What waits for a journal that cannot be written.
+const PENDING_BYTES_MAX: usize = 4 << 20;
+
+fn store_points(
+    lane: &KnownLane,
+    points: &[pegel_lane::reader::Point],
+    store: &Points,
+    gate: &Gate,
+    now: Millis,
+) {
+    let parts = points
+        .iter()
+        .map(|point| (point, lane.points_part(point.series)));
+    let (known, unknown): (Vec<_>, Vec<_>) = parts.partition(|(_, part)| part.is_some());
+    // Their series was not admitted, which was counted once for the series.
+    gate.received(&lane.sender, unknown.len() as u64);
+    gate.dropped(&lane.sender, Reason::BadName, unknown.len() as u64);
+    if known.is_empty() {
+        return;
+    }
+    let labels: Vec<Vec<(&str, &str)>> = known
+        .iter()
+        .filter_map(|(_, part)| part.map(|part| borrowed(&part.labels)))
+        .collect();
+    let offered: Vec<Offered<'_>> = known
+        .iter()
+        .zip(&labels)
+        .filter_map(|((point, part), labels)| {
+            let part = (*part)?;
+            Some(Offered {
+                name: &part.name,
+                labels,
+                help: &part.help,
+                level: part.level,
+                time: point.time_ms,
+                value: point.value,
+            })
+        })
+        .collect();
+    // Counted by the store and by the gate; a full queue is a drop under its reason.
+    if let Err(error) = store.offer(&lane.sender, &offered, now) {
+        tracing::warn!(%error, "points of a lane could not be stored");
+    }
+}
+
+impl KnownLane {
+    /// Whether its file has no use any more.
+    fn is_forgotten(&self, now: Millis) -> bool {
+        if !self.has_ended {
+            return false;
+        }
+        let quiet = now - self.quiet_since;
+        match self.file.process() {
+            ProcessState::Alive => false,
+            ProcessState::Gone => quiet >= REMOVE_AFTER_MS,
+            ProcessState::NotVisible => quiet >= REMOVE_UNSEEN_AFTER_MS,
+        }
+    }
+}
+
+impl Source for Lanes {
+    fn pass(&mut self, tick: &mut Tick) {
+        let now = self.clock.utc();
+        let is_time = |last: Millis, every: Millis| (now - last).abs() >= every;
+        let is_time_to_look = self.looked == Millis::MIN || is_time(self.looked, LOOK_MS);
+        if self.directories.has_news() || is_time_to_look {
+            self.look(now);
+        }
+        self.read(now);
+        if is_time_to_look {
+            self.tend(now);
+            self.say_status();
+        }
+        self.totals.emit(tick);
+        if is_time(self.journaled, JOURNAL_MS) {
+            self.remember(now);
+        }
+    }
+}
+
+impl Drop for Lanes {
+    fn drop(&mut self) {
+        self.remember(self.clock.utc());
+    }
+}

@@ -1,0 +1,407 @@
+//! What all lanes amount to, series by series.
+//!
+//! A counter's total is what lanes that are gone left (its base) plus the last amount of every lane that is
+//! known. A gauge is made anew at each pass from the lanes that are alive.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use pegel_metric::{Family, Kind, Level, Millis, Series, Tick};
+
+use super::amount::{Amount, CounterKind};
+use super::journal::KeptSeries;
+use crate::board::{Board, Place};
+use crate::gate::{Admitted, Gate, Offer, Pass, Refusal};
+use crate::senders::Sender;
+
+pub use pegel_lane::Aggregation;
+
+/// What a series is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    Counter(CounterKind),
+    Gauge(Aggregation),
+}
+
+impl Role {
+    fn kind(self) -> Kind {
+        match self {
+            Role::Counter(_) => Kind::Counter,
+            Role::Gauge(_) => Kind::Gauge,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Role::Counter(CounterKind::Whole) => "counter",
+            Role::Counter(CounterKind::Float) => "float_counter",
+            Role::Counter(CounterKind::Bucket) => "bucket",
+            Role::Gauge(_) => "gauge",
+        }
+    }
+
+    /// Whether both can stand under one name. How a gauge is summed up is as the first lane said.
+    fn fits(self, other: Role) -> bool {
+        match (self, other) {
+            (Role::Gauge(_), Role::Gauge(_)) => true,
+            (a, b) => a == b,
+        }
+    }
+}
+
+/// A series that a lane declares.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    pub name: &'a str,
+    pub labels: &'a [(&'a str, &'a str)],
+    pub help: &'a str,
+    pub level: Level,
+    pub role: Role,
+}
+
+impl<'a> Wanted<'a> {
+    fn offer(&self) -> Offer<'a> {
+        Offer {
+            name: self.name,
+            labels: self.labels,
+            kind: self.role.kind(),
+            help: self.help,
+            level: self.level,
+        }
+    }
+}
+
+/// The place of a series in [`Totals`], and its number in the journal.
+pub type Number = u32;
+
+#[derive(Debug)]
+struct Entry {
+    series: Arc<Series>,
+    place: Place,
+    _pass: Pass,
+    role: Role,
+    /// What lanes that are gone left.
+    base: Amount,
+    total: Amount,
+    /// Published by the agent before this one: what was published was counted, even if the journal of it
+    /// was lost.
+    before: Option<f64>,
+    /// For a gauge: the value of this pass so far, and when it was set.
+    gauge: Option<(f64, i64)>,
+    /// How many known lanes contribute.
+    lanes: u32,
+    changed: Millis,
+    is_in_journal: bool,
+}
+
+#[derive(Debug)]
+pub struct Totals {
+    gate: Arc<Gate>,
+    board: Board,
+    entries: Vec<Option<Entry>>,
+    free: Vec<Number>,
+    by_text: HashMap<Box<str>, Number>,
+    /// The buckets of each histogram, by their bounds as text without `le`; shown cumulated.
+    histograms: HashMap<Box<str>, Histogram>,
+    is_first_pass: bool,
+}
+
+#[derive(Debug, Default)]
+struct Histogram {
+    /// By the bits of the bound, which are in the order of positive numbers.
+    buckets: BTreeMap<u64, Number>,
+}
+
+impl Totals {
+    pub fn new(gate: Arc<Gate>, board: Board) -> Totals {
+        Totals {
+            gate,
+            board,
+            entries: Vec::new(),
+            free: Vec::new(),
+            by_text: HashMap::new(),
+            histograms: HashMap::new(),
+            is_first_pass: true,
+        }
+    }
+
+    /// The series for what a lane declares, for one more lane. A name that is taken by another kind of series
+    /// gets a label that says which one it is.
+    pub fn join(
+        &mut self,
+        sender: &Arc<Sender>,
+        wanted: &Wanted<'_>,
+        now: Millis,
+    ) -> Result<Number, Refusal> {
+        let series = self.gate.name(&wanted.offer())?;
+        let known = self.by_text.get(series.text()).copied();
+        let number = match known {
+            Some(number) if self.entry(number).role.fits(wanted.role) => number,
+            Some(_) => {
+                let mut labels = wanted.labels.to_vec();
+                labels.push(("lane_type", wanted.role.name()));
+                let labels = &labels;
+                // A lane that gives this label itself is refused for giving it twice.
+                return self.join(sender, &Wanted { labels, ..*wanted }, now);
+            }
+            None => {
+                let admitted = self.gate.admit(sender, &wanted.offer())?;
+                self.add(admitted, wanted.role, now)
+            }
+        };
+        self.entry_mut(number).lanes += 1;
+        Ok(number)
+    }
+
+    /// A counter as the journal knows it. Its base is set later.
+    pub fn restore(
+        &mut self,
+        sender: &Arc<Sender>,
+        kept: &KeptSeries,
+        now: Millis,
+    ) -> Result<Number, Refusal> {
+        let family = Family {
+            name: Cow::Borrowed(""),
+            kind: Kind::Counter,
+            help: Cow::Owned(kept.help.clone()),
+            unit: Cow::Borrowed(""),
+            level: kept.level,
+        };
+        let series = Series::parse(&kept.text, |name| {
+            let name = Cow::Owned(name.to_owned());
+            Arc::new(Family { name, ..family })
+        })?;
+        let admitted = Admitted {
+            series: Arc::new(series),
+            pass: self.gate.pass(sender)?,
+        };
+        Ok(self.add(admitted, Role::Counter(kept.kind), now))
+    }
+
+    fn add(&mut self, admitted: Admitted, role: Role, now: Millis) -> Number {
+        let Admitted { series, pass } = admitted;
+        let (place, before) = self.board.add(series.clone());
+        let zero = match role {
+            Role::Counter(kind) => Amount::zero(kind),
+            Role::Gauge(_) => Amount::Float(0.0),
+        };
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.entries.push(None);
+            (self.entries.len() - 1) as Number
+        });
+        self.by_text.insert(series.text().into(), number);
+        if role == Role::Counter(CounterKind::Bucket) {
+            let (key, bound) = bucket_key(&series);
+            let histogram = self.histograms.entry(key).or_default();
+            histogram.buckets.insert(bound, number);
+        }
+        let mut entry = Entry {
+            series,
+            place,
+            _pass: pass,
+            role,
+            base: zero,
+            total: zero,
+            before,
+            gauge: None,
+            lanes: 0,
+            changed: now,
+            is_in_journal: false,
+        };
+        if !self.is_first_pass {
+            // Every lane that was there before has been read: what was published and is not known is
+            // what lanes left that are gone.
+            entry.lift();
+        }
+        self.entries[number as usize] = Some(entry);
+        number
+    }
+
+    /// One known lane less.
+    pub fn leave(&mut self, number: Number) {
+        let entry = self.entry_mut(number);
+        entry.lanes = entry.lanes.saturating_sub(1);
+        if entry.lanes == 0 && matches!(entry.role, Role::Gauge(_)) {
+            self.remove(number);
+        }
+    }
+
+    /// A lane counted this much more.
+    pub fn raise(&mut self, number: Number, by: Amount, now: Millis) {
+        let entry = self.entry_mut(number);
+        entry.total = entry.total.plus(by);
+        entry.changed = now;
+    }
+
+    /// What a lane that is gone had contributed is kept without it.
+    pub fn keep(&mut self, number: Number, amount: Amount) {
+        let entry = self.entry_mut(number);
+        entry.base = entry.base.plus(amount);
+    }
+
+    /// A base out of the journal.
+    pub fn set_base(&mut self, number: Number, base: Amount) {
+        let entry = self.entry_mut(number);
+        entry.base = base;
+        entry.total = entry.total.plus(base);
+    }
+
+    /// The value of a gauge in one lane that is alive.
+    pub fn gauge(&mut self, number: Number, value: f64, set_ms: i64) {
+        let entry = self.entry_mut(number);
+        let Role::Gauge(aggregation) = entry.role else {
+            return;
+        };
+        entry.gauge = Some(match (entry.gauge, aggregation) {
+            (None, _) => (value, set_ms),
+            (Some((known, at)), Aggregation::Last) if set_ms < at => (known, at),
+            (Some(_), Aggregation::Last) => (value, set_ms),
+            (Some((known, at)), Aggregation::Min) => (known.min(value), at),
+            (Some((known, at)), Aggregation::Max) => (known.max(value), at),
+            (Some((known, at)), Aggregation::Sum) => (known + value, at),
+        });
+    }
+
+    /// Ends a pass: everything on the board, and the rows that changed into the tick.
+    pub fn emit(&mut self, tick: &mut Tick) {
+        for entry in self.entries.iter_mut().flatten() {
+            if self.is_first_pass {
+                entry.lift();
+            }
+            match entry.role {
+                Role::Gauge(_) => match entry.gauge.take() {
+                    Some((value, _)) => self.board.set(entry.place, value),
+                    None => self.board.clear(entry.place),
+                },
+                Role::Counter(CounterKind::Bucket) => {}
+                Role::Counter(_) => self.board.set(entry.place, entry.total.value()),
+            }
+        }
+        self.is_first_pass = false;
+        for histogram in self.histograms.values() {
+            let mut cumulated = Amount::Whole(0);
+            for &number in histogram.buckets.values() {
+                if let Some(entry) = &self.entries[number as usize] {
+                    cumulated = cumulated.plus(entry.total);
+                    self.board.set(entry.place, cumulated.value());
+                }
+            }
+        }
+        self.board.emit(tick);
+    }
+
+    /// Forgets counters to which no lane contributes and that did not change since `before`.
+    pub fn expire(&mut self, before: Millis) -> usize {
+        let is_old = |entry: &Entry| entry.lanes == 0 && entry.changed < before;
+        let old: Vec<Number> = (0..self.entries.len())
+            .filter(|at| self.entries[*at].as_ref().is_some_and(is_old))
+            .map(|at| at as Number)
+            .collect();
+        for &number in &old {
+            self.remove(number);
+        }
+        old.len()
+    }
+
+    fn remove(&mut self, number: Number) {
+        let Some(entry) = self.entries[number as usize].take() else {
+            return;
+        };
+        self.board.remove(entry.place);
+        self.by_text.remove(entry.series.text());
+        self.free.push(number);
+        if entry.role == Role::Counter(CounterKind::Bucket) {
+            let (key, bound) = bucket_key(&entry.series);
+            if let Some(histogram) = self.histograms.get_mut(&key) {
+                histogram.buckets.remove(&bound);
+                if histogram.buckets.is_empty() {
+                    self.histograms.remove(&key);
+                }
+            }
+        }
+    }
+
+    /// A counter that the journal does not know yet; it is taken to know it from now on.
+    pub fn introduce(&mut self, number: Number) -> Option<KeptSeries> {
+        let entry = self.entry_mut(number);
+        let Role::Counter(_) = entry.role else {
+            return None;
+        };
+        let is_new = !std::mem::replace(&mut entry.is_in_journal, true);
+        is_new.then(|| entry.kept())?
+    }
+
+    /// All counters with their bases, for a journal that is written anew.
+    pub fn counters(&mut self) -> impl Iterator<Item = (Number, KeptSeries, Amount)> + '_ {
+        let entries = self.entries.iter_mut().enumerate();
+        entries.filter_map(|(number, entry)| {
+            let entry = entry.as_mut()?;
+            let kept = entry.kept()?;
+            entry.is_in_journal = true;
+            Some((number as Number, kept, entry.base))
+        })
+    }
+
+    fn entry(&self, number: Number) -> &Entry {
+        self.entries[number as usize]
+            .as_ref()
+            .expect("numbers are handed out for entries that stay until their lanes left")
+    }
+
+    fn entry_mut(&mut self, number: Number) -> &mut Entry {
+        self.entries[number as usize]
+            .as_mut()
+            .expect("numbers are handed out for entries that stay until their lanes left")
+    }
+}
+
+impl Entry {
+    fn lift(&mut self) {
+        let Role::Counter(kind) = self.role else {
+            return;
+        };
+        let Some(before) = self.before.take() else {
+            return;
+        };
+        if before <= self.total.value() {
+            return;
+        }
+        let before = match kind {
+            // Shown cumulated: a bucket's own number is not known any more.
+            CounterKind::Bucket => return,
+            CounterKind::Whole => Amount::Whole(before as u64),
+            CounterKind::Float => Amount::Float(before),
+        };
+        let missing = before.minus(self.total);
+        self.base = self.base.plus(missing);
+        self.total = self.total.plus(missing);
+    }
+
+    fn kept(&self) -> Option<KeptSeries> {
+        let Role::Counter(kind) = self.role else {
+            return None;
+        };
+        let family = self.series.family();
+        Some(KeptSeries {
+            text: self.series.text().to_owned(),
+            help: family.help.to_string(),
+            kind,
+            level: family.level,
+        })
+    }
+}
+
+/// The histogram that a bucket belongs to, and its bound.
+fn bucket_key(series: &Series) -> (Box<str>, u64) {
+    let mut key = series.name().to_owned();
+    let mut bound = f64::INFINITY;
+    for (label, value) in series.labels() {
+        if label == "le" {
+            bound = value.parse().unwrap_or(f64::INFINITY);
+        } else {
+            key.push_str(&format!("\u{1}{label}\u{1}{value}"));
+        }
+    }
+    (key.into(), bound.to_bits())
+}
