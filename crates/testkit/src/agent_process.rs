@@ -98,6 +98,14 @@ impl AgentBuilder {
         self.arg("--config").arg(&path)
     }
 
+    /// Where the agent looks for lanes, unless the test says otherwise.
+    pub fn lanes(&self) -> PathBuf {
+        let path = self.home.join("lanes");
+        // It is there already when asked again.
+        let _ = fs::create_dir(&path);
+        path
+    }
+
     fn command(&self) -> Command {
         let mut command = isolated(&self.binary, &self.home);
         command
@@ -109,6 +117,8 @@ impl AgentBuilder {
         for address in &self.listen {
             command.arg("--listen").arg(address);
         }
+        // Not those of the user who runs the tests.
+        command.env("PEGEL_LANES", self.lanes());
         // Searched for in all that it says, see `assert_not_shown`.
         command.env("PEGEL_TOKEN", PLANTED_TOKEN);
         command
