@@ -343,3 +343,7 @@ impl App {
         rows
     }
 }
+
+#[cfg(test)]
+#[path = "app_tests.rs"]
+mod tests;

@@ -12,6 +12,7 @@ use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
+use rustix::process::Pid;
 
 /// Whether the terminal is ours at the moment.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
@@ -57,8 +58,11 @@ impl Screen {
         self.terminal.clear().context("cannot clear the terminal")
     }
 
-    /// Stops this process, as Ctrl-Z does, until somebody lets it go on.
+    /// Stops this process, as Ctrl-Z does, until somebody lets it go on. Where nobody would, it does not.
     pub fn suspend(&mut self) -> anyhow::Result<()> {
+        if !has_job_control() {
+            return Ok(());
+        }
         give_back();
         let own = rustix::process::getpid();
         rustix::process::kill_process(own, rustix::process::Signal::STOP)
@@ -94,4 +98,35 @@ fn give_back() {
         let _ = disable_raw_mode();
         let _ = io::stdout().flush();
     }
+}
+
+/// Whether a shell of our session looks after us: the first process above that is not in our group
+/// belongs to the session. The kernel's own rule for the signal that Ctrl-Z sends.
+fn has_job_control() -> bool {
+    let own = rustix::process::getpid();
+    let (Ok(session), group) = (
+        rustix::process::getsid(Some(own)),
+        rustix::process::getpgrp(),
+    ) else {
+        return false;
+    };
+    let mut above = rustix::process::getppid();
+    for _ in 0..64 {
+        let Some(pid) = above else { return false };
+        if rustix::process::getsid(Some(pid)) != Ok(session) {
+            return false;
+        }
+        if rustix::process::getpgid(Some(pid)) != Ok(group) {
+            return true;
+        }
+        above = parent(pid);
+    }
+    false
+}
+
+fn parent(pid: Pid) -> Option<Pid> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    // The name in brackets may hold anything; after it come the state and the parent.
+    let after = stat.rsplit_once(')')?.1;
+    Pid::from_raw(after.split_whitespace().nth(1)?.parse().ok()?)
 }

@@ -125,7 +125,13 @@ fn scaled(value: f64, base: f64) -> (String, usize) {
         rest /= base;
         step += 1;
     }
-    (digits(rest), step)
+    let number = match rest.abs() {
+        // With a prefix the fraction stays, so that figures do not jump.
+        v if step > 0 && v < 9.995 => format!("{rest:.2}"),
+        v if v >= 999.5 && v.is_finite() => format!("{rest:.1e}"),
+        _ => digits(rest),
+    };
+    (number, step)
 }
 
 /// Three digits that matter; whole numbers without a fraction.
@@ -161,7 +167,7 @@ mod tests {
             (1024.0 * 1023.0, "1.00 MiB"),
             (1.5 * 1024.0 * 1024.0, "1.50 MiB"),
             (999.4 * 1024.0 * 1024.0, "999 MiB"),
-            (2e30, "1734723 EiB"),
+            (2e30, "1.7e12 EiB"),
         ] {
             assert_eq!(bytes(value), text);
         }

@@ -154,7 +154,8 @@ fn ethernet(model: &Model, received: &Track) -> Interface {
         .filter_map(rate)
         .reduce(|a, b| a + b),
         speed: value("speed_bytes").filter(|speed| *speed > 0.0),
-        is_up: value("up").map(|up| up != 0.0),
+        // The kernel does not say whether the loopback interface is up.
+        is_up: value("up").filter(|_| name != "lo").map(|up| up != 0.0),
         total: value("receive_bytes_total").unwrap_or(0.0)
             + value("transmit_bytes_total").unwrap_or(0.0),
         name: name.clone(),

@@ -1,1 +1,270 @@
+//! Machines for tests: always the same values.
 
+use serde_json::json;
+
+use super::{Agent, Model};
+use crate::answer::{Listed, Reading};
+
+/// 2026-11-15 12:00:00 UTC.
+pub const NOW: f64 = 1_794_744_000.0;
+
+#[derive(Debug, Clone, Copy)]
+pub struct Machine {
+    pub cores: u32,
+    pub gpus: u32,
+    pub disks: u32,
+    pub interfaces: u32,
+    pub programs: u32,
+    pub swap: f64,
+    pub level: u64,
+}
+
+pub const SMALL: Machine = Machine {
+    cores: 2,
+    gpus: 0,
+    disks: 2,
+    interfaces: 1,
+    programs: 3,
+    swap: 0.0,
+    level: 3,
+};
+
+pub const LARGE: Machine = Machine {
+    cores: 256,
+    gpus: 8,
+    disks: 30,
+    interfaces: 6,
+    programs: 40,
+    swap: 64.0,
+    level: 3,
+};
+
+/// A series: its text, kind, unit, value, and what a second adds to it.
+type Line = (String, &'static str, &'static str, f64, f64);
+
+const GIB: f64 = (1u64 << 30) as f64;
+
+impl Machine {
+    /// The model after four seconds, with a sample every half second.
+    pub fn model(self) -> Model {
+        let lines = self.lines();
+        let mut model = Model::new(0.5);
+        model.agent = Agent::read(&json!({
+            "node": "nid0001", "version": "0.1.0", "level": self.level,
+            "collectors": [{"name": "nvidia", "state": "absent", "error": null}],
+        }));
+        let listed = lines.iter().map(|(text, kind, unit, ..)| Listed {
+            name: text.clone(),
+            doc: format!(
+                "What {} is, in words.",
+                text.split('{').next().unwrap_or("")
+            ),
+            kind: (*kind).to_owned(),
+            unit: (*unit).to_owned(),
+        });
+        model.list(listed.collect());
+        let watched: Vec<String> = lines.iter().map(|line| line.0.clone()).take(500).collect();
+        model.watch(&watched);
+        for step in 0..=8 {
+            let seconds = f64::from(step) / 2.0;
+            let readings: Vec<Reading> = lines
+                .iter()
+                .filter(|(.., slope)| step == 0 || *slope != 0.0)
+                .map(|(text, _, _, value, slope)| Reading {
+                    name: text.clone(),
+                    ts: NOW - 4.0 + seconds,
+                    value: value + slope * seconds,
+                })
+                .collect();
+            assert!(!model.step(&readings), "all are listed");
+        }
+        model
+    }
+
+    fn lines(self) -> Vec<Line> {
+        let mut lines = node(self.swap);
+        (0..self.cores).for_each(|core| lines.extend(cpu(core, self.cores)));
+        (0..self.gpus).for_each(|gpu| lines.extend(nvidia(gpu)));
+        (0..self.disks).for_each(|disk| lines.extend(disk_lines(disk)));
+        (0..self.interfaces).for_each(|index| lines.extend(interface(index)));
+        (0..self.programs).for_each(|index| lines.extend(program(index)));
+        lines
+    }
+}
+
+fn gauge(text: impl Into<String>, unit: &'static str, value: f64) -> Line {
+    (text.into(), "gauge", unit, value, 0.0)
+}
+
+fn counter(text: impl Into<String>, unit: &'static str, value: f64, slope: f64) -> Line {
+    (text.into(), "counter", unit, value, slope)
+}
+
+fn node(swap: f64) -> Vec<Line> {
+    let memory =
+        |name: &str, gib: f64| gauge(format!("node_memory_{name}_bytes"), "bytes", gib * GIB);
+    let pressure = |name: &str, slope: f64| {
+        let text = format!("node_pressure_{name}_seconds_total");
+        counter(text, "seconds", 100.0, slope)
+    };
+    vec![
+        ("cpu_percent".to_owned(), "gauge", "", 10.0, 10.0),
+        gauge("used_RAM", "", 25.0),
+        memory("MemTotal", 512.0),
+        memory("MemFree", 100.0),
+        memory("MemAvailable", 384.0),
+        memory("SwapTotal", swap),
+        memory("SwapFree", swap * 0.75),
+        gauge("node_load1", "", 12.5),
+        gauge("node_load5", "", 3.25),
+        gauge("node_load15", "", 101.0),
+        gauge("node_procs_running", "", 5.0),
+        gauge("node_procs_blocked", "", 1.0),
+        gauge("node_processes_threads", "", 4321.0),
+        gauge("node_boot_time_seconds", "seconds", NOW - 1e6),
+        pressure("cpu_waiting", 0.25),
+        pressure("memory_waiting", 0.0),
+        pressure("memory_stalled", 0.0),
+        pressure("io_waiting", 0.625),
+        pressure("io_stalled", 0.5),
+        counter("node_vmstat_pgfault", "", 3.5e8, 1200.0),
+    ]
+}
+
+/// Busier the higher the number.
+fn cpu(core: u32, cores: u32) -> Vec<Line> {
+    let busy = f64::from(core + 1) / f64::from(cores + 1);
+    let modes = [
+        ("user", busy * 0.5),
+        ("nice", 0.0),
+        ("system", busy * 0.25),
+        ("irq", 0.0),
+        ("softirq", busy * 0.125),
+        ("steal", 0.0),
+        ("iowait", busy * 0.125),
+        ("idle", 1.0 - busy),
+    ];
+    modes
+        .map(|(mode, share)| {
+            let text = format!("node_cpu_seconds_total{{cpu=\"{core}\",mode=\"{mode}\"}}");
+            counter(text, "seconds", 1000.0, share)
+        })
+        .to_vec()
+}
+
+fn nvidia(gpu: u32) -> Vec<Line> {
+    let of = f64::from(gpu);
+    let text = |what: &str| format!("node_nvidia_{what}{{gpu=\"{gpu}\"}}");
+    let info = format!("node_nvidia_info{{driver=\"580\",gpu=\"{gpu}\",name=\"NVIDIA H200\"}}");
+    let clock = format!("node_nvidia_clock_hertz{{clock=\"sm\",gpu=\"{gpu}\"}}");
+    vec![
+        gauge(info, "", 1.0),
+        gauge(text("gpu_utilization_ratio"), "ratio", of / 7.0),
+        gauge(text("memory_utilization_ratio"), "ratio", of / 14.0),
+        gauge(text("memory_used_bytes"), "bytes", of * 17.3 * GIB),
+        gauge(text("memory_total_bytes"), "bytes", 140.4 * GIB),
+        gauge(text("power_watts"), "watts", 77.7 + of * 88.0),
+        gauge(text("power_limit_watts"), "watts", 700.0),
+        gauge(text("temperature_celsius"), "celsius", 30.0 + of * 5.0),
+        gauge(clock, "hertz", 345e6 + of * 230e6),
+    ]
+}
+
+fn disk_lines(disk: u32) -> Vec<Line> {
+    let of = f64::from(disk);
+    let line = |what: &str, unit, value: f64, slope: f64| {
+        let text = format!("node_disk_{what}{{device=\"nvme{disk}n1\"}}");
+        counter(text, unit, value, slope)
+    };
+    let mount =
+        format!("{{device=\"/dev/nvme{disk}n1\",fstype=\"xfs\",mountpoint=\"/scratch/{disk}\"}}");
+    let size = |what: &str, gib: f64| {
+        gauge(
+            format!("node_filesystem_{what}_bytes{mount}"),
+            "bytes",
+            gib * GIB,
+        )
+    };
+    vec![
+        line("reads_completed_total", "", 1e6, 100.0 * of),
+        line("writes_completed_total", "", 1e6, 10.0),
+        line("read_bytes_total", "bytes", 1e12 - of, 1e6 * of),
+        line("written_bytes_total", "bytes", 1e12, 1e9 / (of + 1.0)),
+        line("read_time_seconds_total", "seconds", 1e3, 0.01 * of),
+        line("write_time_seconds_total", "seconds", 1e3, 0.5),
+        line("io_time_seconds_total", "seconds", 1e3, of / 29.0),
+        gauge(
+            format!("node_disk_io_now{{device=\"nvme{disk}n1\"}}"),
+            "",
+            of,
+        ),
+        size("size", 1000.0),
+        size("free", 900.0 - of * 30.0),
+        size("avail", 850.0 - of * 29.0),
+        gauge(
+            format!("node_filesystem_device_error{mount}"),
+            "",
+            f64::from(disk == 1),
+        ),
+    ]
+}
+
+/// The first is the loopback interface.
+fn interface(index: u32) -> Vec<Line> {
+    let name = if index == 0 {
+        "lo".to_owned()
+    } else {
+        format!("hsn{}", index - 1)
+    };
+    let of = f64::from(index);
+    let line = |what: &str, unit, value: f64, slope: f64| {
+        let text = format!("node_network_{what}{{device=\"{name}\"}}");
+        counter(text, unit, value, slope)
+    };
+    vec![
+        line("receive_bytes_total", "bytes", 1e9 * (9.0 - of), 1.2e9 * of),
+        line("transmit_bytes_total", "bytes", 1e9, 3e5),
+        line("receive_packets_total", "", 1e6, 1e5 * of),
+        line("transmit_packets_total", "", 1e6, 12.5),
+        line("receive_errs_total", "", 3.0, 0.0),
+        line("receive_drop_total", "", 3.0, f64::from(index == 2)),
+        gauge(
+            format!("node_network_up{{device=\"{name}\"}}"),
+            "",
+            f64::from(index != 3),
+        ),
+        gauge(
+            format!("node_network_speed_bytes{{device=\"{name}\"}}"),
+            "",
+            25e9,
+        ),
+    ]
+}
+
+/// What programs send may have any name.
+fn program(index: u32) -> Vec<Line> {
+    match index {
+        0 => vec![
+            counter(
+                "mpi_hits_total{call=\"MPI_Allreduce\"}",
+                "",
+                12_441_600.0,
+                3400.0,
+            ),
+            counter(
+                "mpi_time_total{call=\"MPI_Waitall\"}",
+                "seconds",
+                6220.11,
+                0.75,
+            ),
+        ],
+        1 => vec![gauge("train.loss", "", 0.412)],
+        2 => vec![gauge("evil{what=\"\u{1b}[2J\u{7}日本\u{202e}\"}", "", 1.0)],
+        index => vec![counter(
+            format!("flux.{index}.kvs.commits"),
+            "",
+            1e3 * f64::from(index),
+            f64::from(index),
+        )],
+    }
+}

@@ -75,8 +75,25 @@ fn by_second(samples: &[(f64, f64)], is_counter: bool, now: i64) -> Vec<(i64, f6
             values.push((to.floor() as i64, if is_counter { value } else { b }));
         }
     }
-    if let Some((last, value)) = samples.last().filter(|_| !is_counter) {
-        values.extend((last.ceil() as i64..=now).map(|second| (second, *value)));
+    // What was last seen holds until the next sample; a counter's slope only as long as one takes.
+    if let Some((last, value)) = samples.last() {
+        let slope = values
+            .last()
+            .map(|(_, slope)| *slope)
+            .filter(|_| is_counter);
+        let gap = samples
+            .len()
+            .checked_sub(2)
+            .map(|before| last - samples[before].0);
+        let until = match gap.filter(|_| is_counter) {
+            Some(gap) => now.min((last + gap).floor() as i64),
+            None => now,
+        };
+        let value = slope.unwrap_or(*value);
+        let from = last.floor() as i64 + 1;
+        if !is_counter || slope.is_some() {
+            values.extend((from..=until).map(|second| (second, value)));
+        }
     }
     values.sort_by_key(|(second, _)| *second);
     // Of several values of one second the last one stays.
@@ -98,7 +115,14 @@ mod tests {
         let counter = by_second(&[(10.0, 0.0), (12.0, 10.0), (14.0, 4.0)], true, 15);
         assert_eq!(
             counter,
-            [(10, 5.0), (11, 5.0), (12, 5.0), (13, 2.0), (14, 2.0)]
+            [
+                (10, 5.0),
+                (11, 5.0),
+                (12, 5.0),
+                (13, 2.0),
+                (14, 2.0),
+                (15, 2.0)
+            ]
         );
     }
 

@@ -1,1 +1,161 @@
+use super::fixture::{LARGE, NOW, SMALL};
+use super::*;
 
+fn listed(name: &str, kind: &str) -> Listed {
+    Listed {
+        name: name.to_owned(),
+        doc: String::new(),
+        kind: kind.to_owned(),
+        unit: String::new(),
+    }
+}
+
+fn reading(name: &str, ts: f64, value: f64) -> Reading {
+    Reading {
+        name: name.to_owned(),
+        ts,
+        value,
+    }
+}
+
+#[test]
+fn a_node_is_the_sum_of_its_cores() {
+    let cpu = Cpu::of(&SMALL.model()).expect("two samples");
+    assert_eq!(cpu.cores.len(), 2);
+    // Core 0 is busy for a third of the time, core 1 for two; an eighth of that is waiting.
+    let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-6, "{a} {b}");
+    near(cpu.all.busy(), 0.4375);
+    near(cpu.all.of(Mode::User), 0.25);
+    near(cpu.cores[0].1.of(Mode::Idle), 2.0 / 3.0);
+    assert_eq!(Cpu::of(&LARGE.model()).expect("samples").cores.len(), 256);
+}
+
+#[test]
+fn memory_that_the_kernel_would_give_back_is_not_used() {
+    let memory = Memory::of(&LARGE.model()).expect("memory");
+    let gib = |bytes: f64| bytes / f64::from(1 << 30);
+    assert_eq!((gib(memory.used), gib(memory.cache)), (128.0, 284.0));
+    assert_eq!(
+        (gib(memory.swap_used), gib(memory.swap_total)),
+        (16.0, 64.0)
+    );
+    assert_eq!(Memory::of(&Model::default()), None);
+}
+
+#[test]
+fn devices_have_rates_and_a_steady_order() {
+    let model = LARGE.model();
+    let disks = disks(&model);
+    assert_eq!((disks.len(), disks[3].name.as_str()), (30, "nvme3n1"));
+    assert_eq!(disks[3].read_bytes, Some(3e6));
+    assert_eq!(disks[3].reads, Some(300.0));
+    let near = |a: Option<f64>, b: f64| assert!((a.expect("known") - b).abs() < 1e-9);
+    near(disks[3].read_time, 1e-4);
+    near(disks[3].write_time, 0.05);
+    let interfaces = interfaces(&model);
+    assert_eq!(interfaces.last().expect("six").name, "lo");
+    assert_eq!(interfaces[1].received_bytes, Some(2.4e9));
+    assert_eq!(interfaces[1].faults, Some(1.0));
+    let gpus = gpus(&model);
+    assert_eq!((gpus.len(), gpus[7].busy), (8, Some(1.0)));
+    assert_eq!((gpus[7].model.as_str(), gpus[7].id.as_str()), ("H200", "7"));
+}
+
+#[test]
+fn only_the_nodes_own_samples_tell_the_time() {
+    let mut model = Model::new(0.5);
+    model.list(vec![listed("node_load1", "gauge"), listed("mine", "gauge")]);
+    model.step(&[
+        reading("node_load1", NOW, 1.0),
+        reading("mine", NOW + 500.0, 1.0),
+    ]);
+    assert_eq!(model.now(), Some(NOW));
+    model.step(&[reading("mine", NOW + 600.0, 2.0)]);
+    assert_eq!(model.now(), Some(NOW));
+}
+
+#[test]
+fn a_hole_in_the_stream_makes_no_spike() {
+    let mut model = Model::new(0.5);
+    model.list(vec![listed("node_c_total", "counter")]);
+    for step in 0..4 {
+        let ts = NOW + f64::from(step) * 0.5;
+        model.step(&[reading("node_c_total", ts, ts - NOW)]);
+    }
+    let rate = |model: &Model| model.rate(model.track("node_c_total").expect("listed"));
+    assert_eq!(rate(&model), Some(1.0));
+    // As after a suspension: the increase of an hour comes at once.
+    model.step(&[reading("node_c_total", NOW + 3600.0, 3600.0)]);
+    let spike = rate(&model).expect("since the last sample");
+    assert!(spike <= 1.0 + 1e-9, "{spike}");
+}
+
+#[test]
+fn a_clock_that_is_set_back_is_followed() {
+    let mut model = Model::new(0.5);
+    model.list(vec![listed("node_c_total", "counter")]);
+    model.step(&[reading("node_c_total", NOW, 5.0)]);
+    model.step(&[reading("node_c_total", NOW - 3600.0, 6.0)]);
+    assert_eq!(model.now(), Some(NOW - 3600.0));
+    assert_eq!(model.value("node_c_total"), Some(6.0));
+    model.step(&[reading("node_c_total", NOW - 3599.0, 8.0)]);
+    let track = model.track("node_c_total").expect("listed");
+    assert_eq!(model.rate(track), Some(2.0));
+}
+
+#[test]
+fn what_is_not_listed_any_more_goes() {
+    let mut model = Model::new(0.5);
+    model.list(vec![listed("a", "gauge"), listed("b{x=\"1\"}", "gauge")]);
+    assert!(!model.step(&[reading("a", NOW, 1.0), reading("b{x=\"1\"}", NOW, 2.0)]));
+    model.list(vec![listed("b{x=\"1\"}", "counter")]);
+    assert!(model.track("a").is_none());
+    let b = model.track("b{x=\"1\"}").expect("still listed");
+    assert_eq!(b.last().map(|last| last.value), Some(2.0));
+    assert!(b.is_counter(), "the kind may have become known");
+    assert!(model.step(&[reading("new", NOW, 1.0)]), "asks for the list");
+}
+
+#[test]
+fn names_that_begin_alike_are_not_taken_for_each_other() {
+    let mut model = Model::new(0.5);
+    let names = ["a", "a{x=\"1\"}", "a{x=\"2\"}", "a_b", "a_b{x=\"1\"}", "aa"];
+    model.list(names.map(|name| listed(name, "gauge")).to_vec());
+    let found: Vec<&str> = model.named("a").map(|track| track.series.text()).collect();
+    assert_eq!(found, ["a", "a{x=\"1\"}", "a{x=\"2\"}"]);
+}
+
+#[test]
+fn histories_are_few() {
+    let mut model = LARGE.model();
+    let texts: Vec<String> = model
+        .tracks()
+        .map(|track| track.series.text().to_owned())
+        .collect();
+    for texts in texts.chunks(100) {
+        model.watch(texts);
+        assert!(model.histories.len() <= HISTORIES_MAX);
+        assert!(texts.iter().all(|text| model.history(text).is_some()));
+        assert_eq!(model.watch(texts), Vec::<String>::new(), "asked for once");
+    }
+}
+
+#[test]
+fn programs_have_all_other_names() {
+    for name in [
+        "node_load1",
+        "pegel_threads",
+        "cpu_percent",
+        "DeviceUtilization{gpu=\"0\"}",
+    ] {
+        assert!(!is_of_program(name), "{name}");
+    }
+    for name in [
+        "mpi_hits_total{call=\"MPI_Send\"}",
+        "a.b",
+        "strace_hits_total",
+        "nodes",
+    ] {
+        assert!(is_of_program(name), "{name}");
+    }
+}

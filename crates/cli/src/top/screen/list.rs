@@ -1,6 +1,6 @@
 //! Series with value, rate and history.
 
-use super::canvas::Canvas;
+use super::canvas::{Canvas, shortened_series};
 use super::look::Role;
 use super::table::{self, Cell, Column, bar, number, places, text};
 use super::{detail, place};
@@ -78,7 +78,11 @@ fn cells(app: &App, track: &Track, columns: &[Column], width: u16) -> [Cell; 4] 
         _ => Cell::plain(""),
     };
     [
-        Cell::plain(track.series.text()),
+        Cell::plain(shortened_series(
+            track.series.text(),
+            room.first().map_or(0, |(_, room)| *room),
+            app.look,
+        )),
         Cell::number(value, |value| units::value(value, family)),
         rate,
         past,

@@ -11,7 +11,16 @@ use crate::top::units;
 pub const BUSY: &str = "cpu_percent";
 pub const USED: &str = "used_RAM";
 
-const LABEL: u16 = 7;
+const LABEL: u16 = 8;
+/// By how much each tells; the last ones are left out first.
+const LEGEND: [Mode; 6] = [
+    Mode::User,
+    Mode::System,
+    Mode::Wait,
+    Mode::Irq,
+    Mode::Steal,
+    Mode::Idle,
+];
 /// A percentage, or a sentence about memory.
 const FIGURE: u16 = 8;
 
@@ -58,6 +67,23 @@ pub fn draw(canvas: &mut Canvas<'_>, app: &App) {
     }
     y += u16::from(spare > 1);
     device_tables(&mut canvas.part(0, y, width, height.saturating_sub(y)), app);
+    if let Some(rows) = spare.checked_sub(3).filter(|rows| *rows >= 3) {
+        let rows = rows.min(10);
+        past(&mut canvas.part(0, height - rows, width, rows), app);
+    }
+}
+
+/// What the processors did in the last minutes, where there is room to show it.
+fn past(canvas: &mut Canvas<'_>, app: &App) {
+    let (width, height) = (canvas.width(), canvas.height());
+    let Some(history) = app.model.history(BUSY) else {
+        return;
+    };
+    let room = width - LABEL - 1;
+    let values = history.columns(app.model.second(), room.into());
+    label(canvas, height - 1, "past");
+    canvas.text(1, 0, LABEL - 1, "100 %", Role::Faint);
+    canvas.columns((LABEL, 0), height, &values, (0.0, 100.0), Role::Good);
 }
 
 fn label(canvas: &mut Canvas<'_>, y: u16, text: &str) {
@@ -85,16 +111,16 @@ fn cpu_rows(canvas: &mut Canvas<'_>, app: &App, cpu: &Cpu) {
         Look::heat(busy),
     );
     let mut x = LABEL;
-    let modes = Mode::BUSY.into_iter().chain([Mode::Idle]);
-    for mode in modes {
-        let figure = format!("{:>5.1} %", cpu.all.of(mode) * 100.0);
-        let needed = 2 + columns(mode.word()) + 1 + columns(&figure);
+    for mode in LEGEND {
+        let figure = units::percent(cpu.all.of(mode)).replace(' ', "");
+        let word = mode.word();
+        let needed = 2 + columns(word) + 6;
         if x + needed > width {
             break;
         }
         canvas.fill(x, 1, 1, canvas.look.cell(Role::Cpu(mode)), Role::Cpu(mode));
-        canvas.text(x + 2, 1, 8, mode.word(), Role::Faint);
-        canvas.text(x + 3 + columns(mode.word()), 1, 8, &figure, Role::Plain);
+        canvas.text(x + 2, 1, 8, word, Role::Faint);
+        canvas.right(x + 2 + columns(word), 1, 6, &figure, Role::Plain);
         x += needed + 2;
     }
 }
