@@ -6,6 +6,7 @@ use pegel_collect::Collectors;
 use pegel_config::{Key, Level, Log, Rate, Section, Span, settings};
 use pegel_ingest::rules::Rule;
 use pegel_serve::Places;
+use pegel_snapshot::SnapshotConfig;
 use pegel_store::{Keep, Limits};
 
 settings! {
@@ -35,6 +36,8 @@ settings! {
         limits: Limits = Limits::default(),
         /// Collectors that are switched off, or that run at a rate of their own.
         collectors: Collectors = Collectors::default(),
+        /// How this machine is described: `pegel snapshot`.
+        snapshot: SnapshotConfig = SnapshotConfig::default(),
         /// What becomes of the series that programs send, rule by rule: keep, drop, rename, label.
         rules: Vec<Rule> = Vec::new(),
         /// Which messages are logged, and where: a level; or stderr, journal, syslog or a file (with a slash in

@@ -16,6 +16,7 @@ mod place;
 mod plan;
 mod remove;
 mod signals;
+mod snapshots;
 mod source;
 mod sources;
 mod survey;
@@ -35,6 +36,7 @@ pub use pegel_serve::{Holder, Owner, holder_of, sock_diag_answers, udp_holder_of
 pub use place::{FileSystem, file_system};
 pub use plan::Plan;
 pub use signals::{StopSignals, on_stop_signal};
+pub use snapshots::snapshot_subject;
 pub use sources::{Argument, Environment, Loaded, load};
 pub use survey::survey;
 pub use until::{Until, UntilError};

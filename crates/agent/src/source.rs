@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use pegel_collect::Sampler;
 use pegel_serve::StatusSource;
+use pegel_snapshot::{Event, Keeper, Provider};
 use serde_json::{Map, Value, json};
 
 use crate::log_output::LogOutput;
@@ -18,6 +19,7 @@ const STILL_MAX: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(crate) struct Source {
     sampler: Mutex<Option<Sampler>>,
+    keeper: Mutex<Option<Keeper>>,
     /// When the last sample was handed over.
     last: Mutex<Option<Instant>>,
     rate: Duration,
@@ -51,6 +53,38 @@ impl Source {
             .take()
     }
 
+    /// Begins to keep a snapshot of the machine. An agent without one is of use all the same.
+    pub fn keep_snapshot(&self, plan: &Plan) {
+        let (subject, every) = plan.snapshot.clone();
+        let started = Keeper::start(subject, plan.store.dir.clone(), every);
+        let started = started.inspect_err(|error| {
+            tracing::warn!(%error, "cannot start the thread that takes snapshots");
+        });
+        *self.keeper.lock().unwrap_or_else(PoisonError::into_inner) = started.ok();
+    }
+
+    fn with_keeper<T>(&self, ask: impl FnOnce(&Keeper) -> T) -> Option<T> {
+        let keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        keeper.as_ref().map(ask)
+    }
+
+    pub fn retake_snapshot(&self) {
+        self.with_keeper(Keeper::retake);
+    }
+
+    pub fn drop_keeper(&self) {
+        let keeper = self
+            .keeper
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        drop(keeper);
+    }
+
+    pub fn cloud_events(&self) -> Option<(Provider, Vec<Event>)> {
+        self.with_keeper(Keeper::events)?
+    }
+
     pub fn ticked(&self) {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
@@ -69,7 +103,9 @@ impl Source {
         loop {
             match self.is_alive() {
                 true => notify.alive(),
-                false => tracing::error!("no sample was taken for a while; the service manager is not told that all is well"),
+                false => tracing::error!(
+                    "no sample was taken for a while; the service manager is not told that all is well"
+                ),
             }
             tokio::time::sleep(beat).await;
         }
@@ -94,6 +130,10 @@ impl StatusSource for Source {
         serde_json::to_value(status).unwrap_or_default()
     }
 
+    fn snapshot(&self) -> Option<Arc<str>> {
+        self.with_keeper(Keeper::current)?
+    }
+
     fn facts(&self) -> Map<String, Value> {
         let sampler = self.sampler.lock().unwrap_or_else(PoisonError::into_inner);
         let counts = sampler.as_ref().map(Sampler::counts).unwrap_or_default();
@@ -105,6 +145,9 @@ impl StatusSource for Source {
             "clock_steps": counts.clock_steps,
         });
         facts.insert("sampling".to_owned(), sampling);
+        if let Some(status) = self.with_keeper(Keeper::status) {
+            facts.insert("snapshot".to_owned(), json!(status));
+        }
         if let Some(log) = &self.log {
             let log = json!({"place": log.place(), "lost": log.lost()});
             facts.insert("log".to_owned(), log);

@@ -14,6 +14,7 @@ mod list;
 mod logging;
 mod man;
 mod output;
+mod snapshot;
 mod tau;
 mod top;
 mod track;
@@ -46,6 +47,7 @@ enum Command {
     Get(get::Args),
     Track(track::Args),
     Top(top::Args),
+    Snapshot(snapshot::Args),
     Config(config::Args),
     Doctor(doctor::Args),
     Version(version::Args),
@@ -81,6 +83,7 @@ fn main() -> ExitCode {
         Command::Get(args) => get::run(args),
         Command::Track(args) => track::run(args),
         Command::Top(args) => top::run(args),
+        Command::Snapshot(args) => snapshot::run(args),
         Command::Config(args) => config::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Version(args) => version::run(args),

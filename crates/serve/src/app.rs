@@ -37,6 +37,11 @@ pub trait StatusSource: Send + Sync {
         serde_json::json!([])
     }
 
+    /// What this machine is, as JSON; `None` until it was looked at.
+    fn snapshot(&self) -> Option<Arc<str>> {
+        None
+    }
+
     /// Why the agent is not well, beyond what the store says of itself.
     fn degraded(&self) -> Option<String> {
         None

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use pegel_config::{Rate, settings};
+use pegel_config::{Span, settings};
 
 settings! {
     /// How this machine is described.
     pub struct SnapshotConfig {
-        /// How often the machine is looked at, to notice what changed.
-        every: Rate = Rate::from_millis(300_000),
+        /// How often the machine is looked at, to notice what changed; at most once a second.
+        every: Span = Span::seconds(300),
         /// Whether the metadata service of a cloud is asked, where the firmware names one. Only values
         /// on a list are taken.
         cloud: bool = true,

@@ -138,8 +138,23 @@ fn parse(text: &str) -> Vec<Mount> {
     let found = found.filter(|mount| places.insert(mount.path.clone()));
     let mut mounts: Vec<Mount> = found.take(MOUNTS_MAX).collect();
     mounts.sort_by(|a, b| a.path.cmp(&b.path));
-    mounts.retain(|mount| !PSEUDO.contains(&mount.kind.as_str()));
+    mounts.retain(|mount| !PSEUDO.contains(&mount.kind.as_str()) && !is_passing(&mount.path));
     mounts
+}
+
+/// Places of the kernel, of sessions and of containers, where mounts come and go.
+fn is_passing(path: &str) -> bool {
+    let starts = [
+        "/dev/",
+        "/proc/",
+        "/run/",
+        "/snap/",
+        "/sys/",
+        "/var/lib/containers/",
+        "/var/lib/docker/",
+        "/var/lib/kubelet/",
+    ];
+    path != "/dev/shm" && starts.iter().any(|start| path.starts_with(start))
 }
 
 /// `62 27 259:1 /data /mnt/my\040disk ro,relatime shared:1 - xfs /dev/nvme0n1p1 ro,attr2`

@@ -5,6 +5,7 @@ mod list;
 mod metrics;
 mod page;
 mod range;
+mod snapshot;
 mod status;
 mod stream;
 mod values;
@@ -57,6 +58,7 @@ const INDEX: &str = "pegel: what this node and its programs do\n
 /api/v1/range            the past:       ?match=&start=-5m&end=now&step=10s&agg=avg
 /api/v1/stream           changes, as server-sent events: ?match=&names=&rate=2
 /api/v1/config           the configuration in force
+/api/v1/snapshot         what this machine is
 /                        with a browser: the page
 ";
 
@@ -75,6 +77,7 @@ const ROUTES: &[Route] = &[
     ("/api/v1/range", Access::Read, || get(range::range)),
     ("/api/v1/stream", Access::Read, || get(stream::stream)),
     ("/api/v1/config", Access::Read, || get(status::config)),
+    ("/api/v1/snapshot", Access::Read, || get(snapshot::snapshot)),
 ];
 
 pub(crate) fn router(site: Arc<Site>) -> Router {

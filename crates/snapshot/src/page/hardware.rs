@@ -41,6 +41,15 @@ fn number<T: ToString>(value: Option<T>) -> String {
     value.map(|number| number.to_string()).unwrap_or_default()
 }
 
+/// Maker and model; some models begin with the maker.
+fn named(maker: &Option<String>, model: &Option<String>) -> String {
+    let is_said = maker
+        .as_deref()
+        .zip(model.as_deref())
+        .is_some_and(|(maker, model)| model.starts_with(maker));
+    joined(&[maker.as_deref().filter(|_| !is_said), model.as_deref()])
+}
+
 /// The kernel writes -1 where there is only one.
 fn node(value: Option<i64>) -> String {
     number(value.filter(|node| *node >= 0))
@@ -56,14 +65,9 @@ pub(super) fn machine(snapshot: &Snapshot) -> String {
         (None, false) => String::new(),
     };
     pairs(&[
-        (
-            "Model",
-            part([&firmware.vendor, &firmware.product, &firmware.version]),
-        ),
-        (
-            "Board",
-            part([&firmware.board_vendor, &firmware.board, &None]),
-        ),
+        ("Model", named(&firmware.vendor, &firmware.product)),
+        ("Version", text(&firmware.version)),
+        ("Board", named(&firmware.board_vendor, &firmware.board)),
         (
             "Firmware",
             part([
@@ -191,7 +195,10 @@ pub(super) fn memory(snapshot: &Snapshot) -> String {
         ("Swap", swap),
         ("Pages", bytes(memory.page_bytes)),
         ("Huge pages", huge.collect::<Vec<_>>().join(", ")),
-        ("Transparent", text(&memory.transparent_huge_pages)),
+        (
+            "Transparent huge pages",
+            text(&memory.transparent_huge_pages),
+        ),
         ("Swappiness", number(memory.swappiness)),
         ("Overcommit", number(memory.overcommit)),
         ("NUMA balancing", number(memory.numa_balancing)),

@@ -1,0 +1,61 @@
+use std::path::PathBuf;
+
+use pegel_snapshot::{Moment, Snapshot};
+
+use crate::failure::{Failure, USAGE};
+use crate::output;
+
+/// Show what this machine is, on one page; no agent is needed
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The form of the answer [default: by the ending of FILE, else md]
+    #[arg(short, long, value_enum)]
+    format: Option<Format>,
+    /// Write to FILE instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Configuration file [default: $PEGEL_CONFIG, $DRAGON_TELEMETRY_CONFIG]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// for people
+    Md,
+    /// one object
+    Json,
+    Yaml,
+}
+
+impl Format {
+    fn of_ending(ending: &str) -> Option<Format> {
+        match ending.to_ascii_lowercase().as_str() {
+            "md" => Some(Format::Md),
+            "json" => Some(Format::Json),
+            "yaml" | "yml" => Some(Format::Yaml),
+            _ => None,
+        }
+    }
+
+    fn text(self, snapshot: &Snapshot) -> String {
+        match self {
+            Format::Md => snapshot.page(),
+            Format::Json => snapshot.json(),
+            Format::Yaml => snapshot.yaml(),
+        }
+    }
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let environment = |name: &str| std::env::var_os(name);
+    let loaded = pegel_agent::load(args.config.clone(), &[], &environment)
+        .map_err(|error| Failure::coded(USAGE, error.to_string()))?;
+    let ending = args.output.as_ref().and_then(|path| path.extension());
+    let ending = ending.and_then(|ending| ending.to_str());
+    let format = args.format.or_else(|| ending.and_then(Format::of_ending));
+    let subject = pegel_agent::snapshot_subject(&loaded, &environment);
+    let snapshot = subject.take(Moment::now());
+    let text = format.unwrap_or(Format::Md).text(&snapshot);
+    output::write(args.output.as_deref(), &text)
+}
