@@ -6,6 +6,7 @@
 //! points with a time  ──► gate ──────────push───► store        every one of them is kept
 //! ```
 
+pub mod batch;
 pub mod board;
 pub mod gate;
 mod intake;

@@ -109,6 +109,7 @@ pub struct Metric<'a> {
     text: &'a [u8],
     /// The first value. Without meaning for sets.
     first: Number,
+    is_packed: bool,
 }
 
 impl<'a> Metric<'a> {
@@ -121,8 +122,9 @@ impl<'a> Metric<'a> {
         self.first
     }
 
+    /// Has more values than one.
     pub fn is_packed(&self) -> bool {
-        self.kind != Type::Set && self.text.contains(&b':')
+        self.is_packed
     }
 
     /// All values, in order. A set has none: see [`Metric::member`].
@@ -247,6 +249,7 @@ impl<'a> Lines<'a> {
                 Type::Set => Number::NONE,
                 _ => first,
             },
+            is_packed: false,
         })
     }
 }

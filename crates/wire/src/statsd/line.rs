@@ -48,6 +48,7 @@ fn metric(text: &[u8]) -> Result<Metric<'_>, Fault> {
         tags: &[],
         text: values,
         first: first(kind, values)?,
+        is_packed: kind != Type::Set && values.contains(&b':'),
     };
     for field in fields {
         read_field(&mut metric, field)?;

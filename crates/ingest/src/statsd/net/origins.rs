@@ -1,0 +1,99 @@
+//! Whose account a datagram or a connection goes on.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use pegel_metric::Input;
+
+use super::super::door::Door;
+use super::super::table::Origin;
+use super::receive::From;
+use crate::gate::Gate;
+use crate::senders::Sender;
+
+/// How many senders a thread remembers; then it begins anew.
+const KNOWN_MAX: usize = 1024;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Who {
+    Host(IpAddr),
+    User(u32),
+    Unknown,
+}
+
+#[derive(Debug)]
+pub(crate) struct Origins {
+    gate: Arc<Gate>,
+    door: Arc<dyn Door>,
+    known: HashMap<Who, (Arc<Sender>, bool)>,
+    /// Datagrams mostly come from where the one before came from.
+    last: Option<(Who, Origin, bool)>,
+}
+
+impl Origins {
+    pub fn new(gate: Arc<Gate>, door: Arc<dyn Door>) -> Origins {
+        Origins {
+            gate,
+            door,
+            known: HashMap::new(),
+            last: None,
+        }
+    }
+
+    /// The account for a datagram, and whether its sender may write.
+    #[inline]
+    pub fn of(&mut self, from: From) -> (&Origin, bool) {
+        let (who, id) = match from {
+            From::Inet(address) => (Who::Host(address.ip()), socket_id(address)),
+            From::Unix { pid, uid } => (Who::User(uid), u64::from(pid as u32) | 1 << 63),
+            From::Unknown => (Who::Unknown, 0),
+        };
+        self.get(who, id)
+    }
+
+    #[inline]
+    pub fn get(&mut self, who: Who, id: u64) -> (&Origin, bool) {
+        let is_last = self.last.as_ref().is_some_and(|(last, _, _)| *last == who);
+        if !is_last {
+            let (sender, may_write) = self.look_up(who);
+            self.last = Some((who, Origin { sender, id }, may_write));
+        }
+        let Some((_, origin, may_write)) = &mut self.last else {
+            unreachable!("it was set above");
+        };
+        origin.id = id;
+        (origin, *may_write)
+    }
+
+    fn look_up(&mut self, who: Who) -> (Arc<Sender>, bool) {
+        if let Some((sender, may_write)) = self.known.get(&who) {
+            return (sender.clone(), *may_write);
+        }
+        if self.known.len() >= KNOWN_MAX {
+            self.known.clear();
+        }
+        let (name, may_write) = match who {
+            Who::Host(ip) => (ip.to_string(), true),
+            Who::User(uid) => (format!("uid {uid}"), self.door.admits(uid)),
+            Who::Unknown => ("unknown".to_owned(), false),
+        };
+        let sender = self.gate.sender(Input::Statsd, &name);
+        self.known.insert(who, (sender.clone(), may_write));
+        (sender, may_write)
+    }
+}
+
+/// Tells sockets apart: address and port of an IPv4 socket fit, those of IPv6 are folded.
+fn socket_id(address: std::net::SocketAddr) -> u64 {
+    let port = u64::from(address.port());
+    match address.ip() {
+        IpAddr::V4(ip) => u64::from(ip.to_bits()) << 16 | port,
+        IpAddr::V6(ip) => {
+            let bits = ip.to_bits();
+            (bits as u64 ^ ((bits >> 64) as u64).rotate_left(21))
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                ^ port
+        }
+    }
+}

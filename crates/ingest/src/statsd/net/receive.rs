@@ -1,0 +1,244 @@
+//! Many datagrams with one system call.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// How many datagrams one call takes.
+pub(crate) const BATCH: usize = 64;
+/// The largest datagram that is taken whole: more than UDP can carry.
+const DATAGRAM_BYTES: usize = 64 * 1024;
+/// Room for a header and credentials.
+const CONTROL_BYTES: usize = 64;
+
+/// Where a datagram came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum From {
+    Inet(SocketAddr),
+    /// A process on this node; the kernel vouches for it.
+    Unix {
+        pid: i32,
+        uid: u32,
+    },
+    Unknown,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Datagram<'a> {
+    pub bytes: &'a [u8],
+    pub from: From,
+    /// Longer than what is taken.
+    pub is_cut: bool,
+}
+
+/// Control messages must be aligned as their header is.
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+struct Control([u8; CONTROL_BYTES]);
+
+/// Buffers for one call. Those that no datagram ever filled take no memory.
+pub(crate) struct Receiver {
+    bytes: Vec<u8>,
+    names: Vec<libc::sockaddr_storage>,
+    controls: Vec<Control>,
+    /// What the kernel wrote in the last call: length, length of the address, of the control messages, flags.
+    filled: Vec<(usize, usize, usize, i32)>,
+}
+
+impl std::fmt::Debug for Receiver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Receiver").finish_non_exhaustive()
+    }
+}
+
+impl Receiver {
+    pub fn new() -> Receiver {
+        // SAFETY: an address of all zeros is one of an unspecified family, which is valid.
+        let name: libc::sockaddr_storage = unsafe { MaybeUninit::zeroed().assume_init() };
+        Receiver {
+            bytes: vec![0; BATCH * DATAGRAM_BYTES],
+            names: vec![name; BATCH],
+            controls: vec![Control([0; CONTROL_BYTES]); BATCH],
+            filled: Vec::with_capacity(BATCH),
+        }
+    }
+
+    /// Takes what is there, without waiting. `with_credentials` for UNIX sockets.
+    pub fn receive(&mut self, socket: BorrowedFd<'_>, with_credentials: bool) -> io::Result<usize> {
+        self.filled.clear();
+        // SAFETY: both are structures of integers and pointers, for which zero is valid.
+        let (mut vectors, mut headers): ([libc::iovec; BATCH], [libc::mmsghdr; BATCH]) = unsafe {
+            (
+                MaybeUninit::zeroed().assume_init(),
+                MaybeUninit::zeroed().assume_init(),
+            )
+        };
+        let buffers = self.bytes.chunks_exact_mut(DATAGRAM_BYTES);
+        let places = buffers.zip(&mut self.names).zip(&mut self.controls);
+        for ((vector, header), ((buffer, name), control)) in
+            vectors.iter_mut().zip(&mut headers).zip(places)
+        {
+            vector.iov_base = buffer.as_mut_ptr().cast();
+            vector.iov_len = buffer.len();
+            let header = &mut header.msg_hdr;
+            header.msg_iov = vector;
+            header.msg_iovlen = 1;
+            if with_credentials {
+                header.msg_control = control.0.as_mut_ptr().cast();
+                header.msg_controllen = CONTROL_BYTES as _;
+            } else {
+                header.msg_name = std::ptr::from_mut(name).cast();
+                header.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+            }
+        }
+        // SAFETY: every header points to a buffer, an address and a control buffer of the lengths it gives;
+        // all of them live until the call is over, and no two headers share any.
+        let count = unsafe {
+            libc::recvmmsg(
+                socket.as_raw_fd(),
+                headers.as_mut_ptr(),
+                BATCH as libc::c_uint,
+                libc::MSG_DONTWAIT as _,
+                std::ptr::null_mut(),
+            )
+        };
+        let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
+        for header in &headers[..count] {
+            let inner = &header.msg_hdr;
+            // The C libraries do not agree on the type of this length.
+            #[allow(clippy::unnecessary_cast)]
+            let control = inner.msg_controllen as usize;
+            let name = inner.msg_namelen as usize;
+            self.filled
+                .push((header.msg_len as usize, name, control, inner.msg_flags));
+        }
+        Ok(count)
+    }
+
+    /// Those of the last call.
+    pub fn datagrams(&self) -> impl Iterator<Item = Datagram<'_>> {
+        self.filled
+            .iter()
+            .enumerate()
+            .map(|(at, &(length, name, control, flags))| {
+                let start = at * DATAGRAM_BYTES;
+                let from = match control {
+                    0 => address(&self.names[at], name),
+                    used => credentials(&self.controls[at].0[..used.min(CONTROL_BYTES)]),
+                };
+                Datagram {
+                    bytes: &self.bytes[start..start + length.min(DATAGRAM_BYTES)],
+                    from,
+                    is_cut: flags & libc::MSG_TRUNC != 0,
+                }
+            })
+    }
+}
+
+fn address(name: &libc::sockaddr_storage, length: usize) -> From {
+    let family = libc::c_int::from(name.ss_family);
+    if family == libc::AF_INET && length >= size_of::<libc::sockaddr_in>() {
+        // SAFETY: the kernel wrote an address of this family, and the storage is large and aligned enough.
+        let name = unsafe { &*std::ptr::from_ref(name).cast::<libc::sockaddr_in>() };
+        let ip = Ipv4Addr::from(u32::from_be(name.sin_addr.s_addr));
+        From::Inet(SocketAddr::new(IpAddr::V4(ip), u16::from_be(name.sin_port)))
+    } else if family == libc::AF_INET6 && length >= size_of::<libc::sockaddr_in6>() {
+        // SAFETY: as above.
+        let name = unsafe { &*std::ptr::from_ref(name).cast::<libc::sockaddr_in6>() };
+        let ip = IpAddr::V6(Ipv6Addr::from(name.sin6_addr.s6_addr)).to_canonical();
+        From::Inet(SocketAddr::new(ip, u16::from_be(name.sin6_port)))
+    } else {
+        From::Unknown
+    }
+}
+
+/// The one control message that is asked for: its header, then pid, uid and gid.
+fn credentials(control: &[u8]) -> From {
+    let start = size_of::<libc::cmsghdr>();
+    let word = |at: usize| {
+        control
+            .get(at..at + 4)
+            .and_then(|bytes| bytes.first_chunk().copied())
+    };
+    // The length comes first and has the size of a pointer; level and kind follow.
+    let level = word(start - 8).map(i32::from_ne_bytes);
+    let kind = word(start - 4).map(i32::from_ne_bytes);
+    let (pid, uid) = (word(start), word(start + 4));
+    match (level, kind, pid, uid) {
+        (Some(libc::SOL_SOCKET), Some(libc::SCM_CREDENTIALS), Some(pid), Some(uid)) => From::Unix {
+            pid: i32::from_ne_bytes(pid),
+            uid: u32::from_ne_bytes(uid),
+        },
+        _ => From::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixDatagram;
+
+    use super::*;
+
+    #[test]
+    fn many_datagrams_come_with_one_call() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(socket) = UdpSocket::bind(address) else {
+                continue; // A machine without IPv6.
+            };
+            let from = UdpSocket::bind(address).expect("a free port");
+            let to = socket.local_addr().expect("bound");
+            for number in 0..3_u8 {
+                from.send_to(&[number; 5], to).expect("sent");
+            }
+            from.send_to(&[9; 60_000], to).expect("sent");
+            let mut receiver = Receiver::new();
+            assert_eq!(
+                receiver
+                    .receive(socket.as_fd(), false)
+                    .expect("four datagrams"),
+                4
+            );
+            let all: Vec<Datagram<'_>> = receiver.datagrams().collect();
+            assert_eq!(
+                all.iter().map(|d| d.bytes.len()).collect::<Vec<_>>(),
+                [5, 5, 5, 60_000]
+            );
+            let sender = From::Inet(from.local_addr().expect("bound"));
+            assert!(all.iter().all(|d| d.from == sender && !d.is_cut), "{all:?}");
+            let error = receiver
+                .receive(socket.as_fd(), false)
+                .expect_err("nothing left");
+            assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+            assert_eq!(receiver.datagrams().count(), 0);
+        }
+    }
+
+    #[test]
+    fn the_kernel_says_who_sent_over_a_unix_socket() {
+        let (one, other) = UnixDatagram::pair().expect("a pair");
+        rustix::net::sockopt::set_socket_passcred(&one, true).expect("an option of UNIX sockets");
+        other.send(b"a:1|c").expect("sent");
+        other.send(&[b'x'; 100_000]).expect("sent");
+        let mut receiver = Receiver::new();
+        assert_eq!(
+            receiver.receive(one.as_fd(), true).expect("two datagrams"),
+            2
+        );
+        let all: Vec<Datagram<'_>> = receiver.datagrams().collect();
+        let us = From::Unix {
+            pid: std::process::id() as i32,
+            uid: rustix::process::getuid().as_raw(),
+        };
+        assert_eq!(
+            (all[0].from, all[0].bytes, all[0].is_cut),
+            (us, &b"a:1|c"[..], false)
+        );
+        assert_eq!(
+            (all[1].from, all[1].bytes.len(), all[1].is_cut),
+            (us, DATAGRAM_BYTES, true)
+        );
+    }
+}

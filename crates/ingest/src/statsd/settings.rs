@@ -1,0 +1,162 @@
+use std::fmt;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use pegel_config::{Address, Bytes, Span, settings, text_setting};
+
+settings! {
+    /// Where statsd lines are taken, and what becomes of them.
+    pub struct StatsdKeys {
+        /// UDP addresses.
+        udp: Vec<Address> = vec![Address::loopback(8125), Address::loopback(8126)],
+        /// TCP addresses: the same lines, each ended by a newline.
+        tcp: Vec<Address> = vec![Address::loopback(8125)],
+        /// The UNIX datagram socket; auto: statsd.sock beside the push socket; off: none.
+        unix: Place = Place::Auto,
+        /// The UNIX stream socket; auto: statsd-stream.sock beside the push socket; off: none.
+        unix_stream: Place = Place::Auto,
+        /// How many threads read datagrams. One keeps up with all that one core can send.
+        threads: NonZeroU32 = NonZeroU32::MIN,
+        /// How much the kernel may hold for each socket while nobody reads. Without the right to exceed it,
+        /// net.core.rmem_max is the limit.
+        receive_buffer: Bytes = Bytes::mebibytes(16),
+        /// How long the intervals are over which smallest, largest, percentiles and members of sets are taken.
+        flush: Span = Span::seconds(10),
+        /// Which percentiles of timers, histograms and distributions are published.
+        percentiles: Vec<Percent> = vec![Percent::of(50), Percent::of(90), Percent::of(99)],
+        /// What becomes of a metric that nobody sent for an interval: keep or delete. Its past stays.
+        idle: Idle = Idle::Keep,
+        /// The same for counters and meters alone.
+        idle_counters: Option<Idle> = None => "delete",
+        /// The same for gauges alone.
+        idle_gauges: Option<Idle> = None => "delete",
+        /// The same for timers, histograms and distributions alone.
+        idle_timers: Option<Idle> = None => "delete",
+        /// The same for sets alone.
+        idle_sets: Option<Idle> = None => "delete",
+        /// Whether counters also get NAME.increase, by how much they grew in the last interval.
+        counter_sum: bool = false,
+        /// Whether timers get NAME.min.
+        timer_lower: bool = true,
+        /// Whether timers get NAME.max.
+        timer_upper: bool = true,
+        /// Whether timers get NAME.sum.
+        timer_sum: bool = true,
+        /// Whether timers get NAME.count.
+        timer_count: bool = true,
+        /// What the buckets of timers and the members of sets may take in memory.
+        memory: Bytes = Bytes::mebibytes(32),
+    }
+}
+
+/// Where a socket is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    Auto,
+    Off,
+    At(PathBuf),
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Place, String> {
+        match text {
+            "auto" => Ok(Place::Auto),
+            "off" | "false" | "no" => Ok(Place::Off),
+            path if path.starts_with('/') && !path.contains('\0') => Ok(Place::At(path.into())),
+            other => Err(format!(
+                "{other:?} is neither auto, nor off, nor a path that begins with /"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Auto => f.write_str("auto"),
+            Place::Off => f.write_str("off"),
+            Place::At(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+text_setting!(Place, "auto, off, or a path that begins with /");
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Idle {
+    Keep,
+    Delete,
+}
+
+impl FromStr for Idle {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Idle, String> {
+        match text {
+            "keep" => Ok(Idle::Keep),
+            "delete" => Ok(Idle::Delete),
+            other => Err(format!("{other:?} is neither keep nor delete")),
+        }
+    }
+}
+
+impl fmt::Display for Idle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Idle::Keep => "keep",
+            Idle::Delete => "delete",
+        })
+    }
+}
+
+text_setting!(Idle, "keep or delete");
+
+/// A percentile, above 0 and at most 100; written as it will stand in names: `p99.9`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Percent {
+    text: String,
+    percent: f64,
+}
+
+impl Percent {
+    fn of(percent: u8) -> Percent {
+        Percent {
+            text: percent.to_string(),
+            percent: f64::from(percent),
+        }
+    }
+
+    pub fn get(&self) -> f64 {
+        self.percent
+    }
+}
+
+impl FromStr for Percent {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Percent, String> {
+        let trimmed = text.trim();
+        let is_plain = trimmed.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+        match trimmed.parse::<f64>() {
+            Ok(percent) if is_plain && percent > 0.0 && percent <= 100.0 => Ok(Percent {
+                text: trimmed.to_owned(),
+                percent,
+            }),
+            _ => Err(format!("{text:?} is not a number above 0 and at most 100")),
+        }
+    }
+}
+
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+text_setting!(
+    Percent,
+    "a number above 0 and at most 100, such as 50 or 99.9"
+);

@@ -1,0 +1,143 @@
+//! From the table to the store: what changed at each tick, and intervals when they are over.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pegel_metric::{Millis, Tick};
+
+use super::batch::Shared;
+use super::net::Drops;
+use super::table::{Change, Handle};
+use crate::board::{Board, Place};
+use crate::pulse::Source;
+
+/// How many entries are looked at while the table is held: some ten microseconds.
+const PIECE: usize = 1024;
+/// The same where intervals end and percentiles are made.
+const CLOSING_PIECE: u32 = 128;
+
+#[derive(Debug)]
+pub(crate) struct Published {
+    shared: Arc<Shared>,
+    drops: Vec<Drops>,
+    board: Board,
+    /// Where each series of the table stands on the board.
+    places: Vec<Option<Place>>,
+    changes: Vec<Change>,
+    flush: Millis,
+    /// The number of the interval that is open.
+    interval: Option<Millis>,
+}
+
+impl Published {
+    pub fn new(shared: Arc<Shared>, drops: Vec<Drops>, board: Board, flush: Duration) -> Published {
+        Published {
+            shared,
+            drops,
+            board,
+            places: Vec::new(),
+            changes: Vec::new(),
+            flush: Millis::try_from(flush.as_millis())
+                .unwrap_or(Millis::MAX)
+                .max(1),
+            interval: None,
+        }
+    }
+
+    /// Totals and gauges that changed.
+    fn take_changes(&mut self) {
+        loop {
+            self.add_newcomers();
+            let more = {
+                let mut table = self.shared.table();
+                // A newcomer between the two looks has changes that the board has no place for.
+                if table.has_newcomers() {
+                    continue;
+                }
+                table.take_changes(PIECE, &mut self.changes)
+            };
+            self.put_changes();
+            if !more {
+                return;
+            }
+        }
+    }
+
+    fn add_newcomers(&mut self) {
+        loop {
+            let newcomers = self.shared.table().take_newcomers();
+            if newcomers.is_empty() {
+                return;
+            }
+            let mut resumed = Vec::new();
+            for newcomer in newcomers {
+                let (place, before) = self.board.add(newcomer.series);
+                let at = newcomer.handle as usize;
+                if self.places.len() <= at {
+                    self.places.resize(at + 1, None);
+                }
+                self.places[at] = Some(place);
+                if let Some(before) = before.filter(|_| newcomer.resumes) {
+                    resumed.push((newcomer.entry, newcomer.figure, before));
+                }
+            }
+            for (entry, figure, before) in resumed {
+                self.shared.table().resume(entry, figure, before);
+            }
+        }
+    }
+
+    fn put_changes(&mut self) {
+        for change in self.changes.drain(..) {
+            let Some(Some(place)) = self.places.get(change.handle as usize) else {
+                continue;
+            };
+            match change.value {
+                Some(value) => self.board.set(*place, value),
+                None => self.board.clear(*place),
+            }
+        }
+    }
+
+    /// Ends the interval of every metric, and takes those off the board that were deleted.
+    fn close(&mut self) {
+        let mut next = Some(0);
+        while let Some(from) = next {
+            let gone: Vec<(Handle, usize)> = {
+                let mut table = self.shared.table();
+                next = table.close(from, CLOSING_PIECE, &mut self.changes);
+                table.take_gone()
+            };
+            self.put_changes();
+            if gone.is_empty() {
+                continue;
+            }
+            for &(first, length) in &gone {
+                for place in &mut self.places[first as usize..first as usize + length] {
+                    if let Some(place) = place.take() {
+                        self.board.remove(place);
+                    }
+                }
+            }
+            self.shared.table().reuse(&gone);
+        }
+    }
+}
+
+impl Source for Published {
+    fn pass(&mut self, tick: &mut Tick) {
+        for drops in &mut self.drops {
+            drops.enter(&self.shared.gate);
+        }
+        self.take_changes();
+        let interval = tick.time.div_euclid(self.flush);
+        if self
+            .interval
+            .replace(interval)
+            .is_some_and(|open| open != interval)
+        {
+            self.close();
+        }
+        self.board.emit(tick);
+    }
+}

@@ -1,0 +1,139 @@
+//! The bytes of all keys, one after the other: a hundred thousand small allocations would take as much again.
+
+/// Where a key is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Key {
+    start: u32,
+    name_len: u16,
+    tags_len: u16,
+}
+
+/// Keys that were let go are squeezed out when they are this much, and more than half of all.
+const WASTE_MIN: usize = 256 * 1024;
+
+#[derive(Debug, Default)]
+pub(crate) struct Keys {
+    /// Appended to only; chunks, so that growing copies nothing.
+    chunks: Vec<Vec<u8>>,
+    wasted: usize,
+    used: usize,
+}
+
+const CHUNK_BITS: u32 = 16;
+const CHUNK: usize = 1 << CHUNK_BITS;
+/// What a key may have at most: a series of this length is refused anyway.
+pub(crate) const KEY_BYTES_MAX: usize = pegel_metric::TEXT_BYTES_MAX + pegel_metric::NAME_BYTES_MAX;
+
+impl Keys {
+    /// `None` when a key is too long, or the keys too many.
+    pub fn add(&mut self, name: &[u8], tags: &[u8]) -> Option<Key> {
+        let length = name.len() + tags.len();
+        if length > KEY_BYTES_MAX {
+            return None;
+        }
+        let has_room = self
+            .chunks
+            .last()
+            .is_some_and(|chunk| chunk.len() + length <= CHUNK);
+        if !has_room {
+            if self.chunks.len() == CHUNK {
+                return None;
+            }
+            self.chunks.push(Vec::with_capacity(CHUNK));
+        }
+        let number = self.chunks.len() - 1;
+        let chunk = &mut self.chunks[number];
+        let start = number << CHUNK_BITS | chunk.len();
+        chunk.extend_from_slice(name);
+        chunk.extend_from_slice(tags);
+        self.used += length;
+        Some(Key {
+            start: u32::try_from(start).ok()?,
+            name_len: u16::try_from(name.len()).ok()?,
+            tags_len: u16::try_from(tags.len()).ok()?,
+        })
+    }
+
+    #[inline]
+    fn bytes(&self, key: Key) -> &[u8] {
+        let start = key.start as usize & (CHUNK - 1);
+        let length = usize::from(key.name_len) + usize::from(key.tags_len);
+        &self.chunks[key.start as usize >> CHUNK_BITS][start..start + length]
+    }
+
+    pub fn name(&self, key: Key) -> &[u8] {
+        &self.bytes(key)[..usize::from(key.name_len)]
+    }
+
+    pub fn tags(&self, key: Key) -> &[u8] {
+        &self.bytes(key)[usize::from(key.name_len)..]
+    }
+
+    #[inline]
+    pub fn is(&self, key: Key, name: &[u8], tags: &[u8]) -> bool {
+        usize::from(key.name_len) == name.len()
+            && usize::from(key.tags_len) == tags.len()
+            && self.name(key) == name
+            && self.tags(key) == tags
+    }
+
+    pub fn remove(&mut self, key: Key) {
+        let length = usize::from(key.name_len) + usize::from(key.tags_len);
+        self.wasted += length;
+        self.used -= length;
+    }
+
+    pub fn is_wasteful(&self) -> bool {
+        self.wasted >= WASTE_MIN && self.wasted > self.used
+    }
+
+    /// Copies the keys that are still held, and lets the old ones go.
+    pub fn squeeze<'a>(&mut self, held: impl Iterator<Item = &'a mut Key>) {
+        let mut fresh = Keys::default();
+        for key in held {
+            let (name, tags) = (self.name(*key), self.tags(*key));
+            if let Some(moved) = fresh.add(name, tags) {
+                *key = moved;
+            }
+        }
+        *self = fresh;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_stay_what_they_are_when_others_go() {
+        let mut keys = Keys::default();
+        let name = |n: usize| format!("some.rather.long.name.of.a.metric.{n}");
+        let mut held: Vec<(usize, Key)> = (0..20_000)
+            .map(|n| (n, keys.add(name(n).as_bytes(), b"t:1").expect("room")))
+            .collect();
+        held.retain(|(n, key)| {
+            let stays = n % 3 == 0;
+            if !stays {
+                keys.remove(*key);
+            }
+            stays
+        });
+        assert!(keys.is_wasteful());
+        let chunks = keys.chunks.len();
+        keys.squeeze(held.iter_mut().map(|(_, key)| key));
+        assert!(!keys.is_wasteful() && keys.chunks.len() < chunks);
+        for (n, key) in held {
+            assert!(keys.is(key, name(n).as_bytes(), b"t:1"));
+            assert!(!keys.is(key, name(n).as_bytes(), b"t:2"));
+            assert_eq!(keys.tags(key), b"t:1");
+        }
+    }
+
+    #[test]
+    fn a_key_has_a_bound() {
+        let mut keys = Keys::default();
+        let longest = vec![b'a'; KEY_BYTES_MAX];
+        assert!(keys.add(&longest, b"").is_some());
+        assert!(keys.add(&longest, b"b").is_none());
+    }
+}

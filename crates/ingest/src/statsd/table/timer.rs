@@ -1,0 +1,264 @@
+//! Timers, histograms and distributions: exact counts, sums and extremes, and percentiles whose error is bounded.
+//!
+//! A value falls into a bucket by its exponent and the first six bits of its fraction: sixty-four buckets
+//! for each power of two. A bucket stands for its middle, which is at most 1/128 of the value away. No
+//! logarithm is taken, and buckets exist only for powers of two that occur.
+
+use super::budget::Budget;
+use super::sum::Sum;
+
+/// The largest distance of a percentile from the sample that it stands for, relative to it.
+#[cfg(test)]
+pub(crate) const RELATIVE_ERROR: f64 = 1.0 / 128.0;
+
+const FRACTION_BITS: u32 = 6;
+const PAGE_BUCKETS: usize = 1 << FRACTION_BITS;
+const PAGE_BYTES: usize = size_of::<Page>() + PAGE_BUCKETS * size_of::<f64>();
+
+/// The buckets of one sign and one power of two, with the weight that fell into each.
+#[derive(Debug)]
+struct Page {
+    /// Sign and exponent, the upper twelve bits of every value in it.
+    upper: u16,
+    weights: Box<[f64; PAGE_BUCKETS]>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Timer {
+    pub count: Sum,
+    pub sum: Sum,
+    interval: Interval,
+}
+
+/// What came since the last flush.
+#[derive(Debug, Default)]
+pub(crate) struct Interval {
+    pub weight: f64,
+    pub min: f64,
+    pub max: f64,
+    /// In the order of their values.
+    pages: Vec<Page>,
+}
+
+/// Why a sample was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Full {
+    /// The sum or the count would be infinite.
+    Range,
+    /// No memory for another bucket.
+    Memory,
+}
+
+impl Timer {
+    /// All or nothing.
+    pub fn record(&mut self, value: f64, weight: f64, budget: &mut Budget) -> Result<(), Full> {
+        let (Some(count), Some(sum)) = (self.count.plus(weight), self.sum.plus(value * weight))
+        else {
+            return Err(Full::Range);
+        };
+        self.interval.record(value, weight, budget)?;
+        (self.count, self.sum) = (count, sum);
+        Ok(())
+    }
+
+    /// Ends the interval; nothing when it was empty. The caller gives its memory back.
+    pub fn close(&mut self) -> Option<Interval> {
+        (self.interval.weight > 0.0).then(|| std::mem::take(&mut self.interval))
+    }
+}
+
+impl Interval {
+    fn record(&mut self, value: f64, weight: f64, budget: &mut Budget) -> Result<(), Full> {
+        // Minus zero is zero.
+        let bits = (value + 0.0).to_bits();
+        let upper = (bits >> 52) as u16;
+        let at = match self.pages.iter().position(|page| page.upper == upper) {
+            Some(at) => at,
+            None => self.add_page(upper, budget)?,
+        };
+        let bucket = (bits >> (52 - FRACTION_BITS)) as usize % PAGE_BUCKETS;
+        self.pages[at].weights[bucket] += weight;
+        if self.weight == 0.0 {
+            (self.min, self.max) = (value, value);
+        }
+        self.min = self.min.min(value);
+        self.max = self.max.max(value);
+        self.weight += weight;
+        Ok(())
+    }
+
+    fn add_page(&mut self, upper: u16, budget: &mut Budget) -> Result<usize, Full> {
+        if !budget.take(PAGE_BYTES) {
+            return Err(Full::Memory);
+        }
+        let at = self
+            .pages
+            .partition_point(|page| order(page.upper) < order(upper));
+        let page = Page {
+            upper,
+            weights: Box::new([0.0; PAGE_BUCKETS]),
+        };
+        self.pages.insert(at, page);
+        Ok(at)
+    }
+
+    pub fn give_back(&self, budget: &mut Budget) {
+        budget.give_back(self.pages.len() * PAGE_BYTES);
+    }
+
+    /// The values below or at which these percents of the weight lie; percents ascend.
+    pub fn percentiles(&self, percents: &[f64], put: &mut dyn FnMut(usize, f64)) {
+        let (mut wanted, mut below) = (0, 0.0);
+        for page in &self.pages {
+            let is_negative = page.upper >> 11 == 1;
+            for step in 0..PAGE_BUCKETS {
+                let bucket = if is_negative {
+                    PAGE_BUCKETS - 1 - step
+                } else {
+                    step
+                };
+                below += page.weights[bucket];
+                if page.weights[bucket] == 0.0 {
+                    continue;
+                }
+                while wanted < percents.len() && below >= percents[wanted] / 100.0 * self.weight {
+                    put(wanted, self.clamped(middle(page.upper, bucket)));
+                    wanted += 1;
+                }
+            }
+        }
+        // Rounding may leave the sum of the weights a little short of all of them.
+        for rest in wanted..percents.len() {
+            put(rest, self.max);
+        }
+    }
+
+    fn clamped(&self, value: f64) -> f64 {
+        value.max(self.min).min(self.max)
+    }
+}
+
+/// Negative powers of two in falling order, then positive ones in rising order.
+fn order(upper: u16) -> i32 {
+    match upper >> 11 {
+        0 => i32::from(upper),
+        _ => -i32::from(upper & 0x7ff) - 1,
+    }
+}
+
+fn middle(upper: u16, bucket: usize) -> f64 {
+    let lower = u64::from(upper) << 52 | (bucket as u64) << (52 - FRACTION_BITS);
+    if lower << 1 == 0 {
+        return 0.0;
+    }
+    f64::from_bits(lower | 1 << (51 - FRACTION_BITS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PERCENTS: [f64; 6] = [1.0, 25.0, 50.0, 90.0, 99.0, 100.0];
+
+    fn percentiles(values: &[f64]) -> Vec<f64> {
+        let mut timer = Timer::default();
+        let mut budget = Budget::new(1 << 30);
+        for &value in values {
+            timer.record(value, 1.0, &mut budget).expect("room");
+        }
+        let interval = timer.close().expect("samples");
+        let mut found = vec![f64::NAN; PERCENTS.len()];
+        interval.percentiles(&PERCENTS, &mut |at, value| found[at] = value);
+        found
+    }
+
+    fn exact(values: &[f64], percent: f64) -> f64 {
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let rank = (percent / 100.0 * values.len() as f64).ceil().max(1.0) as usize;
+        sorted[rank - 1]
+    }
+
+    #[test]
+    fn percentiles_keep_to_the_stated_error() {
+        let mut state = 0x853c_49e6_748f_ea9b_u64;
+        for round in 0..200 {
+            let values: Vec<f64> = (0..1 + round * 7)
+                .map(|_| {
+                    state ^= state << 13;
+                    state ^= state >> 7;
+                    state ^= state << 17;
+                    let unit = (state >> 11) as f64 / (1_u64 << 53) as f64;
+                    // Over many powers of ten, of both signs, with zeros among them.
+                    let sign = [1.0, -1.0, 1.0, 0.0][(state % 4) as usize];
+                    sign * 10_f64.powf(unit * 24.0 - 12.0)
+                })
+                .collect();
+            for (percent, found) in PERCENTS.iter().zip(percentiles(&values)) {
+                let exact = exact(&values, *percent);
+                let distance = (found - exact).abs();
+                assert!(
+                    distance <= exact.abs() * RELATIVE_ERROR,
+                    "p{percent} of {} values: {found}, exactly {exact}",
+                    values.len()
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn one_value_is_every_percentile() {
+        assert_eq!(percentiles(&[3.7]), [3.7; 6]);
+        assert_eq!(percentiles(&[-0.0]), [0.0; 6]);
+    }
+
+    #[test]
+    fn count_sum_and_extremes_are_exact() {
+        let (mut timer, mut budget) = (Timer::default(), Budget::new(1 << 20));
+        for number in 1..=100_000 {
+            timer
+                .record(f64::from(number) / 10.0, 1.0, &mut budget)
+                .expect("room");
+        }
+        timer
+            .record(5.0, 10.0, &mut budget)
+            .expect("a sample for ten");
+        assert_eq!(
+            (timer.count.value(), timer.sum.value()),
+            (100_010.0, 500_005_050.0)
+        );
+        let interval = timer.close().expect("samples");
+        assert_eq!(
+            (interval.min, interval.max, interval.weight),
+            (0.1, 10_000.0, 100_010.0)
+        );
+        assert!(timer.close().is_none(), "the next interval is empty");
+        assert_eq!(timer.count.value(), 100_010.0, "totals go on");
+    }
+
+    #[test]
+    fn weights_count_as_so_many_samples() {
+        let (mut timer, mut budget) = (Timer::default(), Budget::new(1 << 20));
+        timer.record(1.0, 1.0, &mut budget).expect("room");
+        timer.record(100.0, 9.0, &mut budget).expect("room");
+        let interval = timer.close().expect("samples");
+        let mut found = Vec::new();
+        interval.percentiles(&[10.0, 11.0], &mut |_, value| found.push(value));
+        assert!(
+            (found[0] - 1.0).abs() < 0.01 && (found[1] - 100.0).abs() < 1.0,
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn memory_is_bounded_and_comes_back() {
+        let (mut timer, mut budget) = (Timer::default(), Budget::new(PAGE_BYTES * 2));
+        timer.record(1.0, 1.0, &mut budget).expect("room");
+        timer.record(2.0, 1.0, &mut budget).expect("room");
+        assert_eq!(timer.record(4.0, 1.0, &mut budget), Err(Full::Memory));
+        assert_eq!(timer.count.value(), 2.0, "what was refused left no trace");
+        timer.close().expect("samples").give_back(&mut budget);
+        timer.record(4.0, 1.0, &mut budget).expect("room again");
+        assert_eq!(timer.record(f64::MAX, 10.0, &mut budget), Err(Full::Range));
+    }
+}

@@ -1,0 +1,386 @@
+//! What lines amount to, from the lines to the values in a store.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pegel_metric::{Input, Millis, Reason, Selector, Tick};
+use pegel_store::{Options, Store};
+use pegel_testkit::TempDir;
+
+use super::batch::Shared;
+use super::figures::Figures;
+use super::settings::{Idle, StatsdKeys};
+use super::source::Published;
+use super::table::{Origin, Table};
+use crate::board::Board;
+use crate::gate::{Gate, GateSettings};
+use crate::pulse::Source;
+use crate::rules::Rules;
+
+struct Trial {
+    _dir: TempDir,
+    store: Store,
+    gate: Arc<Gate>,
+    shared: Arc<Shared>,
+    source: Published,
+    now: Millis,
+}
+
+impl Trial {
+    fn new(change: impl FnOnce(&mut StatsdKeys)) -> Trial {
+        let dir = TempDir::new();
+        let store = Store::open(Options::new(dir.path().to_owned())).expect("a new store");
+        Trial::on(dir, store, change, 1000)
+    }
+
+    fn on(
+        dir: TempDir,
+        store: Store,
+        change: impl FnOnce(&mut StatsdKeys),
+        series_max: u64,
+    ) -> Trial {
+        let mut keys = StatsdKeys::default();
+        change(&mut keys);
+        let settings = GateSettings {
+            level: 3,
+            series_max,
+            series_per_sender: 1000,
+            rules: Rules::default(),
+            reserved: Arc::default(),
+        };
+        let gate = Arc::new(Gate::new(settings, store.ledger().clone()));
+        let memory = keys.memory.count() as usize;
+        let shared = Arc::new(Shared::new(
+            Table::new(Figures::new(&keys), memory),
+            gate.clone(),
+        ));
+        let now = pegel_metric::Clock::utc(&pegel_metric::SystemClock) / 10_000 * 10_000;
+        let board = Board::new("statsd", &store, now);
+        let source = Published::new(shared.clone(), Vec::new(), board, keys.flush.duration());
+        Trial {
+            _dir: dir,
+            store,
+            gate,
+            shared,
+            source,
+            now,
+        }
+    }
+
+    fn send(&self, lines: &str) {
+        self.send_as(1, lines);
+    }
+
+    fn send_as(&self, id: u64, lines: &str) {
+        let origin = Origin {
+            sender: self.gate.sender(Input::Statsd, "a test"),
+            id,
+        };
+        self.shared.batch().take(lines.as_bytes(), &origin);
+    }
+
+    /// The values after a tick, half a second after the last one.
+    fn tick(&mut self) -> BTreeMap<String, f64> {
+        self.pass(500)
+    }
+
+    /// The same, and the interval is over: the next tick will end it.
+    fn flush(&mut self) -> BTreeMap<String, f64> {
+        self.pass(10_000)
+    }
+
+    fn pass(&mut self, step: Millis) -> BTreeMap<String, f64> {
+        let mut tick = Tick::new(Input::Programs);
+        tick.reset(self.now);
+        self.source.pass(&mut tick);
+        self.now += step;
+        self.store.tick(&mut tick);
+        self.store
+            .push(Input::Push, Vec::new())
+            .expect("it is through");
+        let mut values = BTreeMap::new();
+        let all = Selector::all();
+        self.store.latest(&all, 0, &mut |series, latest| {
+            values.insert(series.text().to_owned(), latest.value);
+        });
+        values
+    }
+
+    fn dropped(&self, reason: Reason) -> u64 {
+        self.gate.ledger().dropped_total(Input::Statsd, reason)
+    }
+
+    fn books_balance(&self) {
+        let ledger = self.gate.ledger();
+        let dropped: u64 = Reason::ALL.iter().map(|reason| self.dropped(*reason)).sum();
+        let (received, kept) = (
+            ledger.received_total(Input::Statsd),
+            ledger.kept_total(Input::Statsd),
+        );
+        assert_eq!(received, kept + dropped);
+    }
+}
+
+fn values(pairs: &[(&str, f64)]) -> BTreeMap<String, f64> {
+    pairs
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), *value))
+        .collect()
+}
+
+#[test]
+fn counters_add_up_and_gauges_move() {
+    let mut trial = Trial::new(|_| {});
+    trial.send("a:1|c\na:2|c|@0.1\nm:3|m\ng:5|g\ng:+2|g\ng:-3.5|g\nn:-4|g");
+    assert_eq!(
+        trial.tick(),
+        values(&[("a", 21.0), ("m", 3.0), ("g", 3.5), ("n", -4.0)])
+    );
+    trial.send("a:-1|c\ng:0|g\ng:-7|g\na:1:2:3|c");
+    assert_eq!(
+        trial.tick(),
+        values(&[("a", 26.0), ("m", 3.0), ("g", -7.0), ("n", -4.0)])
+    );
+    trial.books_balance();
+}
+
+#[test]
+fn tags_are_labels_in_any_order() {
+    let mut trial = Trial::new(|_| {});
+    trial.send("a:1|c|#x:1,y:2\na:1|c|#y:2,x:1\na:1|c\na:5|c|#bare,x:1,x:2\na:1|c|#,y:2,,x:1,");
+    let expected = [
+        ("a", 1.0),
+        ("a{bare=\"true\",x=\"1;2\"}", 5.0),
+        ("a{x=\"1\",y=\"2\"}", 3.0),
+    ];
+    assert_eq!(trial.tick(), values(&expected));
+}
+
+#[test]
+fn totals_of_senders_do_not_mix_and_survive_their_restart() {
+    let mut trial = Trial::new(|_| {});
+    trial.send_as(1, "flux.c:10|C\nflux.c:12|C");
+    trial.send_as(2, "flux.c:100|C");
+    assert_eq!(trial.tick(), values(&[("flux.c", 112.0)]));
+    trial.send_as(1, "flux.c:3|C");
+    trial.send_as(2, "flux.c:101|C");
+    assert_eq!(trial.tick(), values(&[("flux.c", 116.0)]));
+    trial.send_as(2, "flux.c:-1|C");
+    assert_eq!(
+        (trial.tick()["flux.c"], trial.dropped(Reason::BadValue)),
+        (116.0, 1)
+    );
+    let mut tenths = Trial::new(|_| {});
+    for step in 1..=1000 {
+        tenths.send(&format!("t:{}|C", f64::from(step) / 10.0));
+    }
+    assert_eq!(tenths.tick(), values(&[("t", 100.0)]));
+}
+
+#[test]
+fn timers_have_running_totals_and_figures_of_the_last_interval() {
+    let mut trial = Trial::new(|_| {});
+    let lines: Vec<String> = (1..=100).map(|ms| format!("t:{ms}|ms")).collect();
+    trial.send(&lines.join("\n"));
+    assert_eq!(
+        trial.tick(),
+        values(&[("t.count", 100.0), ("t.sum", 5050.0)])
+    );
+    trial.flush();
+    let after = trial.tick();
+    assert_eq!((after["t.min"], after["t.max"]), (1.0, 100.0));
+    for (name, exact) in [("t.p50", 50.0), ("t.p90", 90.0), ("t.p99", 99.0)] {
+        assert!(
+            (after[name] - exact).abs() <= exact * 0.01,
+            "{name} is {}",
+            after[name]
+        );
+    }
+    trial.send("t:7|ms|@0.5");
+    trial.flush();
+    let after = trial.tick();
+    assert_eq!((after["t.count"], after["t.sum"]), (102.0, 5064.0));
+    assert_eq!(
+        (after["t.min"], after["t.max"], after["t.p50"]),
+        (7.0, 7.0, 7.0)
+    );
+    trial.flush();
+    let idle = trial.tick();
+    assert_eq!(
+        idle,
+        values(&[("t.count", 102.0), ("t.sum", 5064.0)]),
+        "no samples, no figures"
+    );
+}
+
+#[test]
+fn sets_count_their_members() {
+    let mut trial = Trial::new(|_| {});
+    trial.send("s:a|s\ns:b|s\ns:a|s\ns:fe80::1|s");
+    trial.tick();
+    trial.flush();
+    assert_eq!(trial.tick(), values(&[("s.count", 3.0)]));
+    trial.flush();
+    assert_eq!(trial.tick(), values(&[("s.count", 0.0)]));
+}
+
+#[test]
+fn a_second_type_of_a_name_is_its_own_series() {
+    let mut trial = Trial::new(|_| {});
+    trial.send("a:1|c\na:2|g\na:3|C\nb:1|g|#k:v\nb:1|c|#k:w\nb:1|c\nb:2|g");
+    let expected = [
+        ("a", 1.0),
+        ("a{statsd_type=\"g\"}", 2.0),
+        ("a{statsd_type=\"C\"}", 3.0),
+        ("b{k=\"v\"}", 1.0),
+        ("b{k=\"w\",statsd_type=\"c\"}", 1.0),
+        ("b{statsd_type=\"c\"}", 1.0),
+        ("b", 2.0),
+    ];
+    assert_eq!(trial.tick(), values(&expected));
+}
+
+#[test]
+fn a_timer_and_a_counter_of_its_figures_name_are_told_apart() {
+    let mut trial = Trial::new(|_| {});
+    trial.send("t.count:5|c\nt:1|ms\nu:1|ms\nu.sum:7|g");
+    let after = trial.tick();
+    let expected = [
+        ("t.count", 5.0),
+        ("t.count{statsd_type=\"ms\"}", 1.0),
+        ("t.sum{statsd_type=\"ms\"}", 1.0),
+        ("u.count", 1.0),
+        ("u.sum", 1.0),
+        ("u.sum{statsd_type=\"g\"}", 7.0),
+    ];
+    assert_eq!(after, values(&expected));
+    trial.books_balance();
+}
+
+#[test]
+fn idle_metrics_are_deleted_where_that_is_wanted() {
+    let mut trial = Trial::new(|keys| {
+        keys.idle = Idle::Delete;
+        keys.idle_gauges = Some(Idle::Keep);
+    });
+    trial.send("c:1|c\nc:1|c|#k:v\ng:1|g\nt:1|ms\ns:x|s");
+    trial.flush();
+    assert_eq!(trial.tick().len(), 11, "the first interval had them all");
+    trial.send("c:1|c");
+    trial.flush();
+    assert_eq!(trial.tick(), values(&[("c", 2.0), ("g", 1.0)]));
+    trial.flush();
+    assert_eq!(trial.tick(), values(&[("g", 1.0)]));
+    trial.send("t:3|c\nc:4|g\nc:5|g|#k:v");
+    let again = [("g", 1.0), ("t", 3.0), ("c", 4.0), ("c{k=\"v\"}", 5.0)];
+    assert_eq!(
+        trial.tick(),
+        values(&again),
+        "the names are free for any type"
+    );
+    assert_eq!(trial.gate.sender(Input::Statsd, "a test").series(), 4);
+}
+
+#[test]
+fn figures_are_published_as_the_keys_say() {
+    let mut trial = Trial::new(|keys| {
+        keys.counter_sum = true;
+        keys.timer_lower = false;
+        keys.timer_sum = false;
+        keys.timer_count = false;
+        keys.percentiles = vec!["99.9".parse().expect("valid")];
+    });
+    trial.send("c:5|c\nt:8|h");
+    trial.flush();
+    trial.send("c:2|c");
+    trial.tick();
+    let after = trial.tick();
+    assert_eq!(
+        after,
+        values(&[
+            ("c", 7.0),
+            ("c.increase", 7.0),
+            ("t.max", 8.0),
+            ("t.p99.9", 8.0)
+        ])
+    );
+}
+
+#[test]
+fn what_is_refused_is_counted_by_reason_and_the_rest_is_kept() {
+    let mut trial = Trial::new(|_| {});
+    trial
+        .send("ok:1|c\nbad\n:1|c\nb:x|c\nb:1e400|g\nb:1|c|@2\nok:1|c\nb:1|q\n_e{1,1}:a|b\n_sc|s|0");
+    assert_eq!(trial.tick(), values(&[("ok", 2.0)]));
+    let dropped =
+        [Reason::Malformed, Reason::BadName, Reason::BadValue].map(|reason| trial.dropped(reason));
+    assert_eq!(dropped, [3, 1, 2]);
+    trial.send("ok:1e308|c\nok:1e308|c");
+    assert_eq!(
+        trial.dropped(Reason::BadValue),
+        3,
+        "the total must stay finite"
+    );
+    trial.books_balance();
+}
+
+#[test]
+fn names_without_end_are_refused_and_known_ones_go_on() {
+    let dir = TempDir::new();
+    let store = Store::open(Options::new(dir.path().to_owned())).expect("a new store");
+    let mut trial = Trial::on(dir, store, |_| {}, 100);
+    for number in 0..10_000 {
+        trial.send(&format!("n.{number}:1|c"));
+    }
+    trial.send("n.0:1|c\nt:1|ms");
+    let after = trial.tick();
+    assert_eq!((after.len(), after["n.0"]), (100, 2.0));
+    assert_eq!(trial.dropped(Reason::SeriesLimit), 9_901);
+    trial.books_balance();
+}
+
+#[test]
+fn totals_go_on_after_the_agent_was_started_anew() {
+    let dir = TempDir::new();
+    let open = |dir: &TempDir| Store::open(Options::new(dir.path().to_owned())).expect("the store");
+    let store = open(&dir);
+    let mut first = Trial::on(dir, store, |_| {}, 1000);
+    first.send("c:5|c\nt:8|ms\nt:2|ms\nown:9|C\ng:1|g");
+    first.tick();
+    let Trial {
+        _dir: dir, store, ..
+    } = first;
+    store.close();
+    drop(store);
+    let store = open(&dir);
+    let mut second = Trial::on(dir, store, |_| {}, 1000);
+    second.send("c:1|c\nt:1|ms\nown:10|C");
+    let after = second.tick();
+    assert_eq!(
+        after,
+        values(&[("c", 6.0), ("t.count", 3.0), ("t.sum", 11.0), ("own", 10.0)])
+    );
+}
+
+#[test]
+fn memory_for_timers_and_sets_is_bounded() {
+    let mut trial = Trial::new(|keys| keys.memory = "8KiB".parse().expect("valid"));
+    for exponent in -100..100 {
+        trial.send(&format!("t:1e{exponent}|ms"));
+    }
+    let after = trial.tick();
+    let dropped = trial.dropped(Reason::Memory) as f64;
+    assert!(
+        dropped > 0.0 && after["t.count"] == 200.0 - dropped,
+        "{after:?}"
+    );
+    trial.flush();
+    trial.tick();
+    trial.send("t:1|ms");
+    assert_eq!(
+        trial.tick()["t.count"],
+        201.0 - dropped,
+        "the next interval has room again"
+    );
+    trial.books_balance();
+}
