@@ -87,8 +87,9 @@ fn a_place_that_is_not_there_is_said_counted_and_found_when_it_comes() {
         agent.output()
     );
     says_something(&agent, || lost(&agent) >= 2);
-    let metrics = agent.get("/metrics").text();
-    assert!(metrics.contains("pegel_log_lost_total "), "{metrics}");
+    let metrics = agent.get("/metrics");
+    let text = metrics.text();
+    assert!(text.contains("pegel_log_lost_total "), "{text}");
     let doctor = agent.client(PEGEL, &["doctor"]);
     assert!(doctor.stdout.contains("could not be handed to"), "{doctor}");
     fs::create_dir(&dir).expect("made");

@@ -62,7 +62,11 @@ impl Installed {
     #[track_caller]
     fn analyze(&self, args: &[&str]) -> String {
         let mut command = Command::new("systemd-analyze");
-        command.args(args).arg(self.home.join("pegel.service"));
+        // A user's manager wants a directory for what runs.
+        command
+            .args(args)
+            .arg(self.home.join("pegel.service"))
+            .env("XDG_RUNTIME_DIR", self.home.path());
         let finished = Process::start(&mut command).wait(BOUND);
         assert_eq!(finished.code(), Some(0), "{finished}");
         // A word that it does not know is a warning, and it goes on without it.
@@ -360,7 +364,7 @@ fn the_agent_makes_no_system_call_that_the_filter_forbids() {
         .filter(|name| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'))
         .collect();
     assert!(
-        called.contains("epoll_wait") && called.contains("adjtimex"),
+        called.contains("epoll_wait") && called.contains("clock_adjtime"),
         "{called:?}"
     );
     for name in ["pegel.service", "user/pegel.service"] {
