@@ -80,9 +80,10 @@ impl Intake {
         self.points.offer(sender, offered, self.now())
     }
 
-    /// When this returns, what programs counted until now can be read.
-    pub fn refresh(&self) {
-        self.pulse.refresh();
+    /// When this returns, what programs counted until now is in the log and can be read, or it says why not.
+    /// Waits for the log: not for async workers.
+    pub fn refresh(&self) -> Result<(), PushError> {
+        self.pulse.refresh()
     }
 
     pub fn senders(&self) -> Vec<Account> {

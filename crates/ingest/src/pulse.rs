@@ -6,8 +6,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use pegel_metric::{Clock, Input, Millis, Tick};
-use pegel_store::Store;
+use pegel_metric::{Clock, Input, Millis, Reason, Tick};
+use pegel_store::{PushError, Store};
 
 use crate::gate::Gate;
 
@@ -82,11 +82,21 @@ impl Pulse {
         })
     }
 
-    /// Takes the values of this moment. When this returns they can be read.
-    pub fn refresh(&self) {
-        if self.shared.pass(self.shared.clock.utc()) {
-            // Ticks are written in their order: when an empty push is through, so is the tick.
-            let _ = self.shared.store.push(Input::Programs, Vec::new());
+    /// Takes the values of this moment. When this returns they are in the log and can be read, or it says why
+    /// not. Waits for the log: not for async workers.
+    pub fn refresh(&self) -> Result<(), PushError> {
+        let dropped = || {
+            let ledger = self.shared.gate.ledger();
+            ledger.dropped_total(Input::Programs, Reason::QueueFull)
+        };
+        let before = dropped();
+        self.shared.pass(self.shared.clock.utc());
+        // Ticks are written in their order: when an empty push is through, so is this one, and so is the one
+        // that took the values a moment before us.
+        self.shared.store.push(Input::Programs, Vec::new())?;
+        match dropped() == before {
+            true => Ok(()),
+            false => Err(PushError::QueueFull),
         }
     }
 
@@ -137,8 +147,7 @@ impl Shared {
         }
     }
 
-    /// Whether there was anything to store.
-    fn pass(&self, nominal: Millis) -> bool {
+    fn pass(&self, nominal: Millis) {
         let mut beat = self.beat();
         let Beat {
             sources,
@@ -156,12 +165,10 @@ impl Shared {
         for source in sources {
             source.pass(tick);
         }
-        if tick.rows().is_empty() {
-            return false;
+        if !tick.rows().is_empty() {
+            *last = time;
+            self.store.tick(tick);
         }
-        *last = time;
-        self.store.tick(tick);
-        true
     }
 
     fn beat(&self) -> MutexGuard<'_, Beat> {

@@ -124,7 +124,7 @@ fn a_refresh_makes_values_readable_at_once() {
     let gate = gate(&store, 10_000);
     let pulse = pulse(&scene, &store, &gate, 600);
     for round in 2..5 {
-        pulse.refresh();
+        pulse.refresh().expect("in the log");
         let values = current(&store, "c*");
         assert_eq!(values.len(), 600);
         assert_eq!(values[0], ("c00000".to_owned(), f64::from(round)));
@@ -148,7 +148,7 @@ fn counters_go_on_where_the_agent_before_left_them() {
     let gate = gate(&store, 10_000);
     // Fewer names than before: the groups that they leave empty are ended.
     let pulse = pulse(&scene, &store, &gate, 10);
-    pulse.refresh();
+    pulse.refresh().expect("in the log");
     let values = current(&store, "c*");
     assert_eq!(
         values.len(),

@@ -75,6 +75,10 @@ closed_set! {
         Overrun = "overrun",
         /// The sender may not write here.
         Denied = "denied",
+        /// The body or the line is larger than allowed. Counts bodies and lines: nobody looked into them.
+        TooLarge = "too_large",
+        /// More bodies were on their way than there is memory for. Counts bodies.
+        Busy = "busy",
     }
 }
 

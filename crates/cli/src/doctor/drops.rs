@@ -6,7 +6,7 @@ use super::finding::Finding;
 use super::words;
 
 /// What to do about each reason.
-const FIXES: [(&str, &str); 14] = [
+const FIXES: [(&str, &str); 16] = [
     (
         "queue_full",
         "the disk or the processor does not keep up: raise `rate`, or give the store a faster disk",
@@ -52,6 +52,14 @@ const FIXES: [(&str, &str); 14] = [
     (
         "denied",
         "name the sender's user in allow_users, or give it the token",
+    ),
+    (
+        "too_large",
+        "send points in smaller parts, or raise limits.body",
+    ),
+    (
+        "busy",
+        "send less at once, or raise limits.bodies (takes memory)",
     ),
     ("closed", "nothing: they came while the agent stopped"),
 ];

@@ -1,0 +1,217 @@
+//! Points as they come off the wire: what was understood goes to the store, and all of it into the books.
+
+use std::sync::Arc;
+
+use pegel_metric::{Level, Millis, Reason};
+use pegel_store::PushError;
+use pegel_wire::{Batch, PointFault};
+
+use crate::Intake;
+use crate::points::{Offered, PointRefusal};
+use crate::senders::Sender;
+
+/// What points have that do not say it themselves.
+#[derive(Debug, Clone, Copy)]
+pub struct Defaults<'a> {
+    pub help: &'a str,
+    pub level: Level,
+    /// Older points were removed on request, and so are those that come now.
+    pub not_before: Option<Millis>,
+}
+
+/// What became of a batch.
+#[derive(Debug, Default)]
+pub struct Verdict {
+    pub kept: u64,
+    /// Which points were refused, by their place in the batch, and why; in the order of their places.
+    pub refused: Vec<(usize, Refused)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    #[error(transparent)]
+    Fault(#[from] PointFault),
+    #[error(transparent)]
+    Point(#[from] PointRefusal),
+    #[error("the time lies before the last clean-up")]
+    Removed,
+}
+
+impl Refused {
+    pub fn reason(&self) -> Reason {
+        match self {
+            Refused::Fault(PointFault::Value(_)) => Reason::BadValue,
+            Refused::Fault(PointFault::Utf8 | PointFault::Control | PointFault::TagsMany) => {
+                Reason::BadName
+            }
+            Refused::Fault(_) => Reason::Malformed,
+            Refused::Point(refusal) => refusal.reason(),
+            Refused::Removed => Reason::TooOld,
+        }
+    }
+}
+
+impl Intake {
+    /// Stores what is good in a batch. Fails only as a whole, when the store takes nothing at all at this
+    /// time. Waits for the log: not for async workers.
+    pub fn batch(
+        &self,
+        sender: &Arc<Sender>,
+        batch: &Batch<'_>,
+        defaults: Defaults<'_>,
+    ) -> Result<Verdict, PushError> {
+        let now = self.now();
+        let labels: Vec<(&str, &str)> = batch.labels().iter().map(|(k, v)| (&**k, &**v)).collect();
+        let mut verdict = Verdict::default();
+        let mut offered = Vec::with_capacity(batch.len());
+        let mut places = Vec::with_capacity(batch.len());
+        for (place, point) in batch.points.iter().enumerate() {
+            let time = |time: Option<Millis>| time.unwrap_or(now);
+            let refused = match point {
+                Err(fault) => Refused::Fault(*fault),
+                Ok(point) if defaults.not_before.is_some_and(|at| time(point.time) < at) => {
+                    Refused::Removed
+                }
+                Ok(point) => {
+                    places.push(place);
+                    offered.push(Offered {
+                        name: &point.name,
+                        labels: &labels[batch.labels_of(point)],
+                        help: defaults.help,
+                        level: point.level.unwrap_or(defaults.level),
+                        time: time(point.time),
+                        value: point.value,
+                    });
+                    continue;
+                }
+            };
+            self.refuse(sender, refused.reason());
+            verdict.refused.push((place, refused));
+        }
+        let outcome = self.points(sender, &offered)?;
+        verdict.kept = outcome.kept;
+        let refused = outcome.refused.into_iter();
+        verdict
+            .refused
+            .extend(refused.map(|(at, refusal)| (places[at], refusal.into())));
+        verdict.refused.sort_by_key(|(place, _)| *place);
+        Ok(verdict)
+    }
+
+    /// One line, point or body came that cannot be used.
+    pub fn refuse(&self, sender: &Sender, reason: Reason) {
+        self.gate().received(sender, 1);
+        self.gate().dropped(sender, reason, 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pegel_metric::{Clock, Input, Ledger, SystemClock};
+    use pegel_store::{Options, Store};
+    use pegel_testkit::TempDir;
+    use pegel_wire::{dragon, opentsdb};
+
+    use super::*;
+    use crate::gate::GateSettings;
+    use crate::rules::Rules;
+
+    const DEFAULTS: Defaults<'static> = Defaults {
+        help: "Sent by a test.",
+        level: 1,
+        not_before: None,
+    };
+
+    fn intake(store: &Store) -> Intake {
+        let settings = GateSettings {
+            level: 3,
+            series_max: 100,
+            series_per_sender: 3,
+            rules: Rules::default(),
+            reserved: Arc::default(),
+        };
+        let clock = Arc::new(SystemClock);
+        let rate = std::time::Duration::from_secs(1);
+        Intake::start(settings, None, store, clock, rate).expect("started")
+    }
+
+    fn books(ledger: &Ledger, input: Input) -> (u64, u64, u64) {
+        let dropped = Reason::ALL.iter();
+        let dropped = dropped.map(|reason| ledger.dropped_total(input, *reason));
+        (
+            ledger.received_total(input),
+            ledger.kept_total(input),
+            dropped.sum(),
+        )
+    }
+
+    #[test]
+    fn good_points_are_kept_and_all_are_in_the_books() {
+        let dir = TempDir::new();
+        let store = Store::open(Options::new(dir.join("store"))).expect("a store");
+        let intake = intake(&store);
+        let sender = intake.sender(Input::Put, "a test");
+        let now = SystemClock.utc();
+        let point = |name: &str, time: i64, value: &str| {
+            format!(r#"{{"metric":"{name}","timestamp":{time},"value":{value}}}"#)
+        };
+        let body = format!(
+            "[{}]",
+            [
+                point("a", now, "1"),
+                point("a", now, "NaN"),
+                point("b", now, "2"),
+                "7".to_owned(),
+                point("c", now + 3_600_000, "3"),
+                point("d", now, "4"),
+                point("", now, "5"),
+            ]
+            .join(",")
+        );
+        let batch = opentsdb::put(body.as_bytes()).expect("readable");
+        let verdict = intake.batch(&sender, &batch, DEFAULTS).expect("taken");
+        assert_eq!(verdict.kept, 2);
+        let refused: Vec<(usize, Reason)> = verdict
+            .refused
+            .iter()
+            .map(|(place, refused)| (*place, refused.reason()))
+            .collect();
+        assert_eq!(
+            refused,
+            [
+                (1, Reason::BadValue),
+                (3, Reason::Malformed),
+                (4, Reason::Future),
+                (5, Reason::SenderLimit),
+                (6, Reason::BadName),
+            ]
+        );
+        assert_eq!(books(store.ledger(), Input::Put), (7, 2, 5));
+        let account = &intake.senders()[0];
+        assert_eq!((account.received, account.series), (7, 3));
+        assert_eq!(account.dropped.values().sum::<u64>(), 5);
+    }
+
+    #[test]
+    fn what_is_older_than_a_clean_up_is_refused() {
+        let dir = TempDir::new();
+        let store = Store::open(Options::new(dir.join("store"))).expect("a store");
+        let intake = intake(&store);
+        let sender = intake.sender(Input::Http, "a test");
+        let now = intake.now();
+        let body = format!(r#"{{"timestamp":{now},"dps":[{{"metric":"a","value":1}}]}}"#);
+        let batch = dragon::metrics(body.as_bytes()).expect("readable");
+        for (not_before, kept) in [(now, 1), (now + 1, 0)] {
+            let defaults = Defaults {
+                not_before: Some(not_before),
+                ..DEFAULTS
+            };
+            let verdict = intake.batch(&sender, &batch, defaults).expect("taken");
+            assert_eq!(verdict.kept, kept);
+        }
+        assert_eq!(store.ledger().dropped_total(Input::Http, Reason::TooOld), 1);
+        let batch = dragon::metrics(br#"{"dps":[{"metric":"a","value":1}]}"#).expect("readable");
+        let verdict = intake.batch(&sender, &batch, DEFAULTS).expect("taken");
+        assert_eq!(verdict.kept, 1, "a point without a time is of now");
+    }
+}
