@@ -1,9 +1,13 @@
 //! Makes the memory of one lane: a file that the agent finds, or private memory where that fails.
 //!
 //! Nothing here allocates or takes a lock: a child of `fork` does it from within an update.
+//!
+//! The file is closed again at once. Its lock belongs to the open file, which the mapping holds: it is
+//! free when the last mapping is gone, by the end of the process or by `exec`. So the program has no
+//! descriptor of ours to trip over, or to close.
 
 use std::ffi::CStr;
-use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::{NonNull, null_mut};
 
 use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, Mode, OFlags};
@@ -17,8 +21,8 @@ use crate::place::Place;
 pub(crate) struct Mapped {
     pub base: NonNull<u8>,
     pub bytes: usize,
-    /// Kept open for its lock; None for private memory.
-    pub file: Option<OwnedFd>,
+    /// Whether there is a file behind it, for others to read.
+    pub is_published: bool,
 }
 
 /// The file's two names: 32 hexadecimal digits and an ending.
@@ -82,7 +86,7 @@ pub(crate) fn make(
     Some(Mapped {
         base,
         bytes,
-        file: None,
+        is_published: false,
     })
 }
 
@@ -107,13 +111,7 @@ fn publish(
     // In a directory of our own, the agent is ours as well. Elsewhere it may be anybody's, and others
     // are kept out by the directory, which they cannot list.
     let is_own = stat.st_uid == rustix::process::geteuid().as_raw();
-    let mapped = out_of_the_way(file).and_then(|file| {
-        if !is_own {
-            let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
-            rustix::fs::fchmod(&file, mode)?;
-        }
-        fill_file(file, dir.as_fd(), names, bytes, fill)
-    });
+    let mapped = fill_file(file, is_own, dir.as_fd(), names, bytes, fill);
     if mapped.is_err() {
         let _ = rustix::fs::unlinkat(&dir, names.temporary(), AtFlags::empty());
     }
@@ -122,11 +120,16 @@ fn publish(
 
 fn fill_file(
     file: OwnedFd,
+    is_own: bool,
     dir: BorrowedFd<'_>,
     names: &Names,
     bytes: usize,
     fill: &impl Fn(&mut [u8]),
 ) -> Result<Mapped, Errno> {
+    if !is_own {
+        let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
+        rustix::fs::fchmod(&file, mode)?;
+    }
     // All of it now: a page that could not be had later would kill the program.
     rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes as u64)?;
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared)?;
@@ -143,17 +146,8 @@ fn fill_file(
     Ok(Mapped {
         base,
         bytes,
-        file: Some(file),
+        is_published: true,
     })
-}
-
-/// Moves a descriptor above those that programs use by number: 0 to 2, and the few that scripts choose.
-fn out_of_the_way(file: OwnedFd) -> Result<OwnedFd, Errno> {
-    match rustix::io::fcntl_dupfd_cloexec(&file, 100) {
-        Ok(high) => Ok(high),
-        // A tight limit on descriptors.
-        Err(_) => rustix::io::fcntl_dupfd_cloexec(&file, 3),
-    }
 }
 
 impl Mapped {
@@ -177,29 +171,5 @@ impl Mapped {
         };
         moved.ok()?;
         Some(Mapped { base: at, ..self })
-    }
-
-    /// The descriptor's number, and which file it is; it stays open until the process ends.
-    pub(crate) fn keep_file(&mut self) -> (i32, u64, u64) {
-        let Some(file) = self.file.take() else {
-            return (-1, 0, 0);
-        };
-        let (device, inode) =
-            rustix::fs::fstat(&file).map_or((0, 0), |stat| (stat.st_dev, stat.st_ino));
-        (file.into_raw_fd(), device, inode)
-    }
-}
-
-/// Closes an inherited descriptor of a parent's lane, unless the program has used its number for
-/// something else since.
-pub(crate) fn close_inherited(number: i32, device: u64, inode: u64) {
-    if number < 0 {
-        return;
-    }
-    // SAFETY: the number is only asked about; a closed one is an error that is looked at.
-    let stat = rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(number) });
-    if stat.is_ok_and(|stat| stat.st_dev == device && stat.st_ino == inode) {
-        // SAFETY: it is the descriptor that this module made, and nobody else knows of it.
-        unsafe { rustix::io::close(number) };
     }
 }

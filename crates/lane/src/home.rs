@@ -3,7 +3,7 @@
 use std::cell::UnsafeCell;
 use std::path::PathBuf;
 use std::ptr::{NonNull, null_mut};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use rustix::rand::GetRandomFlags;
 
@@ -62,9 +62,7 @@ struct Lane {
     /// What is published, as this process knows it: the file itself may be scribbled over.
     used: AtomicUsize,
     has_ring: AtomicBool,
-    fd: AtomicI32,
-    device: AtomicU64,
-    inode: AtomicU64,
+    is_published: AtomicBool,
 }
 
 /// Where a series stands.
@@ -111,7 +109,7 @@ impl Home {
         let mut lanes = self.lanes();
         lanes
             .next()
-            .is_some_and(|lane| lane.fd.load(Ordering::Relaxed) >= 0)
+            .is_some_and(|lane| lane.is_published.load(Ordering::Relaxed))
     }
 
     fn lanes(&self) -> impl Iterator<Item = &Lane> {
@@ -185,10 +183,8 @@ impl Home {
         lane.bytes.store(bytes, Ordering::Relaxed);
         lane.used.store(HEADER_BYTES, Ordering::Relaxed);
         lane.has_ring.store(has_ring, Ordering::Relaxed);
-        let mut mapped = lane
-            .make(self.settings(lock), number)
-            .ok_or(CreateError::Memory)?;
-        lane.keep(&mut mapped);
+        let mapped = lane.make(self.settings(lock), number);
+        lane.keep(&mapped.ok_or(CreateError::Memory)?);
         // Last of all: a child that is made before this line does not see the lane.
         self.count.store(number + 1, Ordering::Release);
         Ok(lane)
@@ -290,9 +286,7 @@ impl Lane {
             bytes: AtomicUsize::new(0),
             used: AtomicUsize::new(0),
             has_ring: AtomicBool::new(false),
-            fd: AtomicI32::new(-1),
-            device: AtomicU64::new(0),
-            inode: AtomicU64::new(0),
+            is_published: AtomicBool::new(false),
         }
     }
 
@@ -316,25 +310,15 @@ impl Lane {
     fn make_anew(&self, settings: &Settings, number: usize) -> Option<()> {
         let base = NonNull::new(self.base.load(Ordering::Relaxed))?;
         let fresh = self.make(settings, number)?;
-        let inherited = (
-            self.fd.load(Ordering::Relaxed),
-            self.device.load(Ordering::Relaxed),
-            self.inode.load(Ordering::Relaxed),
-        );
         // SAFETY: `base` is the mapping of this lane, of the same size, and the gate is closed: no
         // thread of this process holds a reference into it.
-        let mut fresh = unsafe { fresh.move_to(base) }?;
-        self.keep(&mut fresh);
-        // The parent's lock would otherwise last as long as this child.
-        file::close_inherited(inherited.0, inherited.1, inherited.2);
+        self.keep(&unsafe { fresh.move_to(base) }?);
         Some(())
     }
 
-    fn keep(&self, mapped: &mut Mapped) {
-        let (fd, device, inode) = mapped.keep_file();
-        self.fd.store(fd, Ordering::Relaxed);
-        self.device.store(device, Ordering::Relaxed);
-        self.inode.store(inode, Ordering::Relaxed);
+    fn keep(&self, mapped: &Mapped) {
+        self.is_published
+            .store(mapped.is_published, Ordering::Relaxed);
         self.base.store(mapped.base.as_ptr(), Ordering::Relaxed);
     }
 

@@ -23,12 +23,14 @@
 //!
 //! The writer's promises: series are added behind the others and never change or go; the published
 //! length is stored after what it covers. `fork`: the child's first update gives it lanes of its own, with
-//! the same series at the same addresses and slots at zero. `exec` ends a lane. A program that closes all
-//! its descriptors keeps its memory and loses only the lock. Updates are safe in signal handlers; making
-//! a series is not.
+//! the same series at the same addresses and slots at zero. `exec` ends a lane; closing descriptors does
+//! not, because there are none: the mapping holds the lock. Updates are safe in signal handlers; making a
+//! series is not.
 //!
-//! What cannot be hidden: one descriptor (numbered from 100) and one mapping per lane, one page more; a
-//! user who shortens the file of an own running program kills that program.
+//! What cannot be hidden: a mapping per lane, and one page more; a child of `fork` that counts nothing
+//! holds its parent's mapping, so that the parent's lane seems locked until both are gone (which is why
+//! [`reader::LaneFile::is_ended`] asks for the process as well); a user who shortens the file of an own
+//! running program kills that program.
 
 mod atomic;
 mod bucket;
@@ -40,6 +42,9 @@ mod handles;
 mod home;
 mod identity;
 mod layout;
+#[cfg(feature = "loom")]
+#[doc(hidden)]
+pub mod model;
 mod place;
 pub mod reader;
 mod ring;

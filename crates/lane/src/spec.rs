@@ -128,8 +128,13 @@ impl Description {
     }
 
     fn put_numbers(&mut self, spec: &Spec<'_>, slot: usize, label_bytes: usize) {
-        let flags =
-            u8::from(spec.with_pid) * entry::FLAG_PID | u8::from(spec.with_rank) * entry::FLAG_RANK;
+        let mut flags = 0;
+        if spec.with_pid {
+            flags |= entry::FLAG_PID;
+        }
+        if spec.with_rank {
+            flags |= entry::FLAG_RANK;
+        }
         let bytes = &mut self.bytes;
         put(
             bytes,
@@ -263,7 +268,7 @@ fn has(text: &str, refused: &str) -> bool {
     text.chars().any(|c| c.is_control() || refused.contains(c))
 }
 
-const _: () = assert!(DESCRIPTION_BYTES_MAX % LINE_BYTES == 0);
+const _: () = assert!(DESCRIPTION_BYTES_MAX.is_multiple_of(LINE_BYTES));
 
 #[cfg(test)]
 mod tests {

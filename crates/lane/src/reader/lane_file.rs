@@ -190,15 +190,17 @@ impl LaneFile {
         Ok(self.lane.view(buffer))
     }
 
-    /// Whether the program has let go of the lane: it ended, ran another program, or closed all its
-    /// descriptors. Two readers that ask at the same moment may hold each other up: then it is not yet.
+    /// Whether nobody writes to the lane any more: its process ended, or runs another program now.
+    ///
+    /// Two readers that ask at the same moment may hold each other up: then it is not yet. That a dead
+    /// process's number belongs to another one by now is for [`LaneFile::process`] to find out.
     pub fn is_ended(&self) -> io::Result<bool> {
         match rustix::fs::flock(&self.fd, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {
                 rustix::fs::flock(&self.fd, FlockOperation::Unlock)?;
                 Ok(true)
             }
-            Err(Errno::WOULDBLOCK) => Ok(false),
+            Err(Errno::WOULDBLOCK) => Ok(ProcessState::is_surely_gone(self.header())),
             Err(error) => Err(error.into()),
         }
     }

@@ -1,3 +1,8 @@
+use std::sync::OnceLock;
+
+use rustix::io::Errno;
+use rustix::process::Pid;
+
 use crate::identity;
 use crate::reader::Header;
 
@@ -12,9 +17,9 @@ pub enum ProcessState {
 }
 
 impl ProcessState {
+    /// Compares the start time as well, so that a number that was given away again does not deceive.
     pub fn of(header: &Header) -> ProcessState {
-        let is_same_space = header.pid_space != 0 && header.pid_space == identity::pid_space();
-        if !is_same_space || header.start_ticks == 0 {
+        if !is_same_space(header) || header.start_ticks == 0 {
             return ProcessState::NotVisible;
         }
         match identity::start_ticks_of(header.pid) {
@@ -22,4 +27,18 @@ impl ProcessState {
             _ => ProcessState::Gone,
         }
     }
+    /// Whether there is no process of that number: one cheap question.
+    pub(crate) fn is_surely_gone(header: &Header) -> bool {
+        let pid = i32::try_from(header.pid).ok().and_then(Pid::from_raw);
+        let Some(pid) = pid.filter(|_| is_same_space(header)) else {
+            return false;
+        };
+        rustix::process::test_kill_process(pid) == Err(Errno::SRCH)
+    }
+}
+
+fn is_same_space(header: &Header) -> bool {
+    /// Ours never changes.
+    static OWN: OnceLock<u64> = OnceLock::new();
+    header.pid_space != 0 && header.pid_space == *OWN.get_or_init(identity::pid_space)
 }

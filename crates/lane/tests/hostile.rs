@@ -1,0 +1,523 @@
+//! Lanes that lie, shrink, grow, change while they are read, or are no lanes at all.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{FileExt, symlink};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pegel_lane::reader::{Directory, Lane, LaneError, LaneFile, Limits, OpenError};
+use pegel_lane::{Counter, Gauge, Handle, Histogram, Home, Kind, Points, Spec, StripedCounter};
+use pegel_testkit::{Rng, Stranger, TempDir};
+
+/// Places in the header, as the format says.
+const VERSION: usize = 8;
+const FILE_BYTES: usize = 64;
+const RING_OFFSET: usize = 68;
+const RING_POINTS: usize = 72;
+const PUBLISHED: usize = 80;
+const RING_HEAD: usize = 128;
+const JOB: usize = 256;
+const SERIES: usize = 512;
+
+const NAME: &str = "00112233445566778899aabbccddeeff.lane";
+
+/// A good lane with series of several kinds, as bytes.
+fn good(with_points: bool) -> Vec<u8> {
+    let dir = TempDir::new();
+    let home = Home::in_directory(dir.path());
+    let mut spec = Spec::new(Kind::Counter, "steps_total");
+    spec.help = "Steps.";
+    spec.labels = &[("phase", "assembly")];
+    if with_points {
+        let points = Points::create_in(home, &spec).expect("made");
+        (0..3000).for_each(|number| points.add_at(1.0, number));
+    } else {
+        Counter::create_in(home, &spec).expect("made").add(7);
+        Gauge::create_in(home, &spec).expect("made").set(1.0);
+        Histogram::create_in(home, &spec).expect("made").record(1.0);
+        spec.stripes = 4;
+        StripedCounter::create_in(home, &spec).expect("made").add(1);
+    }
+    let mut files = fs::read_dir(dir.path()).expect("a directory");
+    let file = files.next().expect("a lane").expect("readable");
+    let mut bytes = fs::read(file.path()).expect("readable");
+    for (index, byte) in bytes[16..32].iter_mut().enumerate() {
+        *byte = index as u8 * 0x11;
+    }
+    bytes
+}
+
+/// A directory with a file that says it is a lane.
+struct Trap {
+    dir: TempDir,
+    directory: Directory,
+}
+
+impl Trap {
+    fn new() -> Trap {
+        let dir = TempDir::new();
+        let directory = Directory::open(dir.path()).expect("a directory");
+        Trap { dir, directory }
+    }
+
+    fn with(bytes: &[u8]) -> Trap {
+        let trap = Trap::new();
+        fs::write(trap.path(), bytes).expect("a file");
+        trap
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.join(NAME)
+    }
+
+    fn open(&self) -> Result<LaneFile, OpenError> {
+        self.directory.open_lane(NAME, &Limits::default())
+    }
+
+    fn write_at(&self, at: usize, bytes: &[u8]) {
+        let file = OpenOptions::new()
+            .write(true)
+            .open(self.path())
+            .expect("ours");
+        file.write_all_at(bytes, at as u64).expect("written");
+    }
+}
+
+fn changed(at: usize, value: &[u8]) -> Vec<u8> {
+    let mut bytes = good(false);
+    bytes[at..at + value.len()].copy_from_slice(value);
+    bytes
+}
+
+/// What reading says, from a file and from memory.
+fn refusal(bytes: &[u8]) -> String {
+    let parsed = Lane::parse(bytes).err().map(|error| error.to_string());
+    let trap = Trap::with(bytes);
+    let mut buffer = Vec::new();
+    let read = match trap.open() {
+        Ok(mut lane) => lane.read(&mut buffer).err().map(|error| error.to_string()),
+        Err(OpenError::Lane(error)) => Some(error.to_string()),
+        Err(other) => return other.to_string(),
+    };
+    assert_eq!(parsed, read);
+    read.unwrap_or_default()
+}
+
+#[test]
+fn a_good_lane_is_good() {
+    for with_points in [false, true] {
+        let bytes = good(with_points);
+        assert_eq!(refusal(&bytes), "");
+        let lane = Lane::parse(&bytes).expect("good");
+        let view = lane.view(&bytes);
+        assert_eq!(view.len(), if with_points { 1 } else { 4 });
+        for index in 0..view.len() {
+            let series = view.series(index).expect("described");
+            assert_eq!((series.name, series.help), ("steps_total", "Steps."));
+            assert_eq!(series.labels, [("phase", "assembly")]);
+        }
+        assert!(view.series(view.len()).is_err());
+        assert_eq!(view.value(view.len()), None);
+        assert_eq!(view.ignored(view.len()), 0);
+    }
+}
+
+#[test]
+fn lies_in_the_header_are_told_apart() {
+    let u32_of = |value: u32| value.to_le_bytes();
+    for (at, value, expected) in [
+        (0, &b"X"[..], "not a lane"),
+        (VERSION, &u32_of(2), "version 2 of the lane's format"),
+        (VERSION + 4, &u32_of(511), "impossible length"),
+        (FILE_BYTES, &u32_of(0), "impossible file length"),
+        (FILE_BYTES, &u32_of(u32::MAX), "impossible file length"),
+        (RING_POINTS, &u32_of(2048), "impossible ring"),
+        (RING_POINTS, &u32_of(u32::MAX), "impossible ring"),
+        (RING_POINTS, &u32_of(1 << 31), "impossible ring"),
+        (JOB, &[0xff], "impossible job"),
+        (JOB, b"a\nb", "impossible job"),
+        (JOB, &[b'x'; 256], "impossible job"),
+        (PUBLISHED, &0_u64.to_le_bytes(), "0 bytes are published"),
+        (PUBLISHED, &513_u64.to_le_bytes(), "513 bytes are published"),
+        (
+            PUBLISHED,
+            &(64_u64 << 10).to_le_bytes(),
+            "65536 bytes are published",
+        ),
+        (PUBLISHED, &u64::MAX.to_le_bytes(), "bytes are published"),
+        (
+            PUBLISHED,
+            &((1_u64 << 32) + 512).to_le_bytes(),
+            "bytes are published",
+        ),
+        // Beyond the last series there are only zeros.
+        (
+            PUBLISHED,
+            &(32_u64 << 10).to_le_bytes(),
+            "impossible length",
+        ),
+    ] {
+        let message = refusal(&changed(at, value));
+        assert!(
+            message.contains(expected),
+            "{at}: {message:?}, not {expected:?}"
+        );
+    }
+}
+
+#[test]
+fn lies_in_a_description_are_told_apart() {
+    let u16_of = |value: u16| value.to_le_bytes();
+    let u32_of = |value: u32| value.to_le_bytes();
+    for (at, value, expected) in [
+        (0, &u32_of(0)[..], "length"),
+        (0, &u32_of(65), "length"),
+        (0, &u32_of(u32::MAX), "length"),
+        (4, &[0], "kind"),
+        (4, &[200], "kind"),
+        // Points without a ring.
+        (4, &[7], "kind"),
+        (5, &[4], "aggregation"),
+        (6, &[0], "number of stripes"),
+        (6, &[65], "number of stripes"),
+        (6, &[9], "slot"),
+        (8, &u32_of(0), "slot"),
+        (8, &u32_of(65), "slot"),
+        (8, &u32_of(192), "slot"),
+        (8, &u32_of(u32::MAX - 63), "slot"),
+        (12, &u16_of(u16::MAX), "length of its texts"),
+        (12, &u16_of(100), "name"),
+        (14, &u16_of(100), "help"),
+        (16, &u16_of(100), "labels"),
+        (16, &u16_of(5), "label"),
+        (18, &[2], "labels"),
+        (18, &[0], "labels"),
+        (18, &[33], "number of labels"),
+        (32, &[0xff], "name"),
+    ] {
+        let message = refusal(&changed(SERIES + at, value));
+        let expected = format!("at byte {SERIES} of the lane has an impossible {expected}");
+        assert!(
+            message.contains(&expected),
+            "{at}: {message:?}, not {expected:?}"
+        );
+    }
+}
+
+#[test]
+fn any_byte_may_be_wrong() {
+    let mut rng = Rng::from_env();
+    for with_points in [false, true] {
+        let good = good(with_points);
+        let published = 2600.min(good.len() as u64);
+        for _ in 0..20_000 {
+            let mut bytes = good.clone();
+            for _ in 0..1 + rng.below(4) {
+                bytes[rng.below(published) as usize] = rng.next_u64() as u8;
+            }
+            bytes.truncate(rng.below(good.len() as u64 + 1).max(rng.below(4096)) as usize);
+            let Ok(lane) = Lane::parse(&bytes) else {
+                continue;
+            };
+            let view = lane.view(&bytes);
+            for (index, value) in view.iter() {
+                let _ = (view.series(index), view.ignored(index), value);
+            }
+            // A shorter copy than the one that was checked is not possible, but would be survived.
+            let _ = lane.view(&bytes[..600.min(bytes.len())]).value(0);
+        }
+    }
+}
+
+#[test]
+fn a_lane_that_shrinks_grows_or_takes_back_is_refused() {
+    let mut buffer = Vec::new();
+    let trap = Trap::with(&good(false));
+    let mut lane = trap.open().expect("good");
+    lane.read(&mut buffer).expect("good");
+
+    trap.write_at(PUBLISHED, &512_u64.to_le_bytes());
+    let error = lane.read(&mut buffer).expect_err("it takes series back");
+    assert!(matches!(error, LaneError::Published(512)), "{error:?}");
+
+    let trap = Trap::with(&good(false));
+    let mut lane = trap.open().expect("good");
+    lane.read(&mut buffer).expect("good");
+    let file = OpenOptions::new()
+        .write(true)
+        .open(trap.path())
+        .expect("ours");
+    file.set_len(600).expect("shortened");
+    let error = lane
+        .read(&mut buffer)
+        .expect_err("it is shorter than it says");
+    assert!(
+        matches!(error, LaneError::Short { found: 600, .. }),
+        "{error:?}"
+    );
+    file.set_len(0).expect("shortened");
+    let error = lane.read(&mut buffer).expect_err("it is empty");
+    assert!(
+        matches!(error, LaneError::Short { found: 0, .. }),
+        "{error:?}"
+    );
+
+    // A longer one is read as far as it said at first.
+    let trap = Trap::with(&good(false));
+    let mut lane = trap.open().expect("good");
+    let file = OpenOptions::new()
+        .write(true)
+        .open(trap.path())
+        .expect("ours");
+    file.set_len(1 << 40).expect("sparse");
+    lane.read(&mut buffer).expect("good still");
+    trap.write_at(PUBLISHED, &(1_u64 << 20).to_le_bytes());
+    assert!(matches!(
+        lane.read(&mut buffer),
+        Err(LaneError::Published(_))
+    ));
+    assert!(buffer.len() < 32 << 10);
+}
+
+#[test]
+fn a_lane_that_renames_its_series_is_read_as_it_was() {
+    let trap = Trap::with(&good(false));
+    let mut lane = trap.open().expect("good");
+    let mut buffer = Vec::new();
+    lane.read(&mut buffer).expect("good");
+    // Kind, slot and texts of the first series, and the identity.
+    trap.write_at(SERIES + 4, &[200, 200, 200]);
+    trap.write_at(SERIES + 8, &u32::MAX.to_le_bytes());
+    trap.write_at(SERIES + 12, &[0xff; 6]);
+    trap.write_at(0, &[0xff; 32]);
+    let view = lane
+        .read(&mut buffer)
+        .expect("what was learned once is kept");
+    assert_eq!(view.kind(0), Some(Kind::Counter));
+    assert_eq!(view.value(0), Some(pegel_lane::reader::Value::Counter(7)));
+    assert!(view.series(0).is_err());
+    assert_eq!(view.header().id[1], 0x11);
+}
+
+#[test]
+fn a_ring_that_lies_gives_no_points_and_takes_no_time() {
+    let (mut buffer, mut points) = (Vec::new(), Vec::new());
+    let trap = Trap::with(&good(true));
+    for head in [u64::MAX, u64::MAX - 1, 1 << 63, 2500, 2048, 0] {
+        let mut lane = trap.open().expect("good");
+        trap.write_at(RING_HEAD, &head.to_le_bytes());
+        lane.read(&mut buffer).expect("good");
+        points.clear();
+        let read = lane
+            .points(&mut buffer, true, &mut points)
+            .expect("readable");
+        assert!(points.len() <= 2048);
+        assert_eq!(read.read, points.len() as u64);
+        assert_eq!(read.read + read.lost, head);
+        // A head that goes back is no news.
+        trap.write_at(RING_HEAD, &1_u64.to_le_bytes());
+        lane.read(&mut buffer).expect("good");
+        let again = lane
+            .points(&mut buffer, true, &mut points)
+            .expect("readable");
+        assert_eq!((again.read, again.lost), (0, u64::from(head == 0)));
+    }
+    // Points of a series that is not there.
+    let mut bytes = good(true);
+    let ring =
+        u32::from_le_bytes(*bytes[RING_OFFSET..].first_chunk().expect("long enough")) as usize;
+    for place in bytes[ring..].chunks_mut(32) {
+        place[24..28].copy_from_slice(&[0xff; 4]);
+    }
+    let trap = Trap::with(&bytes);
+    let mut lane = trap.open().expect("good");
+    lane.read(&mut buffer).expect("good");
+    points.clear();
+    let read = lane
+        .points(&mut buffer, false, &mut points)
+        .expect("readable");
+    assert_eq!((read.read, read.lost), (0, 3000));
+}
+
+#[test]
+fn an_unfinished_point_is_waited_for_and_then_given_up() {
+    let mut bytes = good(true);
+    let ring =
+        u32::from_le_bytes(*bytes[RING_OFFSET..].first_chunk().expect("long enough")) as usize;
+    // The writer of the last point but one died in the middle.
+    let place = ring + 2998 % 2048 * 32;
+    bytes[place..place + 8].copy_from_slice(&(2 * 2998_u64 + 1).to_le_bytes());
+    let trap = Trap::with(&bytes);
+    let mut lane = trap.open().expect("good");
+    lane.set_position(2000);
+    let (mut buffer, mut points) = (Vec::new(), Vec::new());
+    lane.read(&mut buffer).expect("good");
+    let read = lane
+        .points(&mut buffer, false, &mut points)
+        .expect("readable");
+    assert_eq!((read.read, read.lost, lane.position()), (998, 0, 2998));
+    for _ in 0..9 {
+        let read = lane
+            .points(&mut buffer, false, &mut points)
+            .expect("readable");
+        assert_eq!((read.read, read.lost), (0, 0));
+    }
+    let read = lane
+        .points(&mut buffer, false, &mut points)
+        .expect("readable");
+    assert_eq!((read.read, read.lost, lane.position()), (1, 1, 3000));
+
+    // When the lane has ended, nobody will finish it.
+    let mut lane = trap.open().expect("good");
+    lane.set_position(2000);
+    lane.read(&mut buffer).expect("good");
+    let read = lane
+        .points(&mut buffer, true, &mut points)
+        .expect("readable");
+    assert_eq!((read.read, read.lost), (999, 1));
+}
+
+#[test]
+fn what_is_no_regular_file_of_its_own_is_not_opened() {
+    let bytes = good(false);
+    let trap = Trap::new();
+    let real = trap.dir.join("real");
+    fs::write(&real, &bytes).expect("a file");
+    symlink(&real, trap.path()).expect("a link");
+    assert!(matches!(trap.open(), Err(OpenError::NotAFile)));
+    fs::remove_file(trap.path()).expect("ours");
+
+    symlink("/no/such/file", trap.path()).expect("a link");
+    assert!(matches!(trap.open(), Err(OpenError::NotAFile)));
+    fs::remove_file(trap.path()).expect("ours");
+
+    fs::hard_link(&real, trap.path()).expect("a second name");
+    assert!(matches!(trap.open(), Err(OpenError::Linked(2))));
+    fs::remove_file(trap.path()).expect("ours");
+
+    fs::create_dir(trap.path()).expect("a directory");
+    assert!(matches!(trap.open(), Err(OpenError::NotAFile)));
+    fs::remove_dir(trap.path()).expect("ours");
+
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        trap.path(),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RWXU,
+        0,
+    )
+    .expect("a pipe");
+    assert!(matches!(trap.open(), Err(OpenError::NotAFile)));
+    fs::remove_file(trap.path()).expect("ours");
+
+    let _socket = std::os::unix::net::UnixListener::bind(trap.path()).expect("a socket");
+    assert!(matches!(trap.open(), Err(OpenError::NotAFile)));
+}
+
+#[test]
+fn files_of_odd_sizes_and_names_are_not_read() {
+    let bytes = good(false);
+    for size in [0, 511, (4 << 20) + 1] {
+        let trap = Trap::new();
+        let file = File::create(trap.path()).expect("a file");
+        file.set_len(size).expect("sparse");
+        assert!(matches!(trap.open(), Err(OpenError::Size(found)) if found == size));
+    }
+    // A copy, which would be counted twice.
+    let trap = Trap::with(&bytes);
+    let other = NAME.replace("00", "01");
+    fs::copy(trap.path(), trap.dir.join(&other)).expect("a copy");
+    let copy = trap.directory.open_lane(&other, &Limits::default());
+    assert!(matches!(copy, Err(OpenError::Name)));
+    for name in ["", ".", "..", "/etc/passwd", "a/b"] {
+        assert!(
+            trap.directory.open_lane(name, &Limits::default()).is_err(),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn limits_on_size_series_and_owner_are_kept() {
+    let trap = Trap::with(&good(false));
+    let open = |limits: &Limits| trap.directory.open_lane(NAME, limits);
+    let small = Limits {
+        bytes_max: 1024,
+        ..Limits::default()
+    };
+    assert!(matches!(open(&small), Err(OpenError::Size(_))));
+    let few = Limits {
+        series_max: 3,
+        ..Limits::default()
+    };
+    let mut buffer = Vec::new();
+    let mut lane = open(&few).expect("good");
+    let error = lane.read(&mut buffer).expect_err("four series");
+    assert!(matches!(error, LaneError::Many { limit: 3 }), "{error:?}");
+    let own = rustix::process::geteuid().as_raw();
+    let others = Limits {
+        owner: Some(own + 1),
+        ..Limits::default()
+    };
+    assert!(matches!(open(&others), Err(OpenError::Owner(uid)) if uid == own));
+    let mine = Limits {
+        owner: Some(own),
+        ..Limits::default()
+    };
+    assert_eq!(open(&mine).expect("good").owner(), own);
+}
+
+#[test]
+fn a_lane_of_another_user_is_known_by_the_kernel_and_not_by_its_header() {
+    let Some(_stranger) = Stranger::new() else {
+        return;
+    };
+    let trap = Trap::with(&good(false));
+    let stranger = Some(rustix::fs::Uid::from_raw(Stranger::UID));
+    rustix::fs::chown(trap.path(), stranger, None).expect("root");
+    let lane = trap.open().expect("good");
+    assert_eq!(lane.owner(), Stranger::UID);
+    assert_eq!(lane.header().uid, 0);
+    let own = Limits {
+        owner: Some(0),
+        ..Limits::default()
+    };
+    let refused = trap.directory.open_lane(NAME, &own);
+    assert!(matches!(refused, Err(OpenError::Owner(Stranger::UID))));
+}
+
+#[test]
+fn a_writer_that_scribbles_all_the_time_harms_nobody() {
+    let mut rng = Rng::from_env();
+    let bytes = good(true);
+    let trap = Trap::with(&bytes);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let scribbler = scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let at = rng.below(bytes.len() as u64 - 8) as usize;
+                trap.write_at(at, &rng.next_u64().to_le_bytes());
+                if rng.chance(50) {
+                    trap.write_at(0, &bytes);
+                }
+            }
+        });
+        let (mut buffer, mut points) = (Vec::new(), Vec::new());
+        for _ in 0..3000 {
+            let Ok(mut lane) = trap.open() else { continue };
+            for _ in 0..3 {
+                let Ok(view) = lane.read(&mut buffer) else {
+                    break;
+                };
+                for (index, value) in view.iter() {
+                    let _ = (view.series(index), value);
+                }
+                points.clear();
+                let read = lane.points(&mut buffer, false, &mut points);
+                assert!(read.is_err() || points.len() <= 2048);
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+        scribbler.join().expect("no panic");
+    });
+}

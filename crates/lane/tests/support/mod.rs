@@ -1,0 +1,169 @@
+//! Children made with `fork`, and the sums of what they counted.
+#![allow(dead_code)] // Each test uses a part of it.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pegel_lane::reader::{Directory, LaneFile, Limits, Value};
+use pegel_lane::{Kind, Spec};
+use pegel_testkit::{TempDir, eventually};
+
+/// A child of this process.
+#[derive(Debug)]
+pub struct Child {
+    pub pid: i32,
+}
+
+impl Child {
+    /// Runs `work` in a child, which then leaves without running anything of the parent's.
+    pub fn fork(work: impl FnOnce()) -> Child {
+        // SAFETY: the C library keeps its allocator usable in the child; nothing else of the parent's
+        // threads is used there.
+        let pid = unsafe { libc::fork() };
+        assert!(pid >= 0, "cannot fork");
+        if pid == 0 {
+            let is_done = catch_unwind(AssertUnwindSafe(work)).is_ok();
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(i32::from(!is_done)) };
+        }
+        Child { pid }
+    }
+
+    /// The exit code, or 128 and the signal.
+    pub fn wait(self) -> i32 {
+        let mut status = 0;
+        // SAFETY: waits for our own child.
+        let found = unsafe { libc::waitpid(self.pid, &mut status, 0) };
+        assert_eq!(found, self.pid);
+        std::mem::forget(self);
+        if libc::WIFSIGNALED(status) {
+            128 + libc::WTERMSIG(status)
+        } else {
+            libc::WEXITSTATUS(status)
+        }
+    }
+
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: a signal to our own child, which was not waited for yet.
+        unsafe { libc::kill(self.pid, signal) };
+    }
+
+    pub fn kill(self) {
+        self.signal(libc::SIGKILL);
+        assert_eq!(self.wait(), 128 + libc::SIGKILL);
+    }
+}
+
+impl Drop for Child {
+    /// Only when a test fails: the others wait.
+    fn drop(&mut self) {
+        self.signal(libc::SIGKILL);
+        let mut status = 0;
+        // SAFETY: waits for our own child.
+        unsafe { libc::waitpid(self.pid, &mut status, 0) };
+    }
+}
+
+/// Numbers that parent and children share.
+#[derive(Debug)]
+pub struct Shared {
+    numbers: &'static [AtomicU64; 8],
+}
+
+impl Shared {
+    pub fn new() -> Shared {
+        // SAFETY: a new mapping, zeroed, which is never removed.
+        let numbers = unsafe {
+            let memory = libc::mmap(
+                std::ptr::null_mut(),
+                4096,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            );
+            assert_ne!(memory, libc::MAP_FAILED);
+            &*memory.cast()
+        };
+        Shared { numbers }
+    }
+
+    pub fn get(&self, index: usize) -> u64 {
+        self.numbers[index].load(Ordering::SeqCst)
+    }
+
+    pub fn set(&self, index: usize, value: u64) {
+        self.numbers[index].store(value, Ordering::SeqCst);
+    }
+
+    pub fn add(&self, index: usize, value: u64) {
+        self.numbers[index].fetch_add(value, Ordering::SeqCst);
+    }
+
+    pub fn await_at_least(&self, index: usize, least: u64) {
+        eventually("a number of a child", || match self.get(index) {
+            now if now >= least => Ok(()),
+            now => Err(now),
+        });
+    }
+}
+
+/// For a child that waits for its parent.
+pub fn wait_until(is_there: impl Fn() -> bool) {
+    while !is_there() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
+pub fn counter(name: &str) -> Spec<'_> {
+    Spec::new(Kind::Counter, name)
+}
+
+pub fn lanes(dir: &TempDir) -> Vec<LaneFile> {
+    let directory = Directory::open(dir.path()).expect("a directory");
+    let listing = directory.list(10_000).expect("readable");
+    assert_eq!((listing.others, listing.is_cut), (0, false));
+    let mut lanes = Vec::new();
+    for found in listing.found {
+        assert!(!found.is_temporary, "{} was left behind", found.name);
+        let lane = directory.open_lane(&found.name, &Limits::default());
+        lanes.push(lane.unwrap_or_else(|error| panic!("{}: {error:?}", found.name)));
+    }
+    lanes
+}
+
+/// The lane of one process; it has only one.
+pub fn lane_of(dir: &TempDir, pid: i32) -> LaneFile {
+    let mut lanes = lanes(dir);
+    lanes.retain(|lane| lane.header().pid == pid.unsigned_abs());
+    assert_eq!(lanes.len(), 1, "of process {pid}");
+    lanes.remove(0)
+}
+
+/// The value of one counter in one lane.
+pub fn count_in(lane: &mut LaneFile, name: &str) -> u64 {
+    counts(lane).get(name).copied().unwrap_or(0)
+}
+
+/// The sum over all lanes of a directory.
+pub fn total(dir: &TempDir, name: &str) -> u64 {
+    lanes(dir).iter_mut().map(|lane| count_in(lane, name)).sum()
+}
+
+fn counts(lane: &mut LaneFile) -> BTreeMap<String, u64> {
+    let mut buffer = Vec::new();
+    let view = lane.read(&mut buffer).expect("readable");
+    let mut counts = BTreeMap::new();
+    for (index, value) in view.iter() {
+        let name = view.series(index).expect("described").name.to_owned();
+        let value = match value {
+            Some(Value::Counter(value)) => value,
+            Some(Value::Distribution(values)) => values.count(),
+            Some(Value::Calls { hits, .. }) => hits,
+            _ => continue,
+        };
+        *counts.entry(name).or_default() += value;
+    }
+    counts
+}
