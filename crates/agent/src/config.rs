@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use pegel_collect::Collectors;
 use pegel_config::{Key, Level, Log, Rate, Section, Span, settings};
 use pegel_ingest::rules::Rule;
+use pegel_ingest::statsd::StatsdKeys;
 use pegel_serve::Places;
 use pegel_snapshot::SnapshotConfig;
 use pegel_store::{Keep, Limits};
@@ -34,6 +35,8 @@ settings! {
         keep: Keep = Keep::default(),
         /// What the agent may take at most, whatever is offered to it.
         limits: Limits = Limits::default(),
+        /// Where statsd lines are taken, and what becomes of them.
+        statsd: StatsdKeys = StatsdKeys::default(),
         /// Collectors that are switched off, or that run at a rate of their own.
         collectors: Collectors = Collectors::default(),
         /// How this machine is described: `pegel snapshot`.

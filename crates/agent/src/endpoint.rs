@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use pegel_ingest::statsd::Bound;
 use serde::Serialize;
 
 /// What the file says; lists are in the order of the configuration.
@@ -16,16 +17,17 @@ struct Content<'a> {
     node: &'a str,
     http: &'a [SocketAddr],
     socket: Option<&'a Path>,
-    statsd: Statsd,
+    statsd: Statsd<'a>,
     accept: [String; 0],
     dir: &'a Path,
 }
 
 #[derive(Serialize)]
-struct Statsd {
-    udp: [String; 0],
-    tcp: [String; 0],
-    unix: Option<String>,
+struct Statsd<'a> {
+    udp: &'a [SocketAddr],
+    tcp: &'a [SocketAddr],
+    unix: Option<&'a Path>,
+    unix_stream: Option<&'a Path>,
 }
 
 /// The file, removed when this goes away.
@@ -41,6 +43,7 @@ impl Endpoint {
         node: &str,
         http: &[SocketAddr],
         socket: Option<&Path>,
+        statsd: &Bound,
     ) -> io::Result<Endpoint> {
         let content = Content {
             pid: std::process::id(),
@@ -49,9 +52,10 @@ impl Endpoint {
             http,
             socket,
             statsd: Statsd {
-                udp: [],
-                tcp: [],
-                unix: None,
+                udp: &statsd.udp,
+                tcp: &statsd.tcp,
+                unix: statsd.unix.as_deref(),
+                unix_stream: statsd.unix_stream.as_deref(),
             },
             accept: [],
             dir,

@@ -19,6 +19,7 @@ mod signals;
 mod snapshots;
 mod source;
 mod sources;
+mod statsd;
 mod survey;
 mod until;
 mod words;

@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 
 use pegel_collect::{Own, Sampler};
 use pegel_ingest::Intake;
+use pegel_ingest::statsd::{self, Bound, Statsd};
 use pegel_metric::{Millis, Selector};
-use pegel_serve::{App, BindError, Running, Server};
+use pegel_serve::{App, BindError, GuardError, LocalUsers, Running, Server};
 use pegel_store::{OpenError, Store};
 use tokio::runtime::{Builder, Handle, Runtime};
 
@@ -27,6 +28,7 @@ use crate::plan::Plan;
 use crate::signals::StopSignals;
 use crate::snapshots::CloudFigures;
 use crate::source::Source;
+use crate::statsd::AgentDoor;
 use crate::until::Until;
 use crate::{place, remove, words};
 
@@ -56,6 +58,10 @@ pub enum StartError {
     Settings(#[from] pegel_collect::SettingsError),
     #[error(transparent)]
     Intake(#[from] pegel_ingest::StartError),
+    #[error(transparent)]
+    Statsd(#[from] statsd::BindError),
+    #[error(transparent)]
+    Users(#[from] GuardError),
     #[error("cannot start the threads that serve")]
     Runtime(#[source] io::Error),
 }
@@ -65,6 +71,7 @@ pub enum StartError {
 pub struct Node {
     store: Store,
     intake: Arc<Intake>,
+    statsd: Statsd,
     source: Arc<Source>,
     running: Option<Running>,
     endpoint: Option<Endpoint>,
@@ -113,6 +120,8 @@ impl Node {
             source: source.clone(),
         };
         let server = Server::bind(plan.serve.clone(), app)?;
+        // After the push socket: its directory is made and its lock is held.
+        let statsd = start_statsd(&plan, &intake, &store)?;
         let sampler = start_sampler(&plan, &store, &source)?;
         let active = sampler.active_count();
         source.set(sampler);
@@ -122,10 +131,10 @@ impl Node {
 
         let (http, socket) = (running.http_addresses(), running.socket_path());
         // Degraded states do not stop an agent: a read-only disk is one.
-        let endpoint = Endpoint::write(&dir, &plan.node, http, socket)
+        let endpoint = Endpoint::write(&dir, &plan.node, http, socket, statsd.bound())
             .inspect_err(|error| tracing::warn!(%error, "cannot write endpoint.json"))
             .ok();
-        let announcement = announce(&plan, http, socket, active);
+        let announcement = announce(&plan, http, socket, statsd.bound(), active);
         let remove_store = plan.remove_store.then_some(dir);
         let notify = plan.notify.take();
         if let Some(notify) = &notify {
@@ -138,6 +147,7 @@ impl Node {
         Ok(Node {
             store,
             intake,
+            statsd,
             source,
             running,
             endpoint,
@@ -228,6 +238,7 @@ impl Node {
         if let Some(running) = self.running.take() {
             self.runtime.block_on(running.stop(GRACE));
         }
+        self.statsd.stop();
         self.intake.stop();
         self.store.close();
         if let Some(dir) = &self.remove_store
@@ -254,6 +265,15 @@ fn start_intake(plan: &Plan, store: &Store) -> Result<Intake, StartError> {
     let lanes = plan.lanes.as_ref();
     let intake = Intake::start(plan.ingest.clone(), lanes, store, clock, plan.collect.rate)?;
     Ok(intake)
+}
+
+/// Binds its addresses and reads them. The pulse asks it from now on.
+fn start_statsd(plan: &Plan, intake: &Intake, store: &Store) -> Result<Statsd, StartError> {
+    let users = LocalUsers::new(&plan.serve.allow_users)?;
+    let mut statsd = Statsd::bind(&plan.statsd, intake.gate(), Arc::new(AgentDoor { users }))?;
+    intake.add_source(statsd.source(store, intake.now())?);
+    statsd.start()?;
+    Ok(statsd)
 }
 
 /// When this returns, the first sample can be read.
@@ -301,7 +321,13 @@ pub(crate) fn wait_until_readable(store: &Store, time: Millis) {
     tracing::warn!("the first sample is not readable yet");
 }
 
-fn announce(plan: &Plan, http: &[SocketAddr], socket: Option<&Path>, active: usize) -> Vec<String> {
+fn announce(
+    plan: &Plan,
+    http: &[SocketAddr],
+    socket: Option<&Path>,
+    statsd: &Bound,
+    active: usize,
+) -> Vec<String> {
     let mut places = Vec::new();
     if let Some((first, others)) = http.split_first() {
         let is_private = plan.serve.tls.is_some() && !first.ip().to_canonical().is_loopback();
@@ -314,6 +340,12 @@ fn announce(plan: &Plan, http: &[SocketAddr], socket: Option<&Path>, active: usi
     }
     if let Some(socket) = socket {
         places.push(format!("socket {}", socket.display()));
+    }
+    let udp = statsd.udp.iter().map(|address| format!("udp {address}"));
+    let tcp = statsd.tcp.iter().map(|address| format!("tcp {address}"));
+    let taken: Vec<String> = udp.chain(tcp).collect();
+    if !taken.is_empty() {
+        places.push(format!("statsd on {}", taken.join(", ")));
     }
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let state = format!(

@@ -11,6 +11,7 @@ use pegel_config::{Address, Bytes, Secret};
 use pegel_ingest::gate::GateSettings;
 use pegel_ingest::lanes::LanesSettings;
 use pegel_ingest::rules::Rules;
+use pegel_ingest::statsd::Plan as StatsdPlan;
 use pegel_serve::{Settings as ServeSettings, TlsFiles, TokenSource};
 use pegel_snapshot::Subject;
 use pegel_store::Options as StoreOptions;
@@ -37,6 +38,7 @@ pub struct Plan {
     pub ingest: GateSettings,
     /// Where programs' lanes are; none when `PEGEL_DISABLE` is set.
     pub lanes: Option<LanesSettings>,
+    pub statsd: StatsdPlan,
     pub serve: ServeSettings,
     /// What is looked at to describe this machine, and how often.
     pub snapshot: (Subject, Duration),
@@ -76,6 +78,11 @@ impl Plan {
         };
         let serve = serve(loaded, environment);
         remarks.extend(exposure(&serve));
+        let statsd = StatsdPlan::new(
+            &config.own.statsd,
+            serve.socket.as_deref(),
+            serve.port_search,
+        );
         Plan {
             node: config.own.node.clone().unwrap_or(host_name),
             level: config.own.level.get(),
@@ -90,6 +97,7 @@ impl Plan {
                 rules: Rules::new(config.own.rules.clone()),
                 reserved: reserved_names(),
             },
+            statsd,
             serve,
             snapshot: (
                 snapshot_subject(loaded, environment),

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use pegel_config::{ConfigError, Level, Place, Problem, Tree, Value};
 
 use crate::config::{Config, is_dragon};
+use crate::statsd;
 
 /// An environment: names to values.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<OsString>;
@@ -65,13 +66,15 @@ pub fn load(
             argument.key,
             &argument.texts,
             Place::Argument(argument.flag),
-        );
+        )?;
     }
     let config: Config = pegel_config::read(&tree)?;
     let loaded = Loaded { config, tree, file };
     loaded.check_pairs()?;
     loaded.check_tls()?;
     loaded.check_exposure()?;
+    let own = &loaded.config.own;
+    statsd::check_exposure(&own.statsd, loaded.config.places.insecure, &loaded.tree)?;
     Ok(loaded)
 }
 
@@ -102,16 +105,17 @@ fn lay_over(
         "listen" => text.split(',').map(|part| part.trim().to_owned()).collect(),
         _ => vec![text],
     };
-    put(tree, key, &texts, place);
-    Ok(())
+    put(tree, key, &texts, place)
 }
 
-fn put(tree: &mut Tree, key: &str, texts: &[String], place: Place) {
+fn put(tree: &mut Tree, key: &str, texts: &[String], place: Place) -> Result<(), ConfigError> {
     match (key, texts) {
+        ("statsd", texts) => statsd::lay_over(tree, texts, &place)?,
         ("listen", texts) => tree.set_list(key, texts, place),
         (_, [text]) => tree.set(key, text, place),
         _ => {}
     }
+    Ok(())
 }
 
 impl Loaded {

@@ -33,6 +33,10 @@ pub struct Settings {
     /// Serve HTTP here; may be repeated, and replaces the whole list
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Vec<String>,
+    /// Take statsd lines here: udp:ADDRESS:PORT, tcp:ADDRESS:PORT, unix:PATH, or off; may be repeated, and
+    /// replaces all addresses
+    #[arg(long, value_name = "PROTOCOL:ADDRESS:PORT")]
+    statsd: Vec<String>,
     /// The UNIX socket for programs and for the other commands
     #[arg(long, value_name = "PATH")]
     socket: Option<String>,
@@ -87,12 +91,17 @@ impl Settings {
                 })
             })
             .collect();
-        if !self.listen.is_empty() {
-            arguments.push(Argument {
-                key: "listen",
-                flag: "--listen",
-                texts: self.listen.clone(),
-            });
+        for (key, flag, texts) in [
+            ("listen", "--listen", &self.listen),
+            ("statsd", "--statsd", &self.statsd),
+        ] {
+            if !texts.is_empty() {
+                arguments.push(Argument {
+                    key,
+                    flag,
+                    texts: texts.clone(),
+                });
+            }
         }
         for (key, flag, is_set) in [
             ("port_search", "--port-search", self.port_search),

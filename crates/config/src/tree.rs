@@ -110,7 +110,7 @@ impl Tree {
             .enumerate()
             .map(|(index, text)| Tree {
                 place: place.clone(),
-                path: format!("{key}[{index}]"),
+                path: format!("{}[{index}]", self.path_of(key)),
                 value: Value::Scalar(text.clone()),
             })
             .collect();
@@ -120,7 +120,7 @@ impl Tree {
     fn put(&mut self, key: &str, value: Value, place: Place) {
         let tree = Tree {
             place: place.clone(),
-            path: key.to_owned(),
+            path: self.path_of(key),
             value,
         };
         if !matches!(self.value, Value::Map(_)) {
@@ -133,6 +133,26 @@ impl Tree {
                 place,
                 value: tree,
             });
+        }
+    }
+
+    /// The map under a key of the top level, made where there is none, to be laid over in part.
+    pub fn section(&mut self, key: &str, place: Place) -> &mut Tree {
+        let is_map = |tree: &Tree| matches!(tree.value, Value::Map(_));
+        if !self.get(key).is_some_and(is_map) {
+            self.put(key, Value::Map(Vec::new()), place);
+        }
+        let Value::Map(entries) = &mut self.value else {
+            unreachable!("a key was found or put there");
+        };
+        let at = entries.iter().position(|entry| entry.key == key);
+        &mut entries[at.expect("a key was found or put there")].value
+    }
+
+    fn path_of(&self, key: &str) -> String {
+        match self.path.as_str() {
+            "" => key.to_owned(),
+            path => format!("{path}.{key}"),
         }
     }
 
@@ -159,6 +179,17 @@ mod tests {
         assert!(matches!(&rate.value, Value::Scalar(text) if text == "2s"));
         assert_eq!(rate.place.to_string(), "--rate");
         assert!(tree.find("rate.more").is_none());
+        let keep = tree.section("keep", Place::Argument("--keep"));
+        keep.set("disk", "1d", Place::Argument("--keep"));
+        keep.set_list("more", &["a".to_owned()], Place::Argument("--keep"));
+        tree.section("keep", Place::Argument("--other")).set(
+            "memory",
+            "1m",
+            Place::Argument("--other"),
+        );
+        for path in ["keep.disk", "keep.memory", "keep.more"] {
+            assert_eq!(tree.find(path).map(|found| found.path.as_str()), Some(path));
+        }
         assert!(tree.remove("rate").is_some());
         assert!(tree.remove("rate").is_none());
     }

@@ -59,6 +59,11 @@ impl Intake {
         })
     }
 
+    /// From the next pass on it is asked too.
+    pub fn add_source(&self, source: Box<dyn Source>) {
+        self.pulse.add(source);
+    }
+
     pub fn gate(&self) -> &Arc<Gate> {
         &self.gate
     }

@@ -82,6 +82,11 @@ impl Pulse {
         })
     }
 
+    /// One more to be asked.
+    pub fn add(&self, source: Box<dyn Source>) {
+        self.shared.beat().sources.push(source);
+    }
+
     /// Takes the values of this moment. When this returns they are in the log and can be read, or it says why
     /// not. Waits for the log: not for async workers.
     pub fn refresh(&self) -> Result<(), PushError> {

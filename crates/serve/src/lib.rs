@@ -33,7 +33,7 @@ mod watched;
 pub use app::{App, StatusSource};
 pub use bind::BindError;
 pub use config::{Places, Tls};
-pub use guard::{GuardError, TokenError, TokenSource, sock_diag_answers};
+pub use guard::{GuardError, LocalUsers, TokenError, TokenSource, sock_diag_answers};
 pub use holder::{Holder, Process, holder_of, udp_holder_of};
 pub use owner::Owner;
 pub use server::{Reload, Running, Server};

@@ -117,8 +117,14 @@ impl AgentBuilder {
         for address in &self.listen {
             command.arg("--listen").arg(address);
         }
+        // The usual ports are one for all tests that run at the same time.
+        if !self.args.iter().any(|arg| arg == "--statsd") {
+            command.args(["--statsd", "udp:127.0.0.1:0", "--statsd", "tcp:127.0.0.1:0"]);
+        }
         // Not those of the user who runs the tests.
         command.env("PEGEL_LANES", self.lanes());
+        // Tests may run in a cloud, whose service is none of theirs.
+        command.env("PEGEL_IMDS_URL", "none");
         // Searched for in all that it says, see `assert_not_shown`.
         command.env("PEGEL_TOKEN", PLANTED_TOKEN);
         command

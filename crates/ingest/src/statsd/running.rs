@@ -1,6 +1,5 @@
 //! statsd as the agent starts and stops it.
 
-use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -112,12 +111,12 @@ impl Statsd {
     }
 
     /// What the pulse asks at each tick.
-    pub fn source(&self, store: &Store, now: Millis) -> io::Result<Box<dyn Source>> {
+    pub fn source(&self, store: &Store, now: Millis) -> Result<Box<dyn Source>, BindError> {
         let mut drops = Vec::new();
         let datagrams = self.sockets.iter().flat_map(|sockets| &sockets.datagrams);
         for socket in datagrams.flatten().filter(|socket| !socket.is_unix) {
             let sender = self.shared.gate.sender(Input::Statsd, "kernel");
-            drops.push(Drops::new(&socket.socket, sender)?);
+            drops.push(Drops::new(&socket.socket, sender).map_err(BindError::Threads)?);
         }
         let board = Board::new("statsd", store, now);
         let flush = self.keys.flush.duration();

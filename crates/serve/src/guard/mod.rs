@@ -15,6 +15,7 @@
 mod denied;
 mod host;
 mod kept;
+mod local;
 mod notices;
 mod origin;
 mod peer;
@@ -37,6 +38,7 @@ use crate::tls::{TlsError, TlsFiles};
 pub(crate) use denied::Denied;
 use host::Hosts;
 use kept::Kept;
+pub use local::LocalUsers;
 use notices::Notices;
 use peer::Registrar;
 pub(crate) use peer::{Peer, is_loopback};

@@ -74,11 +74,21 @@ impl Registrar {
         Ok(owner.map_or(Peer::Nobody, |uid| self.user(uid)))
     }
 
+    /// Whose the client's end of a connection over loopback is, as far as the kernel says.
+    pub fn owner_of(&self, client: SocketAddr, server: SocketAddr) -> Option<u32> {
+        let owner = self.kernel.owner_of(client, server);
+        owner.filter(|uid| self.is_somebody(*uid))
+    }
+
+    pub fn is_somebody(&self, uid: u32) -> bool {
+        uid != u32::MAX && self.overflow_uid != Some(uid)
+    }
+
     fn user(&self, uid: u32) -> Peer {
-        if uid == u32::MAX || self.overflow_uid == Some(uid) {
-            return Peer::Nobody;
+        match self.is_somebody(uid) {
+            true => Peer::User(uid),
+            false => Peer::Nobody,
         }
-        Peer::User(uid)
     }
 }
 

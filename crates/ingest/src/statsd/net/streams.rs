@@ -171,7 +171,8 @@ impl Reader<'_> {
                         .local_addr()
                         .map(|local| self.door.owner(local, peer))
                     {
-                        Ok(Peer::Uid(uid)) => Who::User(uid),
+                        // A port that its user let go may be another's by now, but not while our end is connected.
+                        Ok(Peer::Uid(uid)) if stream.peer_addr().is_ok() => Who::User(uid),
                         _ => Who::Unknown,
                     },
                     ip => Who::Host(ip),

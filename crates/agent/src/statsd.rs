@@ -1,0 +1,152 @@
+//! statsd as this agent runs it: `--statsd`, who may send, and who holds a port.
+
+use std::net::SocketAddr;
+
+use pegel_config::{ConfigError, Place, Problem, Tree, Value};
+use pegel_ingest::statsd::{Door, Peer, Protocol, StatsdKeys};
+use pegel_serve::{LocalUsers, holder_of, udp_holder_of};
+
+const ACCEPTS: &str =
+    "udp:ADDRESS:PORT, tcp:ADDRESS:PORT, unix:PATH, unix-stream:PATH, or off for none at all";
+
+/// Lays `--statsd` over what files said: its addresses replace all others. UNIX sockets stay as they are, unless
+/// one is named or all are off.
+pub(crate) fn lay_over(
+    tree: &mut Tree,
+    texts: &[String],
+    place: &Place,
+) -> Result<(), ConfigError> {
+    let (mut udp, mut tcp, mut sockets) = (Vec::new(), Vec::new(), Vec::new());
+    for text in texts {
+        match text.split_once(':') {
+            Some(("udp", address)) => udp.push(address.to_owned()),
+            Some(("tcp", address)) => tcp.push(address.to_owned()),
+            Some(("unix", path)) => sockets.push(("unix", path)),
+            Some(("unix-stream", path)) => sockets.push(("unix_stream", path)),
+            _ if text == "off" => sockets.extend([("unix", "off"), ("unix_stream", "off")]),
+            _ => {
+                return Err(ConfigError::from(Problem {
+                    place: Some(place.clone()),
+                    key: "statsd".to_owned(),
+                    message: format!("{text:?} is no place for statsd"),
+                    hint: ACCEPTS.to_owned(),
+                }));
+            }
+        }
+    }
+    let section = tree.section("statsd", place.clone());
+    section.set_list("udp", &udp, place.clone());
+    section.set_list("tcp", &tcp, place.clone());
+    for (key, path) in sockets {
+        section.set(key, path, place.clone());
+    }
+    Ok(())
+}
+
+/// statsd knows neither encryption nor tokens: other machines are let in only where that was wanted.
+pub(crate) fn check_exposure(
+    keys: &StatsdKeys,
+    is_insecure: bool,
+    tree: &Tree,
+) -> Result<(), ConfigError> {
+    for (key, list) in [("statsd.udp", &keys.udp), ("statsd.tcp", &keys.tcp)] {
+        let exposed = list.iter().position(|address| !address.is_loopback());
+        let (Some(at), false, Some(tree)) = (exposed, is_insecure, tree.find(key)) else {
+            continue;
+        };
+        let item = match &tree.value {
+            Value::List(items) => items.get(at).unwrap_or(tree),
+            _ => tree,
+        };
+        let message = format!("\"{}\" can be reached from other machines", list[at]);
+        let hint = "use a loopback address such as 127.0.0.1, or say `insecure: true` (--insecure) if everyone \
+                    who can reach it may write: statsd knows neither encryption nor tokens";
+        return Err(Problem::new(item, message, hint).into());
+    }
+    Ok(())
+}
+
+/// Answers from what serving knows.
+#[derive(Debug)]
+pub(crate) struct AgentDoor {
+    pub users: LocalUsers,
+}
+
+impl Door for AgentDoor {
+    fn holder(&self, protocol: Protocol, address: SocketAddr) -> Option<String> {
+        let holder = match protocol {
+            Protocol::Udp => udp_holder_of(address),
+            Protocol::Tcp => holder_of(address),
+        };
+        holder.map(|holder| holder.to_string())
+    }
+
+    fn owner(&self, local: SocketAddr, peer: SocketAddr) -> Peer {
+        self.users
+            .owner_of(peer, local)
+            .map_or(Peer::Nobody, Peer::Uid)
+    }
+
+    fn admits(&self, uid: u32) -> bool {
+        self.users.admits(uid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sources::{Argument, Loaded, load};
+
+    fn load_with(texts: &[&str]) -> Result<Loaded, ConfigError> {
+        let argument = Argument {
+            key: "statsd",
+            flag: "--statsd",
+            texts: texts.iter().map(|text| (*text).to_owned()).collect(),
+        };
+        load(None, &[argument], &|_| None)
+    }
+
+    #[test]
+    fn the_command_line_replaces_all_addresses() {
+        let places = |texts: &[&str]| {
+            let keys = load_with(texts).expect("valid").config.own.statsd;
+            let list = |addresses: &[pegel_config::Address]| {
+                let all: Vec<String> = addresses.iter().map(|a| a.to_string()).collect();
+                all.join(",")
+            };
+            [
+                list(&keys.udp),
+                list(&keys.tcp),
+                keys.unix.to_string(),
+                keys.unix_stream.to_string(),
+            ]
+        };
+        let udp = ["udp:127.0.0.1:1", "udp:[::1]:2"];
+        assert_eq!(places(&udp), ["127.0.0.1:1,[::1]:2", "", "auto", "auto"]);
+        let other = ["tcp:127.0.0.1:3", "unix:/a/b", "unix-stream:off"];
+        assert_eq!(places(&other), ["", "127.0.0.1:3", "/a/b", "off"]);
+        assert_eq!(places(&["off"]), ["", "", "off", "off"]);
+    }
+
+    #[test]
+    fn mistakes_name_the_option() {
+        for (text, expected) in [
+            ("8125", "--statsd: statsd: \"8125\" is no place for statsd"),
+            (
+                "udp:8125",
+                "--statsd: statsd.udp[0]: \"8125\" is not an address",
+            ),
+            (
+                "udp:0.0.0.0:0",
+                "--statsd: statsd.udp[0]: \"0.0.0.0:0\" can be reached",
+            ),
+            (
+                "unix:here",
+                "--statsd: statsd.unix: \"here\" is neither auto",
+            ),
+        ] {
+            let error = load_with(&[text]).expect_err("wrong").to_string();
+            assert!(error.starts_with(expected), "{error}");
+        }
+    }
+}
