@@ -10,25 +10,36 @@
 //!
 //! Where OpenTSDB keeps whole numbers apart, every value here is a double.
 
+mod about;
 mod aggregator;
+mod annotation;
+mod answer;
 mod calendar;
 mod civil;
 mod downsample;
 mod engine;
 mod evaluate;
 mod filter;
+mod last;
+mod lookup;
 mod moment;
 mod problem;
 mod rate;
 mod request;
+mod suggest;
 mod tags;
 #[cfg(test)]
 mod testing;
 mod tsuid;
 mod zone;
 
+pub use about::{filters, serializers};
 pub use aggregator::Aggregator;
-pub use engine::Engine;
+pub use annotation::{Annotation, Annotations, BulkDelete, Change};
+pub use engine::{Engine, Limits};
+pub use last::{LastPoint, LastQuery};
+pub use lookup::{LookedUp, Lookup};
 pub use problem::Problem;
 pub use request::{Gaps, Pairs, QUERIES_MAX, Request, Show, SubQuery};
+pub use suggest::Suggest;
 pub use zone::Zone;

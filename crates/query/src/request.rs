@@ -17,7 +17,7 @@ use crate::zone::Zone;
 
 pub(crate) use json::parse_json;
 pub(crate) use loose::{Flag, Text, Whole};
-pub(crate) use metric::{parse_sub_query, split_tags};
+pub(crate) use metric::split_tags;
 pub use uri::Pairs;
 
 /// How many sub-queries one request may hold.

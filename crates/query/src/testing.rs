@@ -6,6 +6,11 @@ use pegel_metric::{Family, Input, Kind, Millis, Point, Series};
 use pegel_store::{Options, Store};
 use pegel_testkit::{FakeClock, TempDir};
 
+use crate::{Annotations, Engine};
+
+/// A Tuesday, 22:13:20 UTC.
+pub(crate) const NOW: Millis = 1_700_000_000_000;
+
 pub(crate) fn series(text: &str) -> Series {
     let family = |name: &str| {
         Arc::new(Family {
@@ -19,6 +24,7 @@ pub(crate) fn series(text: &str) -> Series {
 /// A store in a directory of its own, gone at the end of the test.
 pub(crate) struct Shelf {
     pub store: Store,
+    pub annotations: Arc<Annotations>,
     _dir: TempDir,
 }
 
@@ -28,7 +34,16 @@ impl Shelf {
         let mut options = Options::new(dir.join("store"));
         options.clock = Arc::new(FakeClock::new(now));
         let store = Store::open(options).expect("opens");
-        Shelf { store, _dir: dir }
+        let annotations = Annotations::open(dir.path()).expect("opens");
+        Shelf {
+            store,
+            annotations: Arc::new(annotations),
+            _dir: dir,
+        }
+    }
+
+    pub fn engine(&self, node: &str) -> Engine {
+        Engine::new(self.store.clone(), self.annotations.clone(), node, false)
     }
 
     pub fn put(&self, text: &str, samples: &[(Millis, f64)]) {

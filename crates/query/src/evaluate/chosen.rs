@@ -2,8 +2,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use pegel_metric::{Millis, Selector, Series};
-use pegel_store::Question;
+use pegel_metric::{Selector, Series};
 
 use crate::engine::Engine;
 use crate::filter::Filter;
@@ -91,10 +90,8 @@ fn by_tsuids(
     ids: &[String],
     deadline: Instant,
 ) -> Result<Option<Chosen>, Problem> {
-    let mut question = Question::new(Selector::all(), 0, Millis::MAX, None);
-    question.deadline = deadline;
     let mut found: Vec<Arc<Series>> = Vec::new();
-    engine.store.series(&question, &mut |series| {
+    engine.each_series(Selector::all(), deadline, &mut |series| {
         if ids.binary_search(&tsuid(series, &engine.node)).is_ok() {
             found.push(series.clone());
         }

@@ -1,0 +1,297 @@
+//! Notes about a moment, for one series or for all of them, in a small file beside the store.
+
+mod change;
+mod file;
+mod note;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard};
+
+use pegel_metric::Millis;
+
+pub use change::{BulkDelete, Change};
+use file::File;
+pub use note::Annotation;
+
+use crate::problem::Problem;
+
+/// How many there may be, and what they may take together.
+const COUNT_MAX: usize = 10_000;
+const BYTES_MAX: usize = 4 << 20;
+
+/// By series and time; the series of those that concern all is empty.
+type Key = (String, Millis);
+
+/// All annotations of a store.
+#[derive(Debug)]
+pub struct Annotations {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    notes: BTreeMap<Key, Annotation>,
+    /// What they take in the file.
+    bytes: usize,
+    file: File,
+}
+
+impl Annotations {
+    /// Reads those in the store's directory.
+    pub fn open(dir: &Path) -> io::Result<Annotations> {
+        let (file, notes) = File::open(dir)?;
+        let bytes = notes.values().map(Annotation::bytes).sum();
+        Ok(Annotations {
+            inner: Mutex::new(Inner { notes, bytes, file }),
+        })
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner
+            .lock()
+            .expect("no thread panics while it holds this lock")
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.inner().notes.is_empty()
+    }
+
+    pub fn get(&self, tsuid: &str, start: Millis) -> Option<Annotation> {
+        self.inner().notes.get(&(tsuid.to_owned(), start)).cloned()
+    }
+
+    /// Those of one series, or of all series where it is empty, that begin between two times.
+    pub fn of(&self, tsuid: &str, start: Millis, end: Millis) -> Vec<Annotation> {
+        if start > end {
+            return Vec::new();
+        }
+        let key = |time| (tsuid.to_owned(), time);
+        let inner = self.inner();
+        let found = inner.notes.range(key(start)..=key(end));
+        found.map(|(_, note)| note.clone()).collect()
+    }
+
+    /// Those of several series, in the order of their times.
+    pub fn of_all(&self, tsuids: &[String], start: Millis, end: Millis) -> Vec<Annotation> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let found = tsuids.iter().flat_map(|id| self.of(id, start, end));
+        let mut found: Vec<Annotation> = found.collect();
+        found.sort_by_key(Annotation::start);
+        found
+    }
+
+    /// Changes one, or makes it. `replaces`: what the change does not say is forgotten. Nothing is returned where
+    /// nothing changes.
+    pub fn put(&self, change: Change, replaces: bool) -> Result<Option<Annotation>, Problem> {
+        let mut inner = self.inner();
+        let key = change.key()?;
+        let old = inner.notes.get(&key);
+        let new = change.apply(old.filter(|_| !replaces))?;
+        if old == Some(&new) {
+            return Ok(None);
+        }
+        let old_bytes = old.map_or(0, Annotation::bytes);
+        let bytes = inner.bytes - old_bytes + new.bytes();
+        if bytes > BYTES_MAX || (old.is_none() && inner.notes.len() >= COUNT_MAX) {
+            return Err(Problem::large("there is no room for more annotations")
+                .details("delete old ones: DELETE /api/annotation/bulk"));
+        }
+        inner.file.set(&new).map_err(failed)?;
+        inner.notes.insert(key, new.clone());
+        inner.bytes = bytes;
+        inner.tidy();
+        Ok(Some(new))
+    }
+
+    /// Whether there was one.
+    pub fn delete(&self, tsuid: &str, start: Millis) -> Result<bool, Problem> {
+        let key = (tsuid.to_owned(), start);
+        let mut inner = self.inner();
+        if !inner.notes.contains_key(&key) {
+            return Ok(false);
+        }
+        inner.remove(&key)?;
+        inner.tidy();
+        Ok(true)
+    }
+
+    /// Deletes those of some series that begin between two times, and returns how many that were.
+    pub fn delete_range(&self, bulk: &BulkDelete) -> Result<usize, Problem> {
+        let mut inner = self.inner();
+        let is_meant = |(tsuid, start): &&Key| {
+            let of_series = bulk.tsuids.iter().any(|id| id == tsuid);
+            let of_all = bulk.global && tsuid.is_empty();
+            (of_series || of_all) && (bulk.start..=bulk.end).contains(start)
+        };
+        let keys: Vec<Key> = inner.notes.keys().filter(is_meant).cloned().collect();
+        for key in &keys {
+            inner.remove(key)?;
+        }
+        inner.tidy();
+        Ok(keys.len())
+    }
+}
+
+impl Inner {
+    fn remove(&mut self, key: &Key) -> Result<(), Problem> {
+        self.file.delete(key).map_err(failed)?;
+        if let Some(old) = self.notes.remove(key) {
+            self.bytes -= old.bytes();
+        }
+        Ok(())
+    }
+
+    /// A file that is mostly of the past is written anew. If that fails, the old one is as good.
+    fn tidy(&mut self) {
+        if self.file.is_loose(self.bytes)
+            && let Err(error) = self.file.rewrite(&self.notes)
+        {
+            tracing::warn!(%error, "the file of annotations could not be made smaller");
+        }
+    }
+}
+
+fn failed(error: io::Error) -> Problem {
+    tracing::error!(%error, "an annotation could not be written");
+    Problem::new(503, "the annotation could not be stored").details(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pegel_testkit::TempDir;
+
+    fn change(json: &str) -> Change {
+        Change::from_json(json.as_bytes()).expect("valid")
+    }
+
+    #[test]
+    fn they_are_made_changed_and_deleted_and_survive_a_restart() {
+        let dir = TempDir::new();
+        let notes = Annotations::open(dir.path()).expect("opens");
+        let made = change(
+            r#"{"startTime":"1369141261","tsuid":"0a","description":"d","notes":"n","custom":{"owner":"jdoe"}}"#,
+        );
+        let note = notes
+            .put(made.clone(), false)
+            .expect("stored")
+            .expect("new");
+        assert_eq!(
+            serde_json::to_string(&note).expect("JSON"),
+            r#"{"tsuid":"0A","description":"d","notes":"n","custom":{"owner":"jdoe"},"endTime":0,"startTime":1369141261}"#
+        );
+        assert_eq!(
+            notes.put(made, false).expect("read"),
+            None,
+            "nothing changes"
+        );
+        let more = notes
+            .put(
+                change(r#"{"startTime":1369141261,"tsuid":"0A","endTime":1369141300}"#),
+                false,
+            )
+            .expect("stored")
+            .expect("changed");
+        assert_eq!(
+            (&*more.description, more.end_time),
+            ("d", 1_369_141_300),
+            "merged"
+        );
+        notes
+            .put(
+                change(r#"{"startTime":1369141262,"description":"all"}"#),
+                false,
+            )
+            .expect("stored");
+        drop(notes);
+
+        let notes = Annotations::open(dir.path()).expect("opens again");
+        assert_eq!(notes.get("0A", 1_369_141_261_000), Some(more));
+        assert_eq!(notes.of("", 0, Millis::MAX).len(), 1);
+        assert_eq!(notes.of("", 1_369_141_262_001, Millis::MAX), []);
+        assert_eq!(notes.of("0A", 5, 4), []);
+        let replaced = notes
+            .put(
+                change(r#"{"startTime":1369141261,"tsuid":"0A","notes":"only"}"#),
+                true,
+            )
+            .expect("stored")
+            .expect("changed");
+        assert_eq!(
+            (&*replaced.description, replaced.custom),
+            ("", None),
+            "replaced"
+        );
+        assert!(notes.delete("0A", 1_369_141_261_000).expect("deleted"));
+        assert!(!notes.delete("0A", 1_369_141_261_000).expect("gone"));
+        drop(notes);
+        let notes = Annotations::open(dir.path()).expect("opens again");
+        assert_eq!(notes.get("0A", 1_369_141_261_000), None);
+        assert!(!notes.is_empty());
+    }
+
+    #[test]
+    fn many_are_deleted_at_once() {
+        let dir = TempDir::new();
+        let notes = Annotations::open(dir.path()).expect("opens");
+        for second in 1..=10 {
+            for id in ["", "0A", "0B"] {
+                let json = format!(r#"{{"startTime":{second},"tsuid":"{id}","description":"x"}}"#);
+                notes.put(change(&json), false).expect("stored");
+            }
+        }
+        let bulk = |tsuids: &[&str], global, start, end| BulkDelete {
+            tsuids: tsuids.iter().map(|id| (*id).to_owned()).collect(),
+            global,
+            start,
+            end,
+        };
+        assert_eq!(
+            notes
+                .delete_range(&bulk(&["0A"], false, 2_000, 4_000))
+                .expect("done"),
+            3
+        );
+        assert_eq!(
+            notes
+                .delete_range(&bulk(&[], true, 0, 5_000))
+                .expect("done"),
+            5
+        );
+        assert_eq!(
+            notes
+                .delete_range(&bulk(&[], false, 0, 5_000))
+                .expect("done"),
+            0
+        );
+        let left = ["", "0A", "0B"].map(|id| notes.of(id, 0, Millis::MAX).len());
+        assert_eq!(left, [5, 7, 10]);
+    }
+
+    #[test]
+    fn room_is_bounded_and_the_file_does_not_grow_with_changes() {
+        let dir = TempDir::new();
+        let notes = Annotations::open(dir.path()).expect("opens");
+        let long = "x".repeat(15_000);
+        let put = |second: usize, text: &str| {
+            let json = format!(r#"{{"startTime":{second},"description":"{text}"}}"#);
+            notes.put(change(&json), false)
+        };
+        let mut stored = 0;
+        while put(stored + 1, &long).is_ok() {
+            stored += 1;
+        }
+        assert!((200..400).contains(&stored), "{stored}");
+        for round in 0..300 {
+            put(1, &format!("{round}{}", &long[..14_000])).expect("in place of the old one");
+        }
+        let bytes = std::fs::metadata(dir.join("annotations.jsonl"))
+            .expect("a file")
+            .len();
+        assert!(bytes < 3 * BYTES_MAX as u64, "{bytes}");
+    }
+}

@@ -1,0 +1,47 @@
+use std::collections::BTreeMap;
+
+use pegel_metric::Millis;
+use serde::{Deserialize, Serialize};
+
+/// A note about a moment. Its times are as the client gave them: seconds, or milliseconds where these have
+/// more than ten digits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Annotation {
+    /// Empty: it concerns all series.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub tsuid: String,
+    #[serde(default)]
+    pub description: String,
+    #[serde(default)]
+    pub notes: String,
+    #[serde(default)]
+    pub custom: Option<BTreeMap<String, String>>,
+    #[serde(default)]
+    pub end_time: i64,
+    pub start_time: i64,
+}
+
+impl Annotation {
+    pub(super) fn start(&self) -> Millis {
+        to_millis(self.start_time)
+    }
+
+    /// About what it takes in the file and in memory.
+    pub(super) fn bytes(&self) -> usize {
+        let custom = self.custom.iter().flatten();
+        let custom: usize = custom
+            .map(|(key, value)| key.len() + value.len() + 16)
+            .sum();
+        128 + self.tsuid.len() + self.description.len() + self.notes.len() + custom
+    }
+}
+
+/// Ten digits or fewer are seconds.
+pub(crate) fn to_millis(time: i64) -> Millis {
+    if time.unsigned_abs() <= 9_999_999_999 {
+        time * 1_000
+    } else {
+        time
+    }
+}

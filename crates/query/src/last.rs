@@ -1,0 +1,369 @@
+//! The last value of each series.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Instant;
+
+use pegel_metric::{Millis, Selector, Series, format_value};
+use pegel_store::{Fold, Question, Step};
+use serde::{Deserialize, Serialize};
+
+use crate::engine::Engine;
+use crate::filter::Filter;
+use crate::lookup::split_metric;
+use crate::problem::Problem;
+use crate::request::{Flag, Pairs, QUERIES_MAX, Text, Whole, parse_json};
+use crate::tags::tags;
+use crate::tsuid::tsuid;
+
+/// Series that are not live any more are looked for one by one, up to this many.
+const ENDED_MAX: usize = 1_000;
+/// First the stretch of time is found that holds a last value, then the value.
+const STEPS: Millis = 500;
+
+/// What `/api/query/last` is asked.
+#[derive(Debug)]
+pub struct LastQuery {
+    queries: Vec<Which>,
+    /// Names and tags beside the value.
+    resolve: bool,
+    /// How far to look back; nothing for all that the store holds.
+    back: Option<Millis>,
+}
+
+#[derive(Debug)]
+enum Which {
+    Metric(String, Vec<Filter>),
+    Tsuids(Vec<String>),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Body {
+    queries: Option<Vec<BodyQuery>>,
+    #[serde(alias = "resolveNames")]
+    resolve: Option<Flag>,
+    back_scan: Option<Whole>,
+}
+
+#[derive(Debug, Deserialize)]
+struct BodyQuery {
+    metric: Option<String>,
+    tags: Option<BTreeMap<String, Text>>,
+    tsuids: Option<Vec<String>>,
+}
+
+/// One last value.
+#[derive(Debug, Serialize, PartialEq)]
+pub struct LastPoint {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metric: Option<String>,
+    /// Milliseconds.
+    pub timestamp: Millis,
+    /// As text, as OpenTSDB writes it.
+    pub value: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tags: Option<BTreeMap<String, String>>,
+    pub tsuid: String,
+}
+
+impl LastQuery {
+    pub fn from_json(body: &[u8]) -> Result<LastQuery, Problem> {
+        let body: Body = parse_json(body)?;
+        let queries = body.queries.unwrap_or_default();
+        check_count(queries.len())?;
+        let queries = queries.into_iter().map(|query| {
+            if let Some(ids) = query.tsuids.filter(|ids| !ids.is_empty()) {
+                return Ok(Which::Tsuids(
+                    ids.iter().map(|id| id.to_uppercase()).collect(),
+                ));
+            }
+            let tags = query.tags.unwrap_or_default();
+            let tags = tags
+                .iter()
+                .map(|(key, value)| (key.as_str(), value.0.as_str()));
+            Which::metric(&query.metric.unwrap_or_default(), tags)
+        });
+        Ok(LastQuery {
+            queries: queries.collect::<Result<_, _>>()?,
+            resolve: body.resolve.is_some_and(|flag| flag.0),
+            back: hours(body.back_scan.map(|hours| hours.0))?,
+        })
+    }
+
+    pub fn from_uri(pairs: &Pairs) -> Result<LastQuery, Problem> {
+        let count = ["timeseries", "tsuids"]
+            .map(|key| pairs.all(key).count())
+            .iter()
+            .sum();
+        check_count(count)?;
+        let metrics = pairs.all("timeseries").map(|text| {
+            let (metric, tags) = split_metric(text)?;
+            Which::metric(metric, tags.into_iter())
+        });
+        let ids = pairs.all("tsuids").map(|text| {
+            let ids = text.split(',').map(|id| id.trim().to_uppercase());
+            Ok(Which::Tsuids(ids.filter(|id| !id.is_empty()).collect()))
+        });
+        Ok(LastQuery {
+            queries: metrics.chain(ids).collect::<Result<_, _>>()?,
+            resolve: pairs.flag("resolve"),
+            back: hours(pairs.number("back_scan")?)?,
+        })
+    }
+}
+
+fn check_count(count: usize) -> Result<(), Problem> {
+    match count {
+        0 => {
+            Err(Problem::bad("Missing sub queries")
+                .details("timeseries=metric{tag=value} or tsuids=…"))
+        }
+        1..=QUERIES_MAX => Ok(()),
+        _ => Err(Problem::large(format!(
+            "{count} sub-queries; at most {QUERIES_MAX} are answered"
+        ))),
+    }
+}
+
+fn hours(back_scan: Option<i64>) -> Result<Option<Millis>, Problem> {
+    match back_scan {
+        None | Some(0) => Ok(None),
+        Some(hours @ 1..=1_000_000) => Ok(Some(hours * 3_600_000)),
+        Some(hours) => {
+            Err(Problem::bad(format!("Invalid back scan: {hours}")).details("a number of hours"))
+        }
+    }
+}
+
+impl Which {
+    fn metric<'a>(
+        metric: &str,
+        tags: impl Iterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Which, Problem> {
+        if metric.is_empty() {
+            return Err(Problem::bad("Missing metric name or tsuids"));
+        }
+        let filters = tags.map(|(key, value)| Filter::of_tag(key, value, false));
+        Ok(Which::Metric(
+            metric.to_owned(),
+            filters.collect::<Result<_, _>>()?,
+        ))
+    }
+
+    fn selector(&self, node: &Arc<str>) -> Selector {
+        match self {
+            Which::Metric(metric, filters) => {
+                let (filters, node) = (filters.clone(), node.clone());
+                Selector::chosen(metric, move |series| {
+                    filters.iter().all(|filter| filter.matches(series, &node))
+                })
+            }
+            Which::Tsuids(_) => Selector::all(),
+        }
+    }
+
+    fn accepts(&self, series: &Series, node: &str) -> bool {
+        match self {
+            Which::Metric(..) => true,
+            Which::Tsuids(ids) => ids.contains(&tsuid(series, node)),
+        }
+    }
+}
+
+impl Engine {
+    /// The last values, sub-query by sub-query, series sorted by text.
+    pub fn last(&self, last: &LastQuery, now: Millis) -> Result<Vec<LastPoint>, Problem> {
+        let deadline = self.deadline();
+        let start = last.back.map_or(0, |back| now - back);
+        let mut points = Vec::new();
+        for which in &last.queries {
+            let selector = which.selector(&self.node);
+            let mut live: HashMap<Arc<Series>, (Millis, f64)> = HashMap::new();
+            self.store.latest(&selector, 0, &mut |series, latest| {
+                live.insert(series.clone(), (latest.seen, latest.value));
+            });
+            let mut found: Vec<Arc<Series>> = Vec::new();
+            self.each_series(selector, deadline, &mut |series| found.push(series.clone()))?;
+            let mut ended = 0;
+            for series in found
+                .iter()
+                .filter(|series| which.accepts(series, &self.node))
+            {
+                let value = match live.get(series) {
+                    Some(value) => Some(*value).filter(|(time, _)| *time >= start),
+                    None if ended == ENDED_MAX => {
+                        return Err(Problem::large(format!(
+                            "more than {ENDED_MAX} series that get no samples any more"
+                        ))
+                        .details("name tags that only some of them have"));
+                    }
+                    None => {
+                        ended += 1;
+                        self.last_of(series, start, now, deadline)?
+                    }
+                };
+                points.extend(value.map(|value| self.last_point(series, value, last.resolve)));
+            }
+        }
+        Ok(points)
+    }
+
+    fn last_point(
+        &self,
+        series: &Series,
+        (time, value): (Millis, f64),
+        resolve: bool,
+    ) -> LastPoint {
+        let mut text = String::new();
+        format_value(&mut text, value);
+        let owned =
+            |(key, value): (&str, std::borrow::Cow<'_, str>)| (key.to_owned(), value.into_owned());
+        LastPoint {
+            metric: resolve.then(|| series.name().to_owned()),
+            timestamp: time,
+            value: text,
+            tags: resolve.then(|| tags(series, &self.node).into_iter().map(owned).collect()),
+            tsuid: tsuid(series, &self.node),
+        }
+    }
+
+    /// The last sample of one series, without reading all the others.
+    fn last_of(
+        &self,
+        series: &Arc<Series>,
+        start: Millis,
+        end: Millis,
+        deadline: Instant,
+    ) -> Result<Option<(Millis, f64)>, Problem> {
+        let status = self.store.status();
+        let start = start.max(status.oldest.unwrap_or(start));
+        let wanted = series.clone();
+        let selector = Selector::chosen(series.name(), move |series| *series == *wanted);
+        let mut question = Question::new(selector, start, end, None);
+        if start > end {
+            return Ok(None);
+        }
+        question.deadline = deadline;
+        let millis = ((end - start) / STEPS).max(1_000);
+        question.step = Some(Step {
+            millis,
+            fold: Some(Fold::Last),
+        });
+        let mut last = None;
+        self.store
+            .range(&question, &mut |_, points| last = points.last().copied())?;
+        let Some((bucket, _)) = last else {
+            return Ok(None);
+        };
+        question.start = bucket.max(start);
+        question.end = (bucket + millis - 1).min(end);
+        question.step = None;
+        self.store
+            .range(&question, &mut |_, points| last = points.last().copied())?;
+        Ok(last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{NOW, Shelf};
+
+    const MINUTE: Millis = 60_000;
+
+    fn shelf() -> Shelf {
+        let shelf = Shelf::new(NOW);
+        shelf.put(
+            "rpcs{type=\"put\"}",
+            &[(NOW - 2_000, 5.0), (NOW - 1_000, 7.5)],
+        );
+        shelf.put(
+            "rpcs{type=\"get\"}",
+            &[(NOW - 90 * MINUTE, 3.0), (NOW - 89 * MINUTE, 4.0)],
+        );
+        shelf
+    }
+
+    #[test]
+    fn live_and_ended_series_have_a_last_value() {
+        let engine = shelf().engine("nid1");
+        let ask = |pairs: Pairs| {
+            let query = LastQuery::from_uri(&pairs).expect("valid");
+            let points = engine.last(&query, NOW).expect("answered");
+            points
+                .iter()
+                .map(|point| (point.timestamp, point.value.clone()))
+                .collect::<Vec<_>>()
+        };
+        let (get, put) = (
+            (NOW - 89 * MINUTE, "4".to_owned()),
+            (NOW - 1_000, "7.5".to_owned()),
+        );
+        assert_eq!(
+            ask(Pairs::from([("timeseries", "rpcs")])),
+            [get.clone(), put.clone()]
+        );
+        assert_eq!(
+            ask(Pairs::from([("timeseries", "rpcs{type=put}")])),
+            [put.clone()]
+        );
+        assert_eq!(
+            ask(Pairs::from([("timeseries", "rpcs"), ("back_scan", "1")])),
+            [put.clone()]
+        );
+        assert_eq!(
+            ask(Pairs::from([("timeseries", "rpcs"), ("back_scan", "2")])),
+            [get, put]
+        );
+        assert_eq!(ask(Pairs::from([("timeseries", "nothing")])), []);
+    }
+
+    #[test]
+    fn names_are_given_where_they_are_asked_for() {
+        let engine = shelf().engine("nid1");
+        let json = |body: &str| {
+            let query = LastQuery::from_json(body.as_bytes()).expect("valid");
+            serde_json::to_string(&engine.last(&query, NOW).expect("answered")).expect("JSON")
+        };
+        let body = r#"{"queries":[{"metric":"rpcs","tags":{"type":"put"}}],"resolve":true}"#;
+        let answer = json(body);
+        let id = answer.split("\"tsuid\":\"").nth(1).expect("an id")[..32].to_owned();
+        assert_eq!(
+            answer,
+            format!(
+                r#"[{{"metric":"rpcs","timestamp":{},"value":"7.5","tags":{{"host":"nid1","type":"put"}},"tsuid":"{id}"}}]"#,
+                NOW - 1_000
+            )
+        );
+        let body = format!(r#"{{"queries":[{{"tsuids":["{id}"]}}]}}"#);
+        assert_eq!(
+            json(&body),
+            format!(
+                r#"[{{"timestamp":{},"value":"7.5","tsuid":"{id}"}}]"#,
+                NOW - 1_000
+            )
+        );
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let many = format!(r#"{{"queries":[{}{{}}]}}"#, "{},".repeat(9_999));
+        for (body, status, message) in [
+            ("{}", 400, "Missing sub queries"),
+            (r#"{"queries":[{}]}"#, 400, "Missing metric name or tsuids"),
+            (
+                r#"{"queries":[{"metric":"m"}],"backScan":-1}"#,
+                400,
+                "Invalid back scan: -1",
+            ),
+            (&many, 413, "10000 sub-queries; at most 128 are answered"),
+        ] {
+            let problem = LastQuery::from_json(body.as_bytes()).expect_err(message);
+            assert_eq!(
+                (problem.status(), problem.to_string().as_str()),
+                (status, message)
+            );
+        }
+    }
+}

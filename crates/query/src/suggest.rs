@@ -1,0 +1,167 @@
+//! Names that begin with what someone types.
+
+use std::collections::BTreeSet;
+
+use pegel_metric::Selector;
+use serde::Deserialize;
+
+use crate::engine::Engine;
+use crate::problem::Problem;
+use crate::request::{Pairs, Whole, parse_json};
+use crate::tags::{HOST, tags};
+
+const COUNT_DEFAULT: usize = 25;
+
+/// What `/api/suggest` is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Suggest {
+    kind: Kind,
+    text: String,
+    count_max: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Metric,
+    Key,
+    Value,
+}
+
+#[derive(Debug, Deserialize)]
+struct Body {
+    r#type: Option<String>,
+    q: Option<String>,
+    max: Option<Whole>,
+}
+
+impl Suggest {
+    pub fn from_json(body: &[u8]) -> Result<Suggest, Problem> {
+        let body: Body = parse_json(body)?;
+        Suggest::new(body.r#type.as_deref(), body.q, body.max.map(|max| max.0))
+    }
+
+    pub fn from_uri(pairs: &Pairs) -> Result<Suggest, Problem> {
+        let text = pairs.get("q").map(str::to_owned);
+        Suggest::new(pairs.get("type"), text, pairs.number("max")?)
+    }
+
+    fn new(kind: Option<&str>, text: Option<String>, max: Option<i64>) -> Result<Suggest, Problem> {
+        let kind = match kind {
+            Some("metrics") => Kind::Metric,
+            Some("tagk") => Kind::Key,
+            Some("tagv") => Kind::Value,
+            None => return Err(Problem::bad("Missing parameter type").details(KINDS)),
+            Some(other) => {
+                return Err(
+                    Problem::bad(format!("Invalid 'type' parameter: {other}")).details(KINDS)
+                );
+            }
+        };
+        let count_max = match max {
+            None => COUNT_DEFAULT,
+            Some(max @ 1..) => usize::try_from(max).unwrap_or(usize::MAX),
+            Some(max) => {
+                return Err(Problem::bad(format!("Invalid 'max' parameter: {max}"))
+                    .details("it must be more than zero"));
+            }
+        };
+        Ok(Suggest {
+            kind,
+            text: text.unwrap_or_default(),
+            count_max,
+        })
+    }
+}
+
+const KINDS: &str = "one of metrics, tagk, tagv";
+
+impl Engine {
+    /// Names that fit, sorted.
+    pub fn suggest(&self, suggest: &Suggest) -> Result<Vec<String>, Problem> {
+        let fits = |name: &str| match self.dragon_compat {
+            true => name.contains(&suggest.text),
+            false => name.starts_with(&suggest.text),
+        };
+        let mut names: BTreeSet<String> = BTreeSet::new();
+        let mut add = |name: &str| {
+            // Only the first ones are wanted: the rest need not be kept.
+            let is_beyond = names.len() >= suggest.count_max
+                && names.last().is_some_and(|last| last.as_str() < name);
+            if !is_beyond && fits(name) && !names.contains(name) {
+                names.insert(name.to_owned());
+                if names.len() > suggest.count_max {
+                    names.pop_last();
+                }
+            }
+        };
+        let visit = &mut |series: &std::sync::Arc<pegel_metric::Series>| match suggest.kind {
+            Kind::Metric => add(series.name()),
+            Kind::Key => {
+                series.labels().for_each(|(key, _)| add(key));
+                add(HOST);
+            }
+            Kind::Value => tags(series, &self.node)
+                .values()
+                .for_each(|value| add(value)),
+        };
+        self.each_series(Selector::all(), self.deadline(), visit)?;
+        Ok(names.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{NOW, Shelf};
+
+    fn suggest(engine: &Engine, kind: &str, text: &str, max: &str) -> Vec<String> {
+        let pairs = Pairs::from([("type", kind), ("q", text), ("max", max)]);
+        let suggest = Suggest::from_uri(&pairs).expect("valid");
+        engine.suggest(&suggest).expect("answered")
+    }
+
+    #[test]
+    fn names_keys_and_values_by_how_they_begin() {
+        let shelf = Shelf::new(NOW);
+        for text in [
+            "cpu.user{core=\"0\"}",
+            "cpu.idle{core=\"1\",host=\"web1\"}",
+            "Cpu",
+            "mem",
+        ] {
+            shelf.put(text, &[(NOW - 1_000, 1.0)]);
+        }
+        let mut engine = shelf.engine("nid1");
+        assert_eq!(
+            suggest(&engine, "metrics", "cpu", ""),
+            ["cpu.idle", "cpu.user"]
+        );
+        assert_eq!(suggest(&engine, "metrics", "", "2"), ["Cpu", "cpu.idle"]);
+        assert_eq!(suggest(&engine, "tagk", "", ""), ["core", "host"]);
+        assert_eq!(suggest(&engine, "tagv", "", ""), ["0", "1", "nid1", "web1"]);
+        assert_eq!(suggest(&engine, "tagv", "w", ""), ["web1"]);
+        assert_eq!(suggest(&engine, "metrics", "idle", ""), [""; 0]);
+        engine.dragon_compat = true;
+        assert_eq!(suggest(&engine, "metrics", "idle", ""), ["cpu.idle"]);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (body, message) in [
+            ("{}", "Missing parameter type"),
+            (r#"{"type":"metric"}"#, "Invalid 'type' parameter: metric"),
+            (
+                r#"{"type":"metrics","max":0}"#,
+                "Invalid 'max' parameter: 0",
+            ),
+        ] {
+            let problem = Suggest::from_json(body.as_bytes()).expect_err(message);
+            assert_eq!(
+                (problem.status(), problem.to_string().as_str()),
+                (400, message)
+            );
+        }
+        let plain = Suggest::from_json(br#"{"type":"metrics"}"#).expect("valid");
+        assert_eq!((plain.count_max, plain.text.as_str()), (25, ""));
+    }
+}

@@ -1,0 +1,197 @@
+//! What an answer shows beside its points.
+
+use pegel_query::{Change, Pairs, Problem, Request};
+use serde_json::{Value, json};
+
+use crate::shelf::{NOW, Shelf, T0};
+
+fn ask(shelf: &Shelf, extra: &str) -> Value {
+    let body = format!(
+        r#"{{"start":{T0},"end":{NOW},"queries":[{{"metric":"m","aggregator":"sum","downsample":"10s-avg"}}]{extra}}}"#
+    );
+    shelf.json(&body).expect("answered")
+}
+
+fn note(shelf: &Shelf, json: &str) {
+    let change = Change::from_json(json.as_bytes()).expect("valid");
+    shelf
+        .engine
+        .annotations
+        .put(change, false)
+        .expect("stored")
+        .expect("new");
+}
+
+fn shelf() -> Shelf {
+    let shelf = Shelf::new();
+    shelf.put("m{core=\"0\"}", &[(0, 1.0)]);
+    shelf.put("m{core=\"1\"}", &[(0, 2.0)]);
+    shelf
+}
+
+#[test]
+fn an_element_has_the_documented_fields_and_no_others() {
+    let shelf = shelf();
+    let key = (T0 / 1_000).to_string();
+    let plain = json!([{"metric": "m", "tags": {"host": "nid1"}, "aggregateTags": ["core"], "dps": {&key: 3}}]);
+    assert_eq!(ask(&shelf, ""), plain);
+    let full = ask(&shelf, r#","showQuery":true,"showTSUIDs":true"#);
+    assert_eq!(full[0]["tsuids"].as_array().map(Vec::len), Some(2));
+    assert_eq!(
+        full[0]["query"],
+        json!({
+            "aggregator": "sum", "metric": "m", "tsuids": null, "downsample": "10s-avg", "rate": false, "filters": [],
+            "explicitTags": false, "index": 0, "rateOptions": null, "tags": {},
+        })
+    );
+    let summary = ask(&shelf, r#","showSummary":true"#);
+    assert_eq!(summary[1]["statsSummary"]["datapoints"], 1);
+    assert_eq!(summary[1]["statsSummary"]["rawDatapoints"], 2);
+    assert!(summary[1]["statsSummary"]["timeTotal"].is_number());
+}
+
+#[test]
+fn tsuids_lead_back_to_their_series() {
+    let shelf = shelf();
+    let ids = ask(&shelf, r#","showTSUIDs":true"#)[0]["tsuids"].clone();
+    let of = |ids: &Value| {
+        let body = format!(
+            r#"{{"start":{T0},"end":{NOW},"queries":[{{"aggregator":"sum","tsuids":{ids}}}]}}"#
+        );
+        shelf.json(&body)
+    };
+    let both = of(&ids).expect("answered");
+    assert_eq!(
+        (&both[0]["metric"], &both[0]["aggregateTags"]),
+        (&json!("m"), &json!(["core"]))
+    );
+    let one = of(&json!([ids[0]])).expect("answered");
+    assert_eq!(one[0]["aggregateTags"], json!([]));
+    assert_eq!(
+        of(&json!(["00"])).expect("answered"),
+        json!([]),
+        "nobody has this name"
+    );
+    shelf.put("other", &[(0, 1.0)]);
+    let body = format!(
+        r#"{{"start":{T0},"end":{NOW},"showTSUIDs":true,"queries":[{{"metric":"other","aggregator":"sum"}}]}}"#
+    );
+    let other = shelf.json(&body).expect("answered")[0]["tsuids"][0].clone();
+    let problem = of(&json!([ids[0], other])).expect_err("two metrics");
+    assert_eq!(
+        problem.to_string(),
+        "The tsuids of one sub-query must belong to one metric"
+    );
+}
+
+#[test]
+fn annotations_come_with_their_series() {
+    let shelf = shelf();
+    let ids = ask(&shelf, r#","showTSUIDs":true"#)[0]["tsuids"].clone();
+    let second = T0 / 1_000 + 5;
+    let id = ids[0].as_str().expect("an id");
+    note(
+        &shelf,
+        &format!(r#"{{"startTime":{second},"tsuid":"{id}","description":"own"}}"#),
+    );
+    note(
+        &shelf,
+        &format!(r#"{{"startTime":{second},"tsuid":"00","description":"of another"}}"#),
+    );
+    note(
+        &shelf,
+        &format!(r#"{{"startTime":{second},"description":"all"}}"#),
+    );
+    note(&shelf, r#"{"startTime":1,"description":"long ago"}"#);
+    let texts = |answer: &Value, field: &str| {
+        let list = answer[0][field].as_array().cloned().unwrap_or_default();
+        let text = |note: &Value| (note["description"].clone(), note["startTime"].clone());
+        list.iter().map(text).collect::<Vec<_>>()
+    };
+    let answer = ask(&shelf, "");
+    assert_eq!(
+        texts(&answer, "annotations"),
+        [(json!("own"), json!(second))]
+    );
+    assert!(answer[0].get("globalAnnotations").is_none());
+    let answer = ask(&shelf, r#","globalAnnotations":true"#);
+    assert_eq!(
+        texts(&answer, "globalAnnotations"),
+        [(json!("all"), json!(second))]
+    );
+    let answer = ask(&shelf, r#","globalAnnotations":true,"noAnnotations":true"#);
+    assert!(answer[0].get("annotations").is_none() && answer[0].get("globalAnnotations").is_none());
+}
+
+#[test]
+fn a_bucket_without_value_has_the_form_that_its_reader_understands() {
+    let shelf = Shelf::new();
+    shelf.put("m", &[(0, 1.0), (20_000, 2.0)]);
+    let end = T0 + 20_000;
+    let json = |fill: &str, extra: &str, arrays: &str| {
+        let body = format!(
+            r#"{{"start":{T0},"end":{end},"queries":[{{"metric":"m","aggregator":"sum","downsample":"10s-avg-{fill}"}}]{extra}}}"#
+        );
+        let pairs = Pairs::from([("arrays", arrays)]);
+        let request = Request::from_json(body.as_bytes(), &pairs, NOW).expect("valid");
+        let mut out = Vec::new();
+        shelf.engine.query(&request, &mut out).expect("answered");
+        let text = String::from_utf8(out).expect("text");
+        text.split_once("\"dps\":")
+            .expect("points")
+            .1
+            .strip_suffix("}]")
+            .expect("its end")
+            .to_owned()
+    };
+    let [a, b, c] = [0, 10, 20].map(|second| T0 / 1_000 + second);
+    for fill in ["nan", "null"] {
+        assert_eq!(
+            json(fill, "", "false"),
+            format!(r#"{{"{a}":1,"{c}":2}}"#),
+            "numbers only"
+        );
+        assert_eq!(json(fill, "", "true"), format!("[[{a},1],[{c},2]]"));
+        assert_eq!(
+            json(fill, r#","msResolution":false"#, "false"),
+            format!(r#"{{"{a}":1,"{b}":null,"{c}":2}}"#)
+        );
+        assert_eq!(
+            json(fill, r#","showQuery":true"#, "true"),
+            format!("[[{a},1],[{b},null],[{c},2]]")
+        );
+    }
+    assert_eq!(
+        json("zero", "", "false"),
+        format!(r#"{{"{a}":1,"{b}":0,"{c}":2}}"#)
+    );
+    let uri = |fill: &str| {
+        let (start, end) = (T0.to_string(), end.to_string());
+        let m = format!("sum:10s-avg-{fill}:m");
+        let pairs = Pairs::from([("start", start.as_str()), ("end", &end), ("m", &m)]);
+        let answer = shelf
+            .ask(&Request::from_uri(&pairs, NOW).expect("valid"))
+            .expect("answered");
+        answer[0]["dps"][&b.to_string()].clone()
+    };
+    assert_eq!((uri("nan"), uri("null")), (json!("NaN"), Value::Null));
+}
+
+#[test]
+fn an_unknown_metric_is_an_error_and_a_known_one_without_samples_is_not() {
+    let mut shelf = shelf();
+    let of = |shelf: &Shelf, metric: &str, start: &str| {
+        shelf.json(&format!(
+            r#"{{"start":"{start}","queries":[{{"metric":"{metric}","aggregator":"sum"}}]}}"#
+        ))
+    };
+    let told = |problem: Problem| (problem.status(), problem.to_string());
+    let unknown = (400, "No such name for 'metrics': 'no.such'".to_owned());
+    assert_eq!(of(&shelf, "no.such", "2h-ago").map_err(told), Err(unknown));
+    assert_eq!(of(&shelf, "m", "1m-ago").expect("answered"), json!([]));
+    shelf.engine.dragon_compat = true;
+    assert_eq!(
+        of(&shelf, "no.such", "2h-ago").expect("answered"),
+        json!([])
+    );
+}
