@@ -165,7 +165,7 @@ fn a_series_taken_off_the_board_is_gone_and_its_place_is_used_again() {
     let gate = gate(&store, 10_000);
     let sender = gate.sender(Input::Lane, "a");
     let mut board = Board::new("test", &store, START);
-    let mut add = |board: &mut Board, name: &str| {
+    let add = |board: &mut Board, name: &str| {
         let offer = Offer {
             name,
             labels: &[],

@@ -186,7 +186,6 @@ impl Lanes {
                 gate.received(sender, 1);
                 gate.dropped(sender, refusal.reason(), 1);
             };
-            // Asked before reading: what is read after the end is all there is.
             let has_ended = lane.has_ended;
             let read = lane.update(&mut self.totals, &mut self.buffer, now, &mut refuse);
             let read = read.and_then(|_| {
@@ -421,11 +420,12 @@ impl Source for Lanes {
         if self.directories.has_news() || is_time_to_look {
             self.look(now);
         }
-        self.read(now);
+        // Before reading: what is read after the end is all there is.
         if is_time_to_look {
             self.tend(now);
             self.say_status();
         }
+        self.read(now);
         self.totals.emit(tick);
         if is_time(self.journaled, JOURNAL_MS) {
             self.remember(now);

@@ -1,0 +1,582 @@
+//! Lanes of real processes, and an agent that is killed and started at every moment: totals are exact each time.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use pegel_ingest::gate::{Gate, GateSettings};
+use pegel_ingest::lanes::{Lanes, LanesSettings};
+use pegel_ingest::points::Points;
+use pegel_ingest::pulse::Source;
+use pegel_ingest::rules::Rules;
+use pegel_lane::{Aggregation, Calls, Counter, Gauge, Handle, Histogram, Home, Kind, Spec};
+use pegel_metric::{Clock, Input, Millis, Selector, Tick};
+use pegel_store::{Options, Store};
+use pegel_testkit::{FakeClock, Forked, TempDir, eventually};
+
+const START: Millis = 1_800_000_000_000;
+
+/// A node: its lanes, its store, its clock. The agent comes and goes.
+struct Node {
+    dir: TempDir,
+    clock: Arc<FakeClock>,
+}
+
+struct Agent {
+    store: Store,
+    gate: Arc<Gate>,
+    lanes: Lanes,
+    clock: Arc<FakeClock>,
+}
+
+impl Node {
+    fn new() -> Node {
+        let dir = TempDir::new();
+        fs::create_dir(dir.join("lanes")).expect("made");
+        Node {
+            dir,
+            clock: Arc::new(FakeClock::new(START)),
+        }
+    }
+
+    fn lanes(&self) -> PathBuf {
+        self.dir.join("lanes")
+    }
+
+    fn home(&self) -> &'static Home {
+        Home::in_directory(self.lanes())
+    }
+
+    fn agent(&self) -> Agent {
+        self.agent_at(
+            &self.dir.join("lanes.journal"),
+            &self.dir.join("store"),
+            1000,
+        )
+    }
+
+    fn agent_at(&self, journal: &Path, store: &Path, series_per_sender: u32) -> Agent {
+        let mut options = Options::new(store);
+        options.clock = self.clock.clone();
+        // A child that was just made by another test has all descriptors for a moment, with their locks.
+        let store = eventually("the store opens", || Store::open(options.clone()));
+        let settings = GateSettings {
+            level: 3,
+            series_max: 100_000,
+            series_per_sender,
+            rules: Rules::default(),
+            reserved: Arc::default(),
+        };
+        let gate = Arc::new(Gate::new(settings, store.ledger().clone()));
+        let points = Arc::new(Points::new(gate.clone(), store.clone()));
+        let settings = LanesSettings {
+            directories: vec![self.lanes()],
+            journal: journal.to_owned(),
+        };
+        let clock: Arc<dyn Clock> = self.clock.clone();
+        let lanes = Lanes::open(&settings, gate.clone(), points, &store, clock).expect("opened");
+        Agent {
+            store,
+            gate,
+            lanes,
+            clock: self.clock.clone(),
+        }
+    }
+
+    /// How many lanes have their file.
+    fn files(&self) -> usize {
+        fs::read_dir(self.lanes()).expect("readable").count()
+    }
+}
+
+impl Agent {
+    fn pass(&mut self) {
+        let mut tick = Tick::new(Input::Programs);
+        tick.reset(self.clock.utc());
+        self.lanes.pass(&mut tick);
+        self.store.tick(&mut tick);
+        let _ = self.store.push(Input::Programs, Vec::new());
+    }
+
+    /// Some time later.
+    fn pass_after(&mut self, time: Duration) {
+        self.clock.advance(time);
+        self.pass();
+    }
+
+    fn values(&self) -> BTreeMap<String, f64> {
+        let mut values = BTreeMap::new();
+        self.store
+            .latest(&Selector::all(), 0, &mut |series, latest| {
+                let before = values.insert(series.text().to_owned(), latest.value);
+                assert_eq!(before, None, "{series} is there twice");
+            });
+        values
+    }
+
+    #[track_caller]
+    fn assert_value(&self, series: &str, expected: f64) {
+        let values = self.values();
+        assert_eq!(
+            values.get(series),
+            Some(&expected),
+            "{series} in {values:?}"
+        );
+    }
+
+    /// As by `kill -9`: nothing is said to anybody.
+    fn kill(self) {
+        let Agent { lanes, store, .. } = self;
+        std::mem::forget(lanes);
+        store.close();
+    }
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn counter(home: &'static Home, name: &str) -> Counter {
+    Counter::create_in(home, &Spec::new(Kind::Counter, name)).expect("made")
+}
+
+/// A child that counts `amount`, says so by a file, and waits to be killed.
+fn counting_child(node: &Node, amount: u64) -> Forked {
+    let home = node.home();
+    let said = node.dir.join(format!("said-{amount}"));
+    let child = Forked::run(|| {
+        counter(home, "steps_total").add(amount);
+        fs::write(&said, "x").expect("written");
+        std::thread::sleep(Duration::from_secs(60));
+    });
+    eventually("the child counts", || {
+        said.exists().then_some(()).ok_or("not yet")
+    });
+    child
+}
+
+#[test]
+fn programs_are_summed_and_their_counters_outlive_them() {
+    let node = Node::new();
+    let mut agent = node.agent();
+    let first = counting_child(&node, 5);
+    let second = counting_child(&node, 7);
+    agent.pass_after(SECOND);
+    agent.assert_value("steps_total", 12.0);
+    first.kill();
+    agent.pass_after(SECOND);
+    agent.assert_value("steps_total", 12.0);
+    assert_eq!(agent.lanes.status().lock().expect("not poisoned").ended, 1);
+    second.kill();
+    agent.pass_after(SECOND);
+    assert_eq!(node.files(), 2, "for a while they stay");
+    agent.pass_after(Duration::from_secs(30));
+    assert_eq!(node.files(), 2);
+    agent.pass_after(Duration::from_secs(31));
+    assert_eq!(node.files(), 0);
+    agent.assert_value("steps_total", 12.0);
+    let third = counting_child(&node, 100);
+    agent.pass_after(SECOND);
+    agent.assert_value("steps_total", 112.0);
+    third.kill();
+}
+
+#[test]
+fn gauges_are_last_min_max_or_sum_and_go_with_their_program() {
+    let node = Node::new();
+    let mut agent = node.agent();
+    let all = [
+        ("last", Aggregation::Last),
+        ("min", Aggregation::Min),
+        ("max", Aggregation::Max),
+        ("sum", Aggregation::Sum),
+    ];
+    let mut children = Vec::new();
+    for (at, value) in [3.0, 1.0, 2.0].into_iter().enumerate() {
+        let (home, said) = (node.home(), node.dir.join(format!("set-{at}")));
+        children.push(Forked::run(|| {
+            for (name, aggregation) in all {
+                let spec = Spec {
+                    aggregation,
+                    ..Spec::new(Kind::Gauge, name)
+                };
+                Gauge::create_in(home, &spec).expect("made").set(value);
+            }
+            fs::write(&said, "x").expect("written");
+            std::thread::sleep(Duration::from_secs(60));
+        }));
+        eventually("it is set", || said.exists().then_some(()).ok_or("not yet"));
+        // The time of a gauge is kept to the kernel's tick.
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    agent.pass_after(SECOND);
+    for (name, expected) in [("last", 2.0), ("min", 1.0), ("max", 3.0), ("sum", 6.0)] {
+        agent.assert_value(name, expected);
+    }
+    children.pop().expect("three").kill();
+    agent.pass_after(SECOND);
+    agent.assert_value("last", 1.0);
+    agent.assert_value("sum", 4.0);
+    for child in children {
+        child.kill();
+    }
+    agent.pass_after(SECOND);
+    assert_eq!(agent.values(), BTreeMap::new());
+}
+
+#[test]
+fn calls_and_histograms_have_their_series() {
+    let node = Node::new();
+    let mut agent = node.agent();
+    let home = node.home();
+    let labels = [("call", "MPI_Send")];
+    let spec = Spec {
+        labels: &labels,
+        ..Spec::new(Kind::Calls, "mpi")
+    };
+    let calls = Calls::create_in(home, &spec).expect("made");
+    calls.add(1000, 1_000_000_000);
+    calls.add(24, 500_000_000);
+    let sizes = Histogram::create_in(home, &Spec::new(Kind::Histogram, "sizes")).expect("made");
+    for value in [0.5, 1.0, 1.4, 100.0] {
+        sizes.record(value);
+    }
+    agent.pass_after(SECOND);
+    agent.assert_value("mpi_hits_total{call=\"MPI_Send\"}", 2.0);
+    agent.assert_value("mpi_size_total{call=\"MPI_Send\"}", 1024.0);
+    agent.assert_value("mpi_time_total{call=\"MPI_Send\"}", 1.5);
+    agent.assert_value("sizes_count", 4.0);
+    agent.assert_value("sizes_sum", 102.9);
+    agent.assert_value("sizes_bucket{le=\"0.5\"}", 1.0);
+    agent.assert_value("sizes_bucket{le=\"1\"}", 2.0);
+    agent.assert_value("sizes_bucket{le=\"1.5\"}", 3.0);
+    agent.assert_value("sizes_bucket{le=\"128\"}", 4.0);
+    agent.assert_value("sizes_bucket{le=\"+Inf\"}", 4.0);
+
+    let other = counter(node.home(), "sizes_count_too");
+    other.add(1);
+    agent.kill();
+    let mut agent = node.agent();
+    agent.pass_after(SECOND);
+    agent.assert_value("sizes_bucket{le=\"1.5\"}", 3.0);
+    agent.assert_value("sizes_count", 4.0);
+    agent.assert_value("mpi_time_total{call=\"MPI_Send\"}", 1.5);
+}
+
+/// The moments of an agent's life at which it can be killed, with a program that is killed at some moment too.
+#[test]
+fn the_total_is_exact_whoever_is_killed_when() {
+    for killed_at in 0..8 {
+        for program_killed_at in 0..8 {
+            let node = Node::new();
+            let mut agent = node.agent();
+            let home = node.home();
+            let own = counter(home, "steps_total");
+            let mut child = Some(counting_child(&node, 1000));
+            let mut expected = 1000;
+            for step in 0..8 {
+                own.add(1);
+                expected += 1;
+                if step == program_killed_at {
+                    child.take().expect("alive until now").kill();
+                }
+                if step == killed_at {
+                    agent.kill();
+                    // Counted while no agent runs.
+                    own.add(10);
+                    expected += 10;
+                    agent = node.agent();
+                }
+                // Long enough that the file of the dead is removed on the way.
+                agent.pass_after(Duration::from_secs(25));
+                let case =
+                    format!("agent at {killed_at}, program at {program_killed_at}, step {step}");
+                assert_eq!(
+                    agent.values().get("steps_total"),
+                    Some(&f64::from(expected)),
+                    "{case}"
+                );
+            }
+            if let Some(child) = child {
+                child.kill();
+            }
+        }
+    }
+}
+
+/// Keeps a copy of journal and lanes after each pass, then starts an agent from journals that are older than the
+/// lanes: as after a kill between writing, folding and unlinking.
+#[test]
+fn a_journal_that_lags_behind_counts_nothing_twice() {
+    let node = Node::new();
+    let mut agent = node.agent();
+    let own = counter(node.home(), "steps_total");
+    let child = counting_child(&node, 1000);
+    let journal = node.dir.join("lanes.journal");
+    let mut kept: Vec<PathBuf> = Vec::new();
+    let mut keep = |at: usize| {
+        let copy = node.dir.join(format!("journal-{at}"));
+        fs::copy(&journal, &copy).expect("copied");
+        kept.push(copy);
+    };
+    own.add(1);
+    agent.pass_after(SECOND);
+    keep(0);
+    child.kill();
+    own.add(1);
+    agent.pass_after(SECOND);
+    keep(1);
+    agent.pass_after(SECOND);
+    keep(2);
+    assert_eq!(node.files(), 2, "the file of the dead is still there");
+    agent.kill();
+    for (at, journal) in kept.iter().enumerate() {
+        let mut agent = node.agent_at(journal, &node.dir.join(format!("store-{at}")), 1000);
+        agent.pass_after(SECOND);
+        agent.assert_value("steps_total", 1002.0);
+    }
+}
+
+#[test]
+fn lanes_that_are_gone_keep_what_was_last_known_of_them() {
+    let node = Node::new();
+    let mut agent = node.agent();
+    let child = counting_child(&node, 9);
+    agent.pass_after(SECOND);
+    agent.pass_after(SECOND);
+    agent.kill();
+    child.kill();
+    // As when the machine was started anew.
+    for file in fs::read_dir(node.lanes()).expect("readable") {
+        fs::remove_file(file.expect("a file").path()).expect("removed");
+    }
+    let mut agent = node.agent();
+    agent.pass_after(SECOND);
+    agent.assert_value("steps_total", 9.0);
+    // And again, without the journal: what was published was counted.
+    agent.kill();
+    fs::remove_file(node.dir.join("lanes.journal")).expect("removed");
+    let mut agent = node.agent();
+    let own = counter(node.home(), "steps_total");
+    agent.pass_after(SECOND);
+    own.add(1);
+    agent.pass_after(SECOND);
+    agent.assert_value("steps_total", 10.0);
+}
+
+#[test]
+fn a_torn_journal_is_cut_at_every_byte_without_harm() {
+    let node = Node::new();
+    let own = counter(node.home(), "steps_total");
+    let other = counter(node.home(), "others_total");
+    let mut agent = node.agent();
+    for _ in 0..3 {
+        own.add(1);
+        other.add(2);
+        agent.pass_after(SECOND);
+    }
+    agent.kill();
+    let whole = fs::read(node.dir.join("lanes.journal")).expect("read");
+    assert!(whole.len() > 100);
+    for length in (0..=whole.len()).step_by(7) {
+        let journal = node.dir.join("cut");
+        fs::write(&journal, &whole[..length]).expect("written");
+        let store = node.dir.join(format!("store-{length}"));
+        let mut agent = node.agent_at(&journal, &store, 1000);
+        agent.pass_after(SECOND);
+        agent.assert_value("steps_total", 3.0);
+        agent.assert_value("others_total", 6.0);
+        agent.kill();
+        fs::remove_dir_all(store).expect("removed");
+    }
+}
+
+#[test]
+fn a_thousand_programs_at_once() {
+    let node = Node::new();
+    let mut agent = node.agent();
+    let home = node.home();
+    let children: Vec<Forked> = (0..1000)
+        .map(|at| {
+            Forked::run(|| {
+                let steps = counter(home, "steps_total");
+                for _ in 0..=at {
+                    steps.add(1);
+                }
+            })
+        })
+        .collect();
+    for child in children {
+        assert_eq!(child.wait(), 0);
+    }
+    agent.pass_after(SECOND);
+    agent.assert_value("steps_total", f64::from(1000 * 1001 / 2));
+    agent.pass_after(SECOND);
+    agent.pass_after(Duration::from_secs(61));
+    assert_eq!(node.files(), 0);
+    agent.assert_value("steps_total", f64::from(1000 * 1001 / 2));
+}
+
+#[test]
+fn a_program_that_closes_all_its_descriptors_is_counted_on() {
+    let node = Node::new();
+    let mut agent = node.agent();
+    let home = node.home();
+    let (said, go, done) = (
+        node.dir.join("said"),
+        node.dir.join("go"),
+        node.dir.join("done"),
+    );
+    let child = Forked::run(|| {
+        let steps = counter(home, "steps_total");
+        steps.add(5);
+        // SAFETY: closes descriptors that this child inherited and does not use.
+        unsafe { libc::close_range(3, u32::MAX, 0) };
+        fs::write(&said, "x").expect("written");
+        eventually("the agent saw the end", || {
+            go.exists().then_some(()).ok_or("not yet")
+        });
+        steps.add(7);
+        fs::write(&done, "x").expect("written");
+        std::thread::sleep(Duration::from_secs(60));
+    });
+    eventually("closed", || said.exists().then_some(()).ok_or("not yet"));
+    agent.pass_after(SECOND);
+    agent.pass_after(SECOND);
+    fs::write(&go, "x").expect("written");
+    eventually("counted", || done.exists().then_some(()).ok_or("not yet"));
+    agent.pass_after(Duration::from_secs(90));
+    agent.assert_value("steps_total", 12.0);
+    assert_eq!(node.files(), 1, "its process lives");
+    agent.kill();
+    let mut agent = node.agent();
+    agent.pass_after(SECOND);
+    agent.assert_value("steps_total", 12.0);
+    child.kill();
+}
+
+#[test]
+fn a_sender_with_too_many_series_is_cut_and_named() {
+    let node = Node::new();
+    let (journal, store) = (node.dir.join("j"), node.dir.join("s"));
+    let mut agent = node.agent_at(&journal, &store, 10);
+    for at in 0..25 {
+        counter(node.home(), &format!("c{at}_total")).add(1);
+    }
+    agent.pass_after(SECOND);
+    assert_eq!(agent.values().len(), 10);
+    let accounts = agent.gate.senders().accounts();
+    let account = accounts
+        .iter()
+        .find(|account| account.series == 10)
+        .expect("the test itself");
+    assert!(account.sender.starts_with("uid "), "{account:?}");
+    assert_eq!(account.dropped.get("sender_limit"), Some(&15));
+}
+
+#[test]
+fn one_name_with_two_kinds_is_two_series() {
+    let node = Node::new();
+    let mut agent = node.agent();
+    counter(node.home(), "x").add(4);
+    Gauge::create_in(node.home(), &Spec::new(Kind::Gauge, "x"))
+        .expect("made")
+        .set(0.5);
+    agent.pass_after(SECOND);
+    let values = agent.values();
+    let (counters, gauges): (Vec<f64>, Vec<f64>) =
+        values.values().partition(|value| **value == 4.0);
+    assert_eq!((counters.len(), gauges.len()), (1, 1), "{values:?}");
+}
+
+#[test]
+fn points_are_stored_once_across_restarts() {
+    let node = Node::new();
+    let mut agent = node.agent();
+    let points =
+        pegel_lane::Points::create_in(node.home(), &Spec::new(Kind::Point, "depth")).expect("made");
+    for at in 0..100 {
+        points.add_at(f64::from(at), START + i64::from(at));
+        if at % 30 == 29 {
+            agent.pass_after(SECOND);
+        }
+        if at == 45 || at == 70 {
+            agent.kill();
+            agent = node.agent();
+        }
+    }
+    agent.pass_after(SECOND);
+    let question = pegel_store::Question::new(
+        Selector::parse("depth").expect("a pattern"),
+        START,
+        START + 1000,
+        None,
+    );
+    let mut found = Vec::new();
+    agent
+        .store
+        .range(&question, &mut |_, samples| {
+            found.extend(samples.iter().map(|(_, value)| *value))
+        })
+        .expect("an answer");
+    let expected: Vec<f64> = (0..100).map(f64::from).collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn what_is_no_lane_is_left_alone_and_said() {
+    let node = Node::new();
+    let good = counter(node.home(), "good_total");
+    good.add(3);
+    let name = |digit: &str| format!("{}.lane", digit.repeat(32));
+    let lanes = node.lanes();
+    let existing = fs::read_dir(&lanes)
+        .expect("readable")
+        .next()
+        .expect("one")
+        .expect("a file")
+        .path();
+    let ending = existing
+        .extension()
+        .and_then(|ending| ending.to_str())
+        .expect("an ending");
+    let name = |digit: &str| name(digit).replace(".lane", &format!(".{ending}"));
+    fs::write(lanes.join(name("1")), vec![7; 100_000]).expect("written");
+    fs::write(lanes.join(name("2")), "").expect("written");
+    std::os::unix::fs::symlink("/etc/passwd", lanes.join(name("3"))).expect("linked");
+    fs::create_dir(lanes.join(name("4"))).expect("made");
+    fs::copy(&existing, lanes.join(name("5"))).expect("copied");
+    fs::write(lanes.join("README"), "not a lane").expect("written");
+    let mut agent = node.agent();
+    agent.pass_after(SECOND);
+    agent.assert_value("good_total", 3.0);
+    let status = agent.lanes.status().lock().expect("not poisoned").clone();
+    assert_eq!(status.refused.values().sum::<u64>(), 5, "{status:?}");
+    assert_eq!(status.alive, 1);
+    // Cut while it is read: only its own series suffer.
+    let bad = counting_child(&node, 77);
+    agent.pass_after(SECOND);
+    agent.assert_value("steps_total", 77.0);
+    let of_child = fs::read_dir(&lanes)
+        .expect("readable")
+        .filter_map(|file| Some(file.ok()?.path()))
+        .find(|path| {
+            path.metadata().is_ok_and(|m| m.is_file())
+                && *path != existing
+                && fs::read(path)
+                    .is_ok_and(|b| b.starts_with(b"PEGLANE") && !path.ends_with(name("5")))
+        })
+        .expect("the child's lane");
+    fs::OpenOptions::new()
+        .write(true)
+        .open(of_child)
+        .expect("opened")
+        .set_len(100)
+        .expect("cut");
+    good.add(1);
+    agent.pass_after(SECOND);
+    agent.pass_after(SECOND);
+    agent.assert_value("good_total", 4.0);
+    agent.assert_value("steps_total", 77.0);
+    bad.kill();
+}
