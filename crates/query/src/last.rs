@@ -306,11 +306,11 @@ mod tests {
         );
         assert_eq!(
             ask(Pairs::from([("timeseries", "rpcs{type=put}")])),
-            [put.clone()]
+            std::slice::from_ref(&put)
         );
         assert_eq!(
             ask(Pairs::from([("timeseries", "rpcs"), ("back_scan", "1")])),
-            [put.clone()]
+            std::slice::from_ref(&put)
         );
         assert_eq!(
             ask(Pairs::from([("timeseries", "rpcs"), ("back_scan", "2")])),

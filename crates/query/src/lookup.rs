@@ -132,8 +132,11 @@ impl Lookup {
     }
 }
 
+/// A metric and the tags in its braces.
+type Named<'a> = (&'a str, Vec<(&'a str, &'a str)>);
+
 /// `metric{key=value,…}`.
-pub(crate) fn split_metric(text: &str) -> Result<(&str, Vec<(&str, &str)>), Problem> {
+pub(crate) fn split_metric(text: &str) -> Result<Named<'_>, Problem> {
     let text = text.trim();
     let Some((metric, rest)) = text.split_once('{') else {
         return Ok((text, Vec::new()));

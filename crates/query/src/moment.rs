@@ -104,8 +104,7 @@ fn parse_number(text: &str) -> Option<Millis> {
     let number: Millis = text.parse().ok()?;
     match text.trim_start_matches('0').len() {
         0..=SECONDS_DIGITS_MAX => Some(number * 1_000),
-        ..=MILLIS_DIGITS_MAX => Some(number),
-        _ => None,
+        digits => (digits <= MILLIS_DIGITS_MAX).then_some(number),
     }
 }
 
