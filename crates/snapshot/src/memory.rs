@@ -9,7 +9,8 @@ use crate::machine::Machine;
 pub struct Memory {
     pub total_bytes: u64,
     pub swap_bytes: u64,
-    pub page_bytes: u64,
+    /// Of the machine on which this runs; a tree of files does not tell.
+    pub page_bytes: Option<u64>,
     pub huge_pages: Vec<HugePages>,
     /// `always`, `madvise` or `never`.
     pub transparent_huge_pages: Option<String>,
@@ -38,7 +39,9 @@ pub(crate) fn read(machine: &Machine) -> Memory {
     Memory {
         total_bytes: bytes("MemTotal"),
         swap_bytes: bytes("SwapTotal"),
-        page_bytes: rustix::param::page_size() as u64,
+        page_bytes: machine
+            .is_this_one()
+            .then(|| rustix::param::page_size() as u64),
         huge_pages: huge_pages(machine),
         transparent_huge_pages: machine
             .text("sys/kernel/mm/transparent_hugepage/enabled")

@@ -193,7 +193,7 @@ pub(super) fn memory(snapshot: &Snapshot) -> String {
     let mut out = pairs(&[
         ("Total", bytes(memory.total_bytes)),
         ("Swap", swap),
-        ("Pages", bytes(memory.page_bytes)),
+        ("Pages", number(memory.page_bytes.map(bytes))),
         ("Huge pages", huge.collect::<Vec<_>>().join(", ")),
         (
             "Transparent huge pages",

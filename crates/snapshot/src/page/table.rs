@@ -25,13 +25,10 @@ pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     };
     let widths: Vec<usize> = columns.iter().map(width).collect();
     let is_number = |column: &usize| {
-        let mut cells = rows
-            .iter()
-            .filter_map(|row| row.get(*column))
-            .filter(|text| !text.is_empty());
-        cells.all(|text| {
-            text.starts_with(|c: char| c.is_ascii_digit()) && !text.contains([':', '-', ','])
-        })
+        let cells = rows.iter().filter_map(|row| row.get(*column));
+        cells
+            .filter(|text| !text.is_empty())
+            .all(|text| is_quantity(text))
     };
     let right: Vec<bool> = columns.iter().map(is_number).collect();
     let line = |texts: Vec<&str>| {
@@ -64,6 +61,13 @@ pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
         ));
     }
     out
+}
+
+/// A number, with or without a unit.
+fn is_quantity(text: &str) -> bool {
+    let (number, unit) = text.split_once(' ').unwrap_or((text, ""));
+    let is_unit = |c: char| c.is_alphabetic() || c == '/';
+    number.parse::<f64>().is_ok() && unit.chars().all(is_unit)
 }
 
 /// Names and what they are, one below the other.

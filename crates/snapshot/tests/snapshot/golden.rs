@@ -1,0 +1,50 @@
+//! Machines made of files, compared with `tests/golden/snapshot/`. `PEGEL_BLESS=1` writes what is found.
+
+use pegel_snapshot::Moment;
+use pegel_testkit::assert_golden;
+
+use crate::support::{fixture, repository, subject};
+
+fn compare(machine: &str) {
+    let environment = [
+        ("OMP_NUM_THREADS", "8"),
+        ("PATH", "/usr/bin:/bin"),
+        ("PEGEL_TOKEN", "PLANTED"),
+    ];
+    let snapshot = subject(&fixture(machine), &environment).look(Moment(1_794_775_476_520), None);
+    let golden = repository().join("tests/golden/snapshot");
+    assert_golden(golden.join(format!("{machine}.json")), &snapshot.json());
+    assert_golden(golden.join(format!("{machine}.md")), &snapshot.page());
+    assert!(!snapshot.json().contains("PLANTED"), "{}", snapshot.json());
+    assert!(!snapshot.yaml().contains("PLANTED"));
+}
+
+#[test]
+fn the_basic_node() {
+    compare("basic");
+}
+
+#[test]
+fn a_recorded_node_with_16_processors() {
+    compare("h200");
+}
+
+#[test]
+fn a_node_of_azure_batch() {
+    compare("azure");
+}
+
+#[test]
+fn an_instance_of_amazon() {
+    compare("aws");
+}
+
+#[test]
+fn an_instance_of_google_with_a_gpu() {
+    compare("google");
+}
+
+#[test]
+fn a_cray_with_amd_gpus_and_slingshot() {
+    compare("cray");
+}

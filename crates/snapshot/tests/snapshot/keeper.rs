@@ -1,0 +1,191 @@
+//! The snapshot in an agent: stored when it changes, watched while the cloud is asked.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use pegel_snapshot::Keeper;
+use pegel_testkit::{TempDir, eventually};
+
+use crate::cloud::{azure, document};
+use crate::service::{FakeService, Reply};
+use crate::support::{fixture, subject};
+
+const LONG: Duration = Duration::from_secs(3600);
+const EVENTS: &str = "GET /metadata/scheduledevents?api-version=2020-07-01";
+
+fn stored(dir: &Path) -> usize {
+    fs::read_dir(dir.join("snapshots")).map_or(0, |entries| {
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        names.filter(|name| name.ends_with(".json")).count()
+    })
+}
+
+fn current(keeper: &Keeper) -> serde_json::Value {
+    let text = eventually("there is a snapshot", || keeper.current().ok_or("none"));
+    serde_json::from_str(&text).expect("JSON")
+}
+
+#[test]
+fn a_change_is_noticed_when_asked_to_look_and_stored_once() {
+    let (dir, root) = (TempDir::new(), TempDir::copy_of(fixture("aws")));
+    let keeper =
+        Keeper::start(subject(root.path(), &[]), dir.path().to_owned(), LONG).expect("started");
+    assert_eq!(current(&keeper)["mounts"].as_array().map(Vec::len), Some(1));
+    assert_eq!(stored(dir.path()), 1);
+    let path = root.join("proc/self/mountinfo");
+    let mounts = fs::read_to_string(&path).expect("read");
+    fs::write(
+        &path,
+        format!("{mounts}60 25 0:50 / /data rw - nfs4 filer:/data rw,vers=4.2\n"),
+    )
+    .expect("written");
+    keeper.retake();
+    eventually("the mount is there", || {
+        match current(&keeper)["mounts"].as_array() {
+            Some(mounts) if mounts.len() == 2 => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    });
+    eventually("it is stored", || {
+        (keeper.status().stored == 2)
+            .then_some(())
+            .ok_or(keeper.status())
+    });
+    assert_eq!(stored(dir.path()), 2);
+    drop(keeper);
+    let keeper =
+        Keeper::start(subject(root.path(), &[]), dir.path().to_owned(), LONG).expect("started");
+    current(&keeper);
+    assert_eq!(
+        (keeper.status().stored, stored(dir.path())),
+        (0, 2),
+        "the next agent finds nothing new"
+    );
+}
+
+#[test]
+fn events_of_the_cloud_are_watched_and_change_the_snapshot() {
+    let (dir, service) = (TempDir::new(), FakeService::start());
+    azure(&service);
+    service.set(
+        EVENTS,
+        Some(("metadata", "true")),
+        Reply::ok(r#"{"DocumentIncarnation":1,"Events":[]}"#),
+    );
+    let subject = subject(&fixture("azure"), &[("PEGEL_IMDS_URL", &service.url)]);
+    let keeper = Keeper::start(subject, dir.path().to_owned(), LONG).expect("started");
+    eventually("the cloud is watched", || match keeper.events() {
+        Some((_, events)) if events.is_empty() => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    service.set(EVENTS, None, Reply::ok(document("azure-events.json")));
+    let events = eventually("the event is seen", || match keeper.events() {
+        Some((_, events)) if !events.is_empty() => Ok(events),
+        other => Err(format!("{other:?}")),
+    });
+    assert_eq!(
+        events.len(),
+        1,
+        "the neighbour's reboot is not ours: {events:?}"
+    );
+    assert_eq!(
+        (events[0].kind.as_str(), events[0].status.as_str()),
+        ("preempt", "scheduled")
+    );
+    eventually(
+        "it is in the snapshot",
+        || match current(&keeper)["cloud"]["events"][0]["kind"].as_str() {
+            Some("preempt") => Ok(()),
+            other => Err(format!("{other:?}")),
+        },
+    );
+    assert!(stored(dir.path()) >= 2);
+}
+
+#[test]
+fn a_first_answer_that_takes_long_delays_nothing() {
+    let (dir, service) = (TempDir::new(), FakeService::start());
+    azure(&service);
+    let slow = Reply {
+        delay: Duration::from_secs(15),
+        ..Reply::ok(r#"{"DocumentIncarnation":1,"Events":[]}"#)
+    };
+    service.set(EVENTS, None, slow);
+    let subject = subject(&fixture("azure"), &[("PEGEL_IMDS_URL", &service.url)]);
+    let keeper = Keeper::start(subject, dir.path().to_owned(), LONG).expect("started");
+    eventually("the facts are there", || {
+        match current(&keeper)["cloud"]["facts"]["type"].as_str() {
+            Some("Standard_HB120rs_v3") => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    });
+    eventually("events are asked for", || {
+        let asked = service.asked();
+        asked
+            .iter()
+            .any(|path| path == EVENTS)
+            .then_some(())
+            .ok_or(asked)
+    });
+    assert_eq!(keeper.events(), None, "not answered yet");
+    let started = Instant::now();
+    drop(keeper);
+    assert!(
+        started.elapsed() < Duration::from_secs(5),
+        "nor does it delay the end"
+    );
+}
+
+#[test]
+fn amazon_and_google_announce_the_end_of_a_spot_instance() {
+    let (dir, service) = (TempDir::new(), FakeService::start());
+    service.set("PUT /latest/api/token", None, Reply::ok("t"));
+    service.set(
+        "GET /latest/dynamic/instance-identity/document",
+        None,
+        Reply::ok(document("aws-document.json")),
+    );
+    let action = r#"{"action":"terminate","time":"2024-01-01T00:12:00Z"}"#;
+    service.set(
+        "GET /latest/meta-data/spot/instance-action",
+        None,
+        Reply::ok(action),
+    );
+    service.set(
+        "GET /latest/meta-data/events/maintenance/scheduled",
+        None,
+        Reply::ok(document("aws-maintenance.json")),
+    );
+    let amazon = subject(&fixture("aws"), &[("PEGEL_IMDS_URL", &service.url)]);
+    let keeper = Keeper::start(amazon, dir.path().to_owned(), LONG).expect("started");
+    let kinds = || {
+        let (_, events) = keeper.events().ok_or("none")?;
+        Ok::<_, &str>(
+            events
+                .into_iter()
+                .map(|event| event.kind)
+                .collect::<Vec<_>>(),
+        )
+    };
+    assert_eq!(eventually("events", kinds), ["terminate", "system-reboot"]);
+    drop(keeper);
+
+    let (dir, service) = (TempDir::new(), FakeService::start());
+    let set = |path: &str, text: &str| {
+        service.set(
+            &format!("GET /computeMetadata/v1/instance/{path}"),
+            None,
+            Reply::ok(text),
+        );
+    };
+    set("id", "7");
+    set("preempted", "TRUE");
+    set("maintenance-event", "NONE");
+    let google = subject(&fixture("google"), &[("PEGEL_IMDS_URL", &service.url)]);
+    let keeper = Keeper::start(google, dir.path().to_owned(), LONG).expect("started");
+    let events = eventually("events", || {
+        keeper.events().map(|(_, events)| events).ok_or("none")
+    });
+    assert_eq!((events.len(), events[0].kind.as_str()), (1, "preempt"));
+}

@@ -1,0 +1,92 @@
+//! A secret that is planted everywhere shows nowhere.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use pegel_config::Written;
+use pegel_snapshot::{Configuration, Moment};
+use pegel_testkit::{Stranger, TempDir};
+
+use crate::cloud::azure;
+use crate::service::FakeService;
+use crate::support::{fixture, subject};
+
+#[test]
+fn a_secret_planted_everywhere_shows_nowhere() {
+    let root = TempDir::copy_of(fixture("azure"));
+    let service = FakeService::start();
+    azure(&service);
+    let environment = [
+        ("PEGEL_IMDS_URL", service.url.as_str()),
+        ("AZ_BATCH_AUTHENTICATION_TOKEN", "PLANTED"),
+        ("AZ_BATCH_JOB_ID", "job-1"),
+        ("AWS_SECRET_ACCESS_KEY", "PLANTED"),
+        ("SLURM_JWT", "PLANTED"),
+        ("PEGEL_TOKEN", "PLANTED"),
+        ("LD_PRELOAD", "/x?password=PLANTED"),
+        ("https_proxy", "http://u:PLANTED@p"),
+    ];
+    let mut subject = subject(root.path(), &environment);
+    let scalar = |text: &str| Written::Scalar(text.to_owned());
+    let values = Written::Map(vec![
+        ("auth_key".to_owned(), scalar("PLANTED")),
+        ("to".to_owned(), scalar("https://x/c?sig=PLANTED")),
+    ]);
+    subject.configuration = Some(Configuration::new(
+        Some(Path::new("/etc/pegel.yaml")),
+        &values,
+    ));
+    let snapshot = subject.take(Moment(0));
+    assert!(
+        snapshot
+            .cloud
+            .as_ref()
+            .is_some_and(|cloud| cloud.trouble.is_none())
+    );
+    let texts = [
+        snapshot.json(),
+        snapshot.yaml(),
+        snapshot.page(),
+        format!("{snapshot:?} {subject:?}"),
+    ];
+    for text in texts {
+        assert!(!text.contains("PLANTED"), "{text}");
+    }
+    // The planted ones were there to be found.
+    for file in [
+        "proc/cmdline",
+        "proc/self/mountinfo",
+        "mnt/batch/sys/logs/agent-debug.log",
+        "sys/block/sda/device/serial",
+    ] {
+        let text = fs::read_to_string(root.join(file)).expect("a file");
+        assert!(text.contains("PLANTED"), "{file}");
+    }
+}
+
+#[test]
+fn what_only_root_may_read_is_said() {
+    let root = TempDir::copy_of(fixture("cray"));
+    let set_mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("ours");
+    };
+    set_mode(root.path(), 0o755);
+    set_mode(&root.join("sys/firmware/dmi/tables/DMI"), 0o000);
+    let subject = subject(root.path(), &[]);
+    let look = || subject.look(Moment(0), None);
+    // To root every file is open.
+    let snapshot = match rustix::process::geteuid().is_root() {
+        true => Stranger.act(look),
+        false => look(),
+    };
+    assert_eq!(snapshot.memory.dimms.len(), 0);
+    assert_eq!(snapshot.cpu.threads, 4, "the rest is there");
+    let unreadable: Vec<&Path> = snapshot.unreadable.iter().map(|one| &*one.path).collect();
+    assert_eq!(unreadable, [Path::new("/sys/firmware/dmi/tables/DMI")]);
+    let page = snapshot.page();
+    assert!(
+        page.contains("| /sys/firmware/dmi/tables/DMI | permission denied |"),
+        "{page}"
+    );
+}

@@ -1,0 +1,24 @@
+use std::path::{Path, PathBuf};
+
+use pegel_snapshot::{Environment, Subject};
+
+pub fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+pub fn fixture(name: &str) -> PathBuf {
+    repository().join("tests/fixtures").join(name)
+}
+
+/// A machine made of files, with this environment.
+pub fn subject(root: &Path, environment: &[(&str, &str)]) -> Subject {
+    Subject {
+        root: root.to_owned(),
+        node: "nid0001".to_owned(),
+        version: "0.0.0".to_owned(),
+        environment: Environment::of(environment),
+        configuration: None,
+        azure_batch_log: PathBuf::from("/mnt/batch/sys/logs/agent-debug.log"),
+        cloud: true,
+    }
+}
