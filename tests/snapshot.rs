@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use pegel_testkit::{AgentBuilder, Finished, Process, TempDir, eventually};
+use pegel_testkit::{AgentBuilder, Finished, Process, TempDir, eventually, get};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -129,10 +129,9 @@ fn an_agent_serves_stores_and_renews_it() {
         .start();
     let read = || {
         eventually("the snapshot is taken", || {
-            match agent.get("/api/v1/snapshot") {
-                answer if answer.status == 200 => Ok(answer.json()),
-                answer => Err(answer.status),
-            }
+            let answer = get(agent.http(), "/api/v1/snapshot").expect("an answer");
+            let is_there = answer.status == 200;
+            is_there.then(|| answer.json()).ok_or(answer.status)
         })
     };
     assert_eq!(read()["azure_batch"]["pool"], "pool-hb");
@@ -209,7 +208,8 @@ fn an_eviction_becomes_a_metric() {
         found.then_some(()).ok_or(about)
     });
     let snapshot = eventually("the snapshot has it too", || {
-        let snapshot = agent.get("/api/v1/snapshot").json();
+        let answer = get(agent.http(), "/api/v1/snapshot").expect("an answer");
+        let snapshot = answer.json();
         let has = snapshot["cloud"]["events"][0]["kind"] == "preempt";
         has.then_some(snapshot.clone()).ok_or(snapshot)
     });
