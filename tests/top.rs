@@ -147,7 +147,7 @@ fn every_view_is_reached_by_its_key() {
         ("2", "[2 GPUs]", "GPU"),
         ("3", "[3 disks]", "disk"),
         ("4", "[4 network]", "interface"),
-        ("5", "[5 pressure]", "pressure"),
+        ("5", "[5 pressure]", "share of time"),
         ("6", "[6 programs]", "programs"),
         ("7", "[7 metrics]", "cpu_percent"),
         ("Tab", "[1 node]", "memory"),

@@ -8,9 +8,9 @@ use super::app::{Action, View};
 pub const KEYS: [(&str, &str); 12] = [
     ("q, Ctrl-C", "quit"),
     ("?", "this help"),
-    ("1 … 7", "a view; those with a number stand at the top"),
-    ("tab, ← →", "the next view, the one before"),
-    ("↑ ↓, j k", "choose a series, scroll a table"),
+    ("1 to 7", "a view, by its number at the top"),
+    ("tab, left, right", "the next view, the one before"),
+    ("up, down, j, k", "choose a series, scroll a table"),
     ("page up/down, home, end", "the same in larger steps"),
     ("enter", "all about the chosen series"),
     ("/", "filter: words that the series must contain"),

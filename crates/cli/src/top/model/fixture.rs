@@ -222,7 +222,12 @@ fn interface(index: u32) -> Vec<Line> {
         counter(text, unit, value, slope)
     };
     vec![
-        line("receive_bytes_total", "bytes", 1e9 * (9.0 - of), 1.2e9 * of),
+        line(
+            "receive_bytes_total",
+            "bytes",
+            1e12 * (9.0 - of),
+            1.2e9 * of,
+        ),
         line("transmit_bytes_total", "bytes", 1e9, 3e5),
         line("receive_packets_total", "", 1e6, 1e5 * of),
         line("transmit_packets_total", "", 1e6, 12.5),

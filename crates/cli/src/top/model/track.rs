@@ -14,6 +14,8 @@ const CHANGES_MAX: usize = 256;
 pub struct Track {
     pub series: Series,
     changes: VecDeque<Change>,
+    /// Whether changes may be missing after the last one.
+    has_hole: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -28,6 +30,7 @@ impl Track {
         Track {
             series,
             changes: VecDeque::with_capacity(2),
+            has_hole: false,
         }
     }
 
@@ -54,6 +57,11 @@ impl Track {
             Some(0.0) => drop(self.changes.pop_back()),
             _ => {}
         }
+        if std::mem::take(&mut self.has_hole) {
+            self.changes.clear();
+            self.changes.push_back(change);
+            return None;
+        }
         if self.changes.len() == CHANGES_MAX {
             self.changes.pop_front();
         }
@@ -77,6 +85,7 @@ impl Track {
             ts: last.ts.min(now),
             ..last
         }));
+        self.has_hole = true;
     }
 
     /// Increase per second, from the times of samples. None until there are two of them.
@@ -196,8 +205,9 @@ mod tests {
         assert_eq!(track.push(back), None);
         assert_eq!(track.last().map(|last| last.value), Some(2.0));
         track.forget(START - 100.5);
-        assert_eq!(track.push(back), Some(0.5));
-        assert_eq!(track.rate(START - 100.0, Some(0.5)), Some(2.0));
+        assert_eq!(track.push(back), None);
+        assert_eq!(track.rate(START - 100.0, Some(0.5)), None);
+        assert_eq!(track.last(), Some(back));
     }
 
     #[test]

@@ -139,7 +139,7 @@ pub fn foot(canvas: &mut Canvas<'_>, app: &App) {
 pub fn help(canvas: &mut Canvas<'_>) {
     let width = canvas.width();
     // At the smallest size the last rows are cut off; the first ones are the ones to know.
-    let key_width = if width < 60 { 12 } else { 25 };
+    let key_width = if width < 60 { 17 } else { 25 };
     for (y, (key, meaning)) in KEYS.iter().enumerate() {
         let y = y as u16 + u16::from(canvas.height() > KEYS.len() as u16 + 1);
         canvas.text(1, y, key_width - 1, key, Role::Key);
@@ -151,12 +151,7 @@ pub fn help(canvas: &mut Canvas<'_>) {
             Role::Plain,
         );
     }
-    let legend = [
-        (
-            "Rates are averages over two seconds of samples,",
-            Role::Faint,
-        ),
-        (" or over one interval of slower series.", Role::Faint),
-    ];
-    canvas.words(1, KEYS.len() as u16 + 2, &legend);
+    let rates =
+        "Rates are averages over two seconds of samples, or over one interval of slower series.";
+    super::sentence(canvas, KEYS.len() as u16 + 2, rates);
 }

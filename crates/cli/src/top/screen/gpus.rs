@@ -7,19 +7,23 @@ use crate::top::app::App;
 use crate::top::model::{self, Gpu};
 use crate::top::units;
 
-const COLUMNS: [Column; 11] = [
-    text("GPU", 6),
-    number("busy", 6),
-    bar("", 10),
-    number("memory", 8),
-    number("of", 8),
-    number("power", 6),
-    number("limit", 6),
-    number("temp", 7),
-    number("clock", 8),
-    number("mem busy", 8),
-    bar("last minute", 60),
-];
+/// The last minute, or what of it fits behind everything else.
+fn columns(width: u16) -> [Column; 11] {
+    const OTHERS: u16 = 100;
+    [
+        text("GPU", 6),
+        number("busy", 6),
+        bar("", 10),
+        number("memory", 8),
+        number("of", 8),
+        number("power", 6),
+        number("limit", 6),
+        number("temp", 7),
+        number("clock", 8),
+        number("mem busy", 8),
+        bar("last seconds", width.saturating_sub(OTHERS).clamp(12, 60)),
+    ]
+}
 
 pub fn draw(canvas: &mut Canvas<'_>, app: &App) {
     let gpus = model::gpus(&app.model);
@@ -30,10 +34,11 @@ pub fn draw(canvas: &mut Canvas<'_>, app: &App) {
         super::sentence(&mut page, 1, &why);
         return;
     }
-    table::head(&mut page, 0, &COLUMNS);
+    let columns = columns(page.width());
+    table::head(&mut page, 0, &columns);
     let rows = usize::from(height.saturating_sub(1));
     for (y, gpu) in gpus.iter().skip(app.offset).take(rows).enumerate() {
-        table::row(&mut page, y as u16 + 1, &COLUMNS, &cells(app, gpu));
+        table::row(&mut page, y as u16 + 1, &columns, &cells(app, gpu));
     }
 }
 

@@ -21,6 +21,8 @@ const LEGEND: [Mode; 6] = [
     Mode::Steal,
     Mode::Idle,
 ];
+/// Of each sort; their own views have all.
+const DEVICES_MAX: usize = 8;
 /// A percentage, or a sentence about memory.
 const FIGURE: u16 = 8;
 
@@ -38,9 +40,10 @@ pub fn draw(canvas: &mut Canvas<'_>, app: &App) {
     let cpu = Cpu::of(model);
     let below = lower_rows(app, !gpus.is_empty());
     let devices = device_rows(app, width);
-    // Devices may shrink to three rows, so that the cores are seen.
+    // Devices may shrink to three rows, or be left out, so that the cores are seen.
     let free = height.saturating_sub(2 + below);
-    let cores_max = free.saturating_sub(devices.min(4));
+    let kept = if free > 6 { devices.min(4) } else { 0 };
+    let cores_max = free - kept;
     let mut y = 0;
     match &cpu {
         Some(cpu) => {
@@ -68,7 +71,7 @@ pub fn draw(canvas: &mut Canvas<'_>, app: &App) {
     y += u16::from(spare > 1);
     device_tables(&mut canvas.part(0, y, width, height.saturating_sub(y)), app);
     if let Some(rows) = spare.checked_sub(3).filter(|rows| *rows >= 3) {
-        let rows = rows.min(10);
+        let rows = rows.min(16);
         past(&mut canvas.part(0, height - rows, width, rows), app);
     }
 }
@@ -216,9 +219,10 @@ fn load_row(canvas: &mut Canvas<'_>, y: u16, app: &App) {
         ("blocked", "node_procs_blocked"),
         ("threads", "node_processes_threads"),
     ] {
-        if let Some(value) = value(name) {
-            let figure = format!("{value:>4.0}  ");
-            x += canvas.words(x, y, &[(word, Role::Faint), (&figure, Role::Plain)]);
+        let Some(value) = value(name) else { continue };
+        let figure = format!("{value:>5.0}");
+        if x + columns(word) + columns(&figure) <= canvas.width() {
+            x += canvas.words(x, y, &[(word, Role::Faint), (&figure, Role::Plain)]) + 2;
         }
     }
 }
@@ -270,14 +274,17 @@ fn gpu_row(canvas: &mut Canvas<'_>, y: u16, gpus: &[Gpu]) {
         words.push(units::decimal(power, "W"));
     }
     label(canvas, y, "GPUs");
-    canvas.text(LABEL, y, u16::MAX, &words.join("   "), Role::Plain);
+    let mut x = LABEL;
+    for word in words {
+        if x + columns(&word) <= canvas.width() {
+            x += canvas.text(x, y, u16::MAX, &word, Role::Plain) + 3;
+        }
+    }
 }
 
 fn device_rows(app: &App, width: u16) -> u16 {
-    let (disks, interfaces) = (
-        model::disks(&app.model).len() as u16,
-        model::interfaces(&app.model).len() as u16,
-    );
+    let disks = model::disks(&app.model).len().min(DEVICES_MAX) as u16;
+    let interfaces = model::interfaces(&app.model).len().min(DEVICES_MAX) as u16;
     if is_wide(width) {
         1 + disks.max(interfaces)
     } else {
@@ -292,6 +299,11 @@ fn is_wide(width: u16) -> bool {
 /// Disks and networks side by side, or one below the other.
 fn device_tables(canvas: &mut Canvas<'_>, app: &App) {
     let (width, height) = (canvas.width(), canvas.height());
+    let height = height.min(device_rows(app, width));
+    // A title without a row says nothing.
+    if height < 2 {
+        return;
+    }
     if is_wide(width) {
         let half = (width - 3) / 2;
         disks::brief(&mut canvas.part(1, 0, half - 1, height), app);
@@ -299,6 +311,7 @@ fn device_tables(canvas: &mut Canvas<'_>, app: &App) {
         return;
     }
     let disks = (model::disks(&app.model).len() as u16 + 1).min(height / 2);
+    let disks = if height < 4 { 0 } else { disks };
     disks::brief(&mut canvas.part(1, 0, width - 1, disks), app);
     network::brief(&mut canvas.part(1, disks, width - 1, height - disks), app);
 }

@@ -35,7 +35,7 @@ pub fn draw(canvas: &mut Canvas<'_>, app: &App) {
         1,
         0,
         width - 1,
-        "share of time in which tasks waited for",
+        "share of time in which some or all tasks waited",
         Role::Title,
     );
     let rows = canvas.height().saturating_sub(1) / series.len() as u16;
