@@ -59,12 +59,14 @@ pub trait Handle: Copy + Sized {
     fn create(spec: &Spec<'_>) -> Result<Self, CreateError> {
         Self::create_in(home(), spec)
     }
+}
 
-    /// An address that stands for the handle, for programs that are not written in Rust; null when it
-    /// does nothing.
+/// Handles as addresses, for programs that are not written in Rust.
+pub trait RawHandle: Handle {
+    /// An address that stands for the handle; null when it does nothing.
     fn as_ptr(self) -> *mut u8;
 
-    /// The handle that [`Handle::as_ptr`] gave, in the lanes of this process, without stripes.
+    /// The handle that [`RawHandle::as_ptr`] gave, in the lanes of this process.
     ///
     /// # Safety
     ///
@@ -89,7 +91,9 @@ macro_rules! handle {
                 let made = home.create(&spec)?;
                 Ok($name(Anchor::at(home, made, made.$offset)))
             }
+        }
 
+        impl RawHandle for $name {
             fn as_ptr(self) -> *mut u8 {
                 self.0.at.map_or(std::ptr::null_mut(), NonNull::as_ptr)
             }
@@ -125,19 +129,23 @@ impl Counter {
 #[derive(Debug, Clone, Copy)]
 pub struct StripedCounter(Anchor, u8);
 
-impl StripedCounter {
-    pub fn create_in(home: &'static Home, spec: &Spec<'_>) -> Result<StripedCounter, CreateError> {
+impl Handle for StripedCounter {
+    fn none() -> StripedCounter {
+        StripedCounter(Anchor::none(home()), 1)
+    }
+
+    fn create_in(home: &'static Home, spec: &Spec<'_>) -> Result<StripedCounter, CreateError> {
         let spec = Spec {
             kind: Kind::Counter,
             ..*spec
         };
         let made = home.create(&spec)?;
-        Ok(StripedCounter(
-            Anchor::at(home, made, made.slot),
-            spec.stripes,
-        ))
+        let anchor = Anchor::at(home, made, made.slot);
+        Ok(StripedCounter(anchor, spec.stripes))
     }
+}
 
+impl StripedCounter {
     #[inline]
     pub fn add(&self, amount: u64) {
         if let Some(line) = self.0.line(stripe(self.1)) {

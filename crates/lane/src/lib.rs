@@ -53,7 +53,8 @@ mod spec;
 pub use bucket::{BUCKETS, bucket_bound};
 pub use clock::{monotonic_ns, now_ms};
 pub use handles::{
-    Calls, Counter, FloatCounter, Gauge, Handle, Histogram, Points, StripedCounter, Timer,
+    Calls, Counter, FloatCounter, Gauge, Handle, Histogram, Points, RawHandle, StripedCounter,
+    Timer,
 };
 pub use home::{Home, home};
 pub use identity::{job_id, rank};

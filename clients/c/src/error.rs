@@ -1,0 +1,56 @@
+//! The reason why the last series of a thread was not made.
+
+use std::cell::UnsafeCell;
+use std::ffi::c_char;
+
+use pegel_lane::CreateError;
+
+/// What can be wrong with the texts that C hands over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BadText {
+    Utf8,
+    /// A label without an equals sign that is neither `pid` nor `rank`.
+    Label,
+    Aggregation,
+    Refused(CreateError),
+}
+
+impl BadText {
+    fn text(self) -> &'static str {
+        match self {
+            BadText::Utf8 => "name, help and labels must be UTF-8",
+            BadText::Label => {
+                "labels are written key=value,key=value; only pid and rank stand alone"
+            }
+            BadText::Aggregation => {
+                "the aggregation is one of PEGEL_LAST, PEGEL_MIN, PEGEL_MAX, PEGEL_SUM"
+            }
+            BadText::Refused(error) => error.text(),
+        }
+    }
+}
+
+/// Longer than any of the texts; the last byte stays zero.
+const BYTES: usize = 128;
+
+thread_local! {
+    static LAST: UnsafeCell<[u8; BYTES]> = const { UnsafeCell::new([0; BYTES]) };
+}
+
+pub fn remember(error: Option<BadText>) {
+    let text = error.map_or("", BadText::text).as_bytes();
+    // A thread that is being torn down has no place for it any more, and nobody to read it.
+    let _ = LAST.try_with(|last| {
+        let mut kept = [0; BYTES];
+        for (to, from) in kept.iter_mut().take(BYTES - 1).zip(text) {
+            *to = *from;
+        }
+        // SAFETY: only this thread uses it, and keeps no reference into it.
+        unsafe { *last.get() = kept };
+    });
+}
+
+pub fn last() -> *const c_char {
+    LAST.try_with(|last| last.get().cast_const().cast())
+        .unwrap_or(c"".as_ptr())
+}

@@ -1,0 +1,131 @@
+use std::fmt;
+use std::marker::PhantomData;
+
+use pegel_lane::{Aggregation, CreateError, Handle};
+
+use crate::{Gauge, Kind, Spec};
+
+/// A series to be made; ends with [`Builder::build`] or [`Builder::try_build`].
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct Builder<T> {
+    kind: Kind,
+    name: String,
+    help: String,
+    labels: Vec<(String, String)>,
+    aggregation: Aggregation,
+    pub(crate) stripes: u8,
+    level: u8,
+    with_pid: bool,
+    with_rank: bool,
+    made: PhantomData<fn() -> T>,
+}
+
+/// Why there is no such series.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error {
+    name: String,
+    cause: CreateError,
+}
+
+impl Error {
+    /// Whether that is by the user's wish, with `PEGEL_DISABLE`.
+    pub fn is_disabled(&self) -> bool {
+        self.cause == CreateError::Disabled
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no series {:?}", self.name)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.cause)
+    }
+}
+
+impl<T> Builder<T> {
+    pub(crate) fn new(kind: Kind, name: &str) -> Builder<T> {
+        Builder {
+            kind,
+            name: name.to_owned(),
+            help: String::new(),
+            labels: Vec::new(),
+            aggregation: Aggregation::Last,
+            stripes: 1,
+            level: 1,
+            with_pid: false,
+            with_rank: false,
+            made: PhantomData,
+        }
+    }
+
+    /// One sentence for those who read the metric.
+    pub fn help(mut self, help: &str) -> Builder<T> {
+        help.clone_into(&mut self.help);
+        self
+    }
+
+    pub fn label(mut self, key: &str, value: &str) -> Builder<T> {
+        self.labels.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Tells processes apart, by the label `pid`.
+    pub fn pid(mut self) -> Builder<T> {
+        self.with_pid = true;
+        self
+    }
+
+    /// Tells the ranks of a parallel job apart, by the label `rank`.
+    pub fn rank(mut self) -> Builder<T> {
+        self.with_rank = true;
+        self
+    }
+
+    /// How detailed the metric is: an agent at level N keeps what is at most N. 1 unless said here.
+    pub fn level(mut self, level: u8) -> Builder<T> {
+        self.level = level;
+        self
+    }
+}
+
+impl Builder<Gauge> {
+    /// How the values of several programs become one; the last one set, unless said here.
+    pub fn aggregate(mut self, aggregation: Aggregation) -> Builder<Gauge> {
+        self.aggregation = aggregation;
+        self
+    }
+}
+
+impl<T: Handle> Builder<T> {
+    /// The handle; one that does nothing when the name or a label is no good.
+    pub fn build(self) -> T {
+        self.try_build().unwrap_or_else(|_| T::none())
+    }
+
+    pub fn try_build(self) -> Result<T, Error> {
+        let labels: Vec<(&str, &str)> = self
+            .labels
+            .iter()
+            .map(|(key, value)| (key.as_str(), value.as_str()))
+            .collect();
+        let spec = Spec {
+            help: &self.help,
+            labels: &labels,
+            aggregation: self.aggregation,
+            stripes: self.stripes,
+            level: self.level,
+            with_pid: self.with_pid,
+            with_rank: self.with_rank,
+            ..Spec::new(self.kind, &self.name)
+        };
+        T::create(&spec).map_err(|cause| Error {
+            name: self.name.clone(),
+            cause,
+        })
+    }
+}
