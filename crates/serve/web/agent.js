@@ -1,0 +1,86 @@
+// Asking the agent. Every address is relative to the page, so that a prefix in front of it does not matter.
+
+/** An answer that is not 200: what the agent said about it. */
+export class Refused extends Error {
+  /**
+   * @param {number} status
+   * @param {string} message
+   */
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+/**
+ * @param {string} path
+ * @param {[string, string][]} [query]
+ * @returns {string}
+ */
+export function address(path, query = []) {
+  const text = query.map(([key, value]) => `${key}=${encodeURIComponent(value)}`).join("&");
+  return text ? `${path}?${text}` : path;
+}
+
+/**
+ * @param {string} path
+ * @param {[string, string][]} [query]
+ * @returns {Promise<any>}
+ */
+export async function ask(path, query = []) {
+  let response;
+  try {
+    response = await fetch(address(path, query), { headers: { accept: "application/json" }, cache: "no-store" });
+  } catch {
+    throw new Refused(0, "the agent cannot be reached");
+  }
+  if (response.ok) return response.json();
+  let message = `the agent answered ${response.status}`;
+  try {
+    const { error } = await response.json();
+    message = error.hint ? `${error.message} (${error.hint})` : error.message;
+  } catch {
+    // Something between the page and the agent answered; its words are not for people.
+  }
+  throw new Refused(response.status, message);
+}
+
+/** What is asked for by several parts of the page, kept for a short while. */
+class Kept {
+  /**
+   * @param {string} path
+   * @param {number} millis
+   */
+  constructor(path, millis) {
+    this.path = path;
+    this.millis = millis;
+    this.at = -Infinity;
+    /** @type {Promise<any> | null} */
+    this.answer = null;
+    /** @type {any} */
+    this.last = null;
+  }
+
+  /** @param {number} [millis] how old it may be */
+  get(millis = this.millis) {
+    const now = performance.now();
+    if (!this.answer || now - this.at > millis) {
+      this.at = now;
+      this.answer = ask(this.path).then(
+        (value) => (this.last = value),
+        (error) => {
+          this.answer = null;
+          throw error;
+        },
+      );
+    }
+    return this.answer;
+  }
+
+  forget() {
+    this.answer = null;
+  }
+}
+
+export const status = new Kept("status", 5000);
+export const list = new Kept("api/v1/list", 15000);

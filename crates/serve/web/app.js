@@ -1,0 +1,114 @@
+// The page: which view is shown, and what is around it.
+
+import { status } from "./agent.js";
+import { byId, el, say } from "./dom.js";
+import { startHelp } from "./help.js";
+import { onState, watch } from "./live.js";
+import { metricsView } from "./metrics.js";
+import { nodeView } from "./node.js";
+import { overviewView } from "./overview.js";
+import { addressOf, here, readTime } from "./place.js";
+import { programsView } from "./programs.js";
+import { statusView } from "./status.js";
+import { startTimebar } from "./timebar.js";
+import { onMove, pan, stretch, zoom } from "./window.js";
+
+/** @typedef {{dispose: () => void}} View */
+/** @type {Record<string, [string, (main: HTMLElement) => View]>} */
+const VIEWS = {
+  overview: ["Overview", overviewView],
+  node: ["Node", nodeView],
+  programs: ["Programs", programsView],
+  metrics: ["Metrics", metricsView],
+  status: ["Status", statusView],
+};
+
+const STATES = { connecting: "connecting …", live: "live", paused: "paused", lost: "no agent" };
+
+/** @type {View | null} */
+let shown = null;
+let name = "";
+
+function show() {
+  const place = here();
+  readTime();
+  const view = VIEWS[place.view] ? place.view : "overview";
+  if (view === name) return;
+  shown?.dispose();
+  name = view;
+  const main = byId("main");
+  main.replaceChildren();
+  main.className = `view-${view}`;
+  shown = VIEWS[view][1](main);
+  document.title = `${VIEWS[view][0]} · ${byId("node").textContent || "Pegel"}`;
+  links();
+  scrollTo(0, 0);
+}
+
+function links() {
+  for (const link of byId("views").children) {
+    link.setAttribute("href", addressOf(link.dataset.view));
+    if (link.dataset.view === name) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+}
+
+async function nameNode() {
+  try {
+    const facts = await status.get();
+    say(byId("node"), facts.node);
+    document.title = `${VIEWS[name]?.[0] ?? "Pegel"} · ${facts.node}`;
+    const notice = byId("notice");
+    notice.hidden = !facts.degraded;
+    if (facts.degraded) say(notice, `The agent is not well: ${facts.store.degraded?.reason ?? "see Status"}.`);
+  } catch (error) {
+    const refused = /** @type {any} */ (error).status === 401 || /** @type {any} */ (error).status === 403;
+    const notice = byId("notice");
+    notice.hidden = !refused;
+    if (refused) say(notice, `This agent does not let you read: ${/** @type {Error} */ (error).message}.`);
+  }
+}
+
+function start() {
+  const views = byId("views");
+  for (const [view, [title]] of Object.entries(VIEWS)) views.append(el("a", { href: `#/${view}`, "data-view": view, text: title }));
+  onState((state) => {
+    const element = byId("state");
+    element.dataset.state = state;
+    say(element, STATES[state]);
+    if (state === "live") {
+      status.forget();
+      nameNode();
+    }
+  });
+  readTime();
+  startTimebar();
+  startHelp(Object.keys(VIEWS));
+  onMove(links);
+  addEventListener("hashchange", show);
+  // The wheel moves in time only with Shift: without it, people scroll.
+  byId("main").addEventListener(
+    "wheel",
+    (/** @type {any} */ event) => {
+      if (!event.shiftKey || !event.target.closest(".plot")) return;
+      event.preventDefault();
+      pan((event.deltaY || event.deltaX) > 0 ? 0.1 : -0.1);
+    },
+    { passive: false },
+  );
+  byId("main").addEventListener("dblclick", (/** @type {any} */ event) => event.target.closest(".plot") && zoom(2));
+  watch({ patterns: [], meet: () => {}, tick: () => {}, resync: nameNode });
+  setInterval(() => !document.hidden && nameNode(), 20e3);
+  show();
+}
+
+// Until the first sample comes, the agent's own clock is the best guess.
+status.get().then(
+  (facts) => {
+    stretch.now = facts.store.newest ?? stretch.now;
+    stretch.oldest = facts.store.oldest;
+    stretch.rate = facts.rate * 1000;
+    start();
+  },
+  () => start(),
+);

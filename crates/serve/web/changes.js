@@ -1,0 +1,145 @@
+// What changed lately: of all series, those whose last minutes differ most from the time before.
+
+import { list } from "./agent.js";
+import { el, sparkline } from "./dom.js";
+import { duration, number } from "./format.js";
+import { past } from "./history.js";
+import { textOf } from "./series.js";
+import { bounds, isLive, onMove, stretch } from "./window.js";
+
+/**
+ * @typedef {import("./history.js").Past} Past
+ * @typedef {{text: string, score: number, before: number, now: number, unit: string, values: (number | null)[]}} Change
+ */
+
+const CELLS = 40;
+const RECENT = 6;
+const SHOWN = 10;
+const EVERY_MS = 30e3;
+/** More series than this are not compared all at once: the answer would be too large. */
+const SERIES_MAX = 8000;
+/** These change by their nature, or say what others say. */
+const DULL = /^(node_time|node_uptime|node_boot|node_timex|node_entropy|pegel_|node_softnet|node_netstat_Ip|node_memory_(Active|Inactive|numa|DirectMap|Vmalloc)|node_disk_.*weighted|node_schedstat)/;
+const LEAST = { bytes: 1 << 20, "bytes/s": 64 << 10, seconds: 1e-3, "seconds/s": 0.02, "/s": 5, "": 0.5 };
+
+export function changesCard() {
+  const title = el("h2", { text: "What changed" });
+  const note = el("p", { class: "note", text: "Comparing …" });
+  const table = el("div", { class: "changes" });
+  const element = el("section", { class: "card changes-card", "aria-live": "off" }, title, note, table);
+  let gone = false;
+  let timer = 0;
+  let number_ = 0;
+
+  async function look() {
+    clearTimeout(timer);
+    const mine = (number_ += 1);
+    if (!document.hidden) {
+      const [from, to] = bounds();
+      const step = Math.max(Math.ceil((to - from) / CELLS / stretch.rate) * stretch.rate, stretch.rate);
+      try {
+        const all = await list.get(60e3);
+        const patterns = all.length > SERIES_MAX ? ["node_cpu*", "node_disk*", "node_network_*_bytes_total", "node_memory_Mem*", "node_load*"] : ["*"];
+        const answer = await past(patterns, (Math.floor(from / step) - 1) * step, to, step);
+        if (gone || mine !== number_) return;
+        show(rank(answer, new Map(all.map((/** @type {any} */ each) => [each.name, each])), step, to), RECENT * step, to - from);
+      } catch (error) {
+        if (gone) return;
+        note.textContent = `Cannot compare: ${/** @type {Error} */ (error).message}.`;
+      }
+    }
+    if (isLive() && !gone) timer = setTimeout(look, EVERY_MS);
+  }
+
+  /** @param {Change[]} changes @param {number} recent @param {number} span */
+  function show(changes, recent, span) {
+    note.textContent = changes.length > 0 ? `The last ${duration(recent)} beside the ${duration(span - recent)} before.` : `Nothing stands out: the last ${duration(recent)} are like the ${duration(span - recent)} before.`;
+    table.replaceChildren(...changes.map(changeRow));
+  }
+
+  const stop = onMove(() => {
+    clearTimeout(timer);
+    timer = setTimeout(look, 300);
+  });
+  look();
+  return {
+    element,
+    dispose() {
+      gone = true;
+      clearTimeout(timer);
+      stop();
+    },
+  };
+}
+
+/** @param {Change} change */
+function changeRow(change) {
+  const rises = change.now >= change.before;
+  const factor = change.before !== 0 ? change.now / change.before : Infinity;
+  const times = !Number.isFinite(factor) || factor > 1000 ? "new" : factor >= 2 ? `× ${number(factor)}` : `${rises ? "+" : "−"}${Math.abs((factor - 1) * 100).toFixed(0)} %`;
+  return el(
+    "a",
+    { class: "change", href: `#/metrics?chart=${encodeURIComponent(change.text)}`, title: `${change.text}: show it` },
+    el("span", { class: "change-name", text: change.text }),
+    el("span", { class: `change-times ${rises ? "up" : "down"}`, text: `${rises ? "▲" : "▼"} ${times}` }),
+    el("span", { class: "change-values", text: `${number(change.before, change.unit)} → ${number(change.now, change.unit)}` }),
+    sparkline(change.values, { width: 160, label: `${change.text} over time` }),
+  );
+}
+
+/**
+ * @param {Past[]} answer
+ * @param {Map<string, {type: string, unit: string}>} known
+ * @param {number} step
+ * @param {number} to
+ * @returns {Change[]}
+ */
+export function rank(answer, known, step, to) {
+  const changes = [];
+  for (const series of answer) {
+    if (DULL.test(series.name)) continue;
+    const text = textOf(series.name, series.labels);
+    const meaning = known.get(text);
+    if (!meaning) continue;
+    const counter = meaning.type === "counter" || /^node_(vmstat|netstat)_/.test(series.name);
+    const change = compare(text, series.points, counter, `${meaning.unit}${counter ? "/s" : ""}`, step, to);
+    if (change) changes.push(change);
+  }
+  return changes.sort((a, b) => b.score - a.score).slice(0, SHOWN);
+}
+
+/**
+ * How far the recent mean lies from the one before, in units of how much it usually moves.
+ * @param {string} text
+ * @param {Past["points"]} points
+ * @param {boolean} counter
+ * @param {string} unit
+ * @param {number} step
+ * @param {number} to
+ * @returns {Change | null}
+ */
+function compare(text, points, counter, unit, step, to) {
+  const end = Math.floor(to / step);
+  /** @type {(number | null)[]} */
+  const values = new Array(CELLS).fill(null);
+  points.forEach(([time, value], at) => {
+    const cell = CELLS - 1 - (end - Math.floor(time / step));
+    if (value === null || cell < 0 || cell >= CELLS) return;
+    const previous = at > 0 ? points[at - 1] : null;
+    if (!counter) values[cell] = value;
+    else if (previous && previous[1] !== null && value >= previous[1]) values[cell] = ((value - previous[1]) / (time - previous[0])) * 1000;
+  });
+  // The last cell is not over yet.
+  const recent = values.slice(-RECENT - 1, -1).filter((value) => value !== null);
+  const earlier = values.slice(0, -RECENT - 1).filter((value) => value !== null);
+  if (recent.length < 3 || earlier.length < 5) return null;
+  const mean = (/** @type {any[]} */ all) => all.reduce((total, value) => total + value, 0) / all.length;
+  const [now, before] = [mean(recent), mean(earlier)];
+  const least = /** @type {any} */ (LEAST)[unit] ?? 0.5;
+  const moved = Math.abs(now - before);
+  const size = Math.max(Math.abs(now), Math.abs(before));
+  if (moved < least || moved < size * 0.3) return null;
+  const spread = Math.sqrt(mean(earlier.map((value) => (value - before) ** 2)));
+  const score = moved / (spread + size * 0.05 + least * 0.1);
+  return score < 3 ? null : { text, score, before, now, unit, values };
+}

@@ -1,0 +1,184 @@
+// One drawing of lines over time, by uPlot.
+
+import { clock, number } from "./format.js";
+import { colour, lineColour } from "./theme.js";
+
+/**
+ * @typedef {import("./frame.js").Column} Column
+ * @typedef {{label: string, data: Column, colour?: string, hidden?: boolean}} Line
+ * @typedef {object} Look
+ * @property {string} unit
+ * @property {boolean} [stack]
+ * @property {number} [max] the least upper end of the axis
+ * @property {number} [height]
+ */
+
+/** @type {any} */
+const uPlot = /** @type {any} */ (globalThis).uPlot;
+
+const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif';
+/** Powers of two, so that axes of bytes have round numbers. */
+const BINARY_STEPS = Array.from({ length: 60 }, (_, at) => 2 ** at);
+const FILL_LINES_MAX = 3;
+
+export class Chart {
+  /**
+   * @param {HTMLElement} host
+   * @param {Look} look
+   * @param {{select: (from: number, to: number) => void, point: (index: number | null) => void}} on
+   */
+  constructor(host, look, on) {
+    this.host = host;
+    this.look = look;
+    this.on = on;
+    this.plot = null;
+    this.shape = "";
+    /** @type {[number, number]} */
+    this.range = [0, 1];
+    this.resizer = new ResizeObserver(() => this.#fit());
+    this.resizer.observe(host);
+  }
+
+  get height() {
+    return this.look.height ?? 170;
+  }
+
+  #fit() {
+    const width = this.host.clientWidth;
+    if (this.plot && width > 0 && width !== this.plot.width) this.plot.setSize({ width, height: this.height });
+  }
+
+  /**
+   * @param {number[]} times in seconds
+   * @param {Line[]} lines
+   * @param {[number, number]} bounds in milliseconds
+   */
+  show(times, lines, bounds) {
+    this.range = [bounds[0] / 1000, bounds[1] / 1000];
+    const shown = lines.filter((line) => !line.hidden);
+    const shape = JSON.stringify(lines.map((line) => [line.label, line.colour ?? "", !!line.hidden]));
+    const data = [times, ...(this.look.stack ? stacked(shown) : shown.map((line) => line.data))];
+    if (this.plot && shape === this.shape) this.plot.setData(data);
+    else {
+      this.shape = shape;
+      this.#make(lines, data);
+    }
+  }
+
+  /** Moves the window without new data. @param {[number, number]} bounds */
+  slide(bounds) {
+    this.range = [bounds[0] / 1000, bounds[1] / 1000];
+    this.plot?.setScale("x", { min: this.range[0], max: this.range[1] });
+  }
+
+  /** @param {Line[]} lines @param {any[]} data */
+  #make(lines, data) {
+    this.plot?.destroy();
+    const shown = lines.map((line, at) => ({ ...line, at })).filter((line) => !line.hidden);
+    const paints = shown.map((line) => line.colour ?? lineColour(line.at));
+    const fills = this.look.stack || shown.length <= FILL_LINES_MAX;
+    const series = shown.map((line, at) => ({
+      label: line.label,
+      stroke: paints[at],
+      width: this.look.stack ? 1 : 1.4,
+      fill: !fills || (this.look.stack && at > 0) ? undefined : faint(paints[at], this.look.stack ? 0.5 : 0.12),
+      points: { show: false },
+      spanGaps: false,
+    }));
+    const bands = this.look.stack ? paints.slice(1).map((paint, at) => ({ series: [at + 2, at + 1], fill: faint(paint, 0.5) })) : [];
+    const options = {
+      width: Math.max(this.host.clientWidth, 60),
+      height: this.height,
+      padding: [8, 18, 0, 0],
+      legend: { show: false },
+      bands,
+      series: [{}, ...series],
+      scales: { x: { time: true, range: () => this.range }, y: { range: (/** @type {any} */ _, /** @type {number} */ low, /** @type {number} */ high) => this.#span(low, high) } },
+      axes: [this.#axis({ space: 70, size: 26, values: timeTexts }), this.#axis(this.#valueAxis())],
+      cursor: {
+        sync: { key: "pegel" },
+        drag: { x: true, y: false, setScale: false },
+        points: { size: 6, width: 1 },
+        y: false,
+      },
+      hooks: {
+        setSelect: [(/** @type {any} */ plot) => this.#select(plot)],
+        setCursor: [(/** @type {any} */ plot) => this.on.point(plot.cursor.idx ?? null)],
+      },
+    };
+    this.plot = new uPlot(options, data, this.host);
+  }
+
+  /** @param {object} more */
+  #axis(more) {
+    const line = colour("grid");
+    return { stroke: colour("faint-text"), font: FONT, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1, size: 4 }, gap: 4, ...more };
+  }
+
+  #valueAxis() {
+    const { unit } = this.look;
+    const binary = unit.startsWith("bytes");
+    const values = (/** @type {any} */ _, /** @type {number[]} */ splits) => splits.map((split) => number(split, unit));
+    return { size: 62, space: 34, values, ...(binary ? { incrs: BINARY_STEPS } : {}) };
+  }
+
+  /** @param {number | null} low @param {number | null} high @returns {[number, number]} */
+  #span(low, high) {
+    const least = this.look.max ?? 0;
+    const top = Math.max(high ?? 0, least);
+    const bottom = Math.min(low ?? 0, 0);
+    if (top === bottom) return [bottom, bottom + 1];
+    return [bottom < 0 ? bottom * 1.08 : 0, top === least ? top : top * 1.08];
+  }
+
+  /** @param {any} plot */
+  #select(plot) {
+    const { left, width } = plot.select;
+    if (width < 5) return;
+    const from = plot.posToVal(left, "x") * 1000;
+    const to = plot.posToVal(left + width, "x") * 1000;
+    plot.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+    this.on.select(from, to);
+  }
+
+  destroy() {
+    this.resizer.disconnect();
+    this.plot?.destroy();
+    this.plot = null;
+  }
+}
+
+/**
+ * Each line on top of those before it.
+ * @param {Line[]} lines
+ * @returns {Column[]}
+ */
+function stacked(lines) {
+  /** @type {Column | null} */
+  let below = null;
+  return lines.map(({ data }) => {
+    const under = below;
+    below = data.map((value, at) => (value === null ? (under ? under[at] : null) : value + (under?.[at] ?? 0)));
+    return below;
+  });
+}
+
+/** @param {string} paint `#rrggbb` @param {number} share */
+function faint(paint, share) {
+  return paint + Math.round(share * 255).toString(16).padStart(2, "0");
+}
+
+/** @param {any} plot @param {number[]} splits @param {number} _axis @param {number} _space @param {number} step */
+function timeTexts(plot, splits, _axis, _space, step) {
+  const days = plot.scales.x.max - plot.scales.x.min > 86400 * 0.9;
+  let previous = "";
+  return splits.map((split) => {
+    const date = new Date(split * 1000);
+    const text = clock(split * 1000);
+    const today = `${date.getMonth() + 1}/${date.getDate()}`;
+    const time = step < 60 ? text : text.slice(0, 5);
+    const shown = days && today !== previous ? `${time}\n${date.toLocaleDateString(undefined, { day: "numeric", month: "short" })}` : time;
+    previous = today;
+    return shown;
+  });
+}

@@ -1,0 +1,150 @@
+// A frame and its life: loaded when its element comes into sight, kept up by the stream, loaded anew when the window
+// moves, when the stream had a gap, and now and then.
+
+import { Frame } from "./frame.js";
+import { past } from "./history.js";
+import { watch } from "./live.js";
+import { bounds, fitStep, isLive, onMove, stretch } from "./window.js";
+
+/**
+ * @typedef {object} Drawer
+ * @property {() => number} width in pixels
+ * @property {() => void} draw
+ * @property {() => void} [slide] the window moved; the data comes later
+ */
+
+const RELOAD_MS = 120e3;
+/** Slow series have few samples: their last one may lie before the window. */
+const LEAD_MS = 30e3;
+
+/** @type {Set<Feed>} */
+const active = new Set();
+/** @type {Map<Element, Feed>} */
+const observed = new Map();
+const sight = new IntersectionObserver(
+  (changes) => {
+    for (const change of changes) observed.get(change.target)?.inSight(change.isIntersecting);
+  },
+  { rootMargin: "200px 0px" },
+);
+
+// What ended, and what the stream and the store see differently, comes right again.
+setInterval(() => {
+  if (!document.hidden && isLive()) for (const feed of active) feed.reload();
+}, RELOAD_MS);
+
+let drawing = 0;
+/** @type {Set<Feed>} */
+const toDraw = new Set();
+
+function drawAll() {
+  drawing = 0;
+  const feeds = [...toDraw];
+  toDraw.clear();
+  for (const feed of feeds) if (feed.started && feed.visible) feed.drawer.draw();
+}
+
+export class Feed {
+  /**
+   * @param {import("./frame.js").Query[]} queries
+   * @param {Element} element
+   * @param {Drawer} drawer
+   */
+  constructor(queries, element, drawer) {
+    this.queries = queries;
+    this.element = element;
+    this.drawer = drawer;
+    this.frame = new Frame(queries);
+    this.visible = false;
+    this.started = false;
+    this.loaded = false;
+    /** @type {string | null} */
+    this.failure = null;
+    this.loading = 0;
+    this.moving = 0;
+    this.stopWatching = () => {};
+    this.stopMoving = onMove(() => this.#moved());
+    observed.set(element, this);
+    sight.observe(element);
+  }
+
+  /** @param {boolean} visible */
+  inSight(visible) {
+    this.visible = visible;
+    if (!visible) return;
+    if (this.started) this.drawSoon();
+    else {
+      this.started = true;
+      active.add(this);
+      this.reload();
+    }
+  }
+
+  drawSoon() {
+    toDraw.add(this);
+    drawing ||= requestAnimationFrame(drawAll);
+  }
+
+  #moved() {
+    if (!this.started) return;
+    if (this.loaded && this.visible) this.drawer.slide?.();
+    clearTimeout(this.moving);
+    this.moving = setTimeout(() => this.reload(), 120);
+  }
+
+  /** Asks the store for the whole window. */
+  async reload() {
+    if (!this.started) return;
+    const number = (this.loading += 1);
+    const [from, to] = bounds();
+    // The stream has two events a second, however often the agent samples.
+    const rate = isLive() ? Math.max(stretch.rate, 500) : stretch.rate;
+    const step = fitStep(to - from, this.drawer.width() || 400, rate);
+    const start = (Math.floor(from / step) - 1) * step - (step < LEAD_MS ? LEAD_MS : 0);
+    try {
+      const answer = await past(this.frame.patterns, start, to, step);
+      if (number !== this.loading) return;
+      const frame = new Frame(this.queries);
+      frame.reset(from, to, step, rate);
+      frame.load(answer, Math.min(to, stretch.now));
+      this.frame = frame;
+      this.loaded = true;
+      this.failure = null;
+      this.#follow(frame);
+    } catch (error) {
+      if (number !== this.loading) return;
+      this.failure = error instanceof Error ? error.message : String(error);
+      this.#follow(this.frame);
+    }
+    this.drawSoon();
+  }
+
+  /** @param {Frame} frame */
+  #follow(frame) {
+    this.stopWatching();
+    this.stopWatching = () => {};
+    if (!isLive()) return;
+    this.stopWatching = watch({
+      patterns: frame.patterns,
+      meet: (entry) => frame.meet(entry),
+      restart: () => frame.restart(),
+      resync: () => this.reload(),
+      tick: (at) => {
+        frame.tick(at);
+        if (this.visible) this.drawSoon();
+      },
+    });
+  }
+
+  dispose() {
+    this.loading += 1;
+    this.started = false;
+    active.delete(this);
+    toDraw.delete(this);
+    observed.delete(this.element);
+    sight.unobserve(this.element);
+    clearTimeout(this.moving);
+    this.stopWatching();
+    this.stopMoving();
+  }
+}

@@ -1,0 +1,346 @@
+// The numbers behind one chart: a grid of cells in time, and a line of values for each group of series.
+//
+// The store fills the grid; the stream goes on with it, cell by cell, and what leaves the window is gone. So a
+// frame has the same size after a minute and after a day.
+
+import { labelText, nameTest, textOf } from "./series.js";
+
+/**
+ * @typedef {import("./live.js").Entry} Entry
+ * @typedef {import("./history.js").Past} Past
+ * @typedef {(number | null)[]} Column
+ */
+
+/**
+ * Which series, and what becomes of them.
+ * @typedef {object} Query
+ * @property {string} name may hold `*`
+ * @property {string} [pattern] what the agent is asked for, when it is not just the name
+ * @property {(labels: Record<string, string>) => boolean} [where]
+ * @property {boolean} [rate] per second
+ * @property {string[]} [by] labels that tell groups apart; all of them when it is missing
+ * @property {"sum" | "avg" | "min" | "max"} [fold] how series of one group become one
+ * @property {(value: number) => number} [map] applied to each series
+ * @property {string} [label] of the group; `$name` and `$key` stand for the name and a label's value
+ * @property {string} [key] for those who compute with groups
+ */
+
+/**
+ * @typedef {object} Group
+ * @property {string} id
+ * @property {string} label
+ * @property {string} key
+ * @property {Record<string, string>} labels
+ * @property {Query} query
+ * @property {Track[]} tracks
+ * @property {Column} data
+ * @property {number} sum of the ticks in the current cell
+ * @property {number} count
+ */
+
+/**
+ * @typedef {object} Track
+ * @property {string} text
+ * @property {Group} group
+ * @property {Entry | null} entry
+ * @property {number} interval between two samples
+ * @property {number | null} lastTime
+ * @property {number} lastValue
+ * @property {number} seen time of the last change that was taken
+ * @property {number | null} current what it adds to its group now
+ */
+
+const GROUPS_MAX = 64;
+const TRACKS_MAX = 4096;
+/** Holes of so many cells are bridged: a late event is no outage. */
+const BRIDGE_CELLS = 3;
+
+export class Frame {
+  /** @param {Query[]} queries */
+  constructor(queries) {
+    this.queries = queries.map((query) => ({ query, fits: nameTest(query.name) }));
+    this.patterns = [...new Set(queries.map((query) => query.pattern ?? query.name))];
+    this.step = 500;
+    this.rate = 500;
+    this.first = 0;
+    this.count = 0;
+    /** @type {number[]} */
+    this.times = [];
+    /** @type {Map<string, Group>} */
+    this.groups = new Map();
+    /** @type {Map<string, Track>} */
+    this.tracks = new Map();
+    this.leftOut = 0;
+  }
+
+  /** The last cell. */
+  get last() {
+    return this.first + this.count - 1;
+  }
+
+  /**
+   * Empties the frame and gives it another grid.
+   * @param {number} from
+   * @param {number} to
+   * @param {number} step
+   * @param {number} rate
+   */
+  reset(from, to, step, rate) {
+    this.step = step;
+    this.rate = rate;
+    this.first = Math.floor(from / step);
+    this.count = Math.floor(to / step) - this.first + 1;
+    this.times = Array.from({ length: this.count }, (_, at) => ((this.first + at) * step) / 1000);
+    this.groups.clear();
+    this.tracks.clear();
+    this.leftOut = 0;
+  }
+
+  /**
+   * Fills the grid. `from` of the request must lie at least one step before the grid, for rates.
+   * @param {Past[]} answer
+   * @param {number} newest
+   */
+  load(answer, newest) {
+    for (const series of answer) {
+      for (const { query, fits } of this.queries) {
+        if (!fits(series.name) || (query.where && !query.where(series.labels))) continue;
+        const track = this.#track(query, series.name, series.labels, textOf(series.name, series.labels));
+        if (track) this.#fill(track, series.points, newest);
+      }
+    }
+    for (const group of this.groups.values()) this.#average(group);
+  }
+
+  /** @param {Past["points"]} points @param {Track} track @param {number} newest */
+  #fill(track, points, newest) {
+    const { query } = track.group;
+    let shortest = Infinity;
+    for (let at = 1; at < points.length; at += 1) shortest = Math.min(shortest, points[at][0] - points[at - 1][0]);
+    track.interval = shortest > this.step * 1.01 && shortest < Infinity ? shortest : this.rate;
+    const reach = Math.max(track.interval * 2.5, this.step * BRIDGE_CELLS);
+    const cell = (/** @type {number} */ time) => Math.floor(time / this.step) - this.first;
+    const end = Math.min(cell(newest), this.count - 1);
+    points.forEach(([time, value], at) => {
+      const here = cell(time);
+      if (query.rate) {
+        if (at === 0) return;
+        const [before, previous] = points[at - 1];
+        if (value === null || previous === null || value < previous || time - before > reach) return;
+        const rate = this.#mapped(query, ((value - previous) / (time - before)) * 1000);
+        for (let to = Math.max(cell(before) + 1, 0); to <= Math.min(here, end); to += 1) this.#add(track, to, rate);
+        if (at === points.length - 1) for (let to = here + 1; to <= end && to * this.step - here * this.step < track.interval; to += 1) this.#add(track, to, rate);
+      } else {
+        if (value === null) return;
+        const next = at + 1 < points.length ? points[at + 1][0] : newest + this.step;
+        const until = next - time <= reach ? cell(next) - 1 : here;
+        for (let to = Math.max(here, 0); to <= Math.min(Math.max(until, here), end); to += 1) this.#add(track, to, this.#mapped(query, value));
+      }
+    });
+    const tail = points[points.length - 1];
+    if (!query.rate && tail && newest - tail[0] <= reach) track.current = tail[1] === null ? null : this.#mapped(query, tail[1]);
+    if (query.rate && points.length > 1 && newest - tail[0] <= reach) {
+      const [before, previous] = points[points.length - 2];
+      if (tail[1] !== null && previous !== null && tail[1] >= previous) track.current = this.#mapped(query, ((tail[1] - previous) / (tail[0] - before)) * 1000);
+    }
+  }
+
+  /** @param {Query} query @param {number} value */
+  #mapped(query, value) {
+    return query.map ? query.map(value) : value;
+  }
+
+  /** @param {Track} track @param {number} at @param {number} value */
+  #add(track, at, value) {
+    const { data, query, counts } = /** @type {Group & {counts: Uint16Array}} */ (track.group);
+    const before = data[at];
+    if (before === null || before === undefined) data[at] = value;
+    else if (query.fold === "max") data[at] = Math.max(before, value);
+    else if (query.fold === "min") data[at] = Math.min(before, value);
+    else data[at] = before + value;
+    counts[at] += 1;
+  }
+
+  /** @param {Group} group */
+  #average(group) {
+    const { data, query, counts } = /** @type {Group & {counts: Uint16Array}} */ (group);
+    if (query.fold !== "avg") return;
+    for (let at = 0; at < data.length; at += 1) {
+      const value = data[at];
+      if (value !== null && counts[at] > 1) data[at] = value / counts[at];
+    }
+    counts.fill(0);
+  }
+
+  /**
+   * @param {Query} query
+   * @param {string} name
+   * @param {Record<string, string>} labels
+   * @param {string} text
+   * @returns {Track | null}
+   */
+  #track(query, name, labels, text) {
+    const index = this.queries.findIndex((known) => known.query === query);
+    const known = this.tracks.get(`${index} ${text}`);
+    if (known) return known;
+    const keys = query.by ?? Object.keys(labels).sort();
+    const id = `${index} ${query.by ? "" : name} ${keys.map((key) => `${key}=${labels[key] ?? ""}`).join(",")}`;
+    let group = this.groups.get(id);
+    if (!group) {
+      if (this.groups.size >= GROUPS_MAX) {
+        this.leftOut += 1;
+        return null;
+      }
+      group = /** @type {any} */ ({
+        id,
+        label: groupLabel(query, name, labels, keys),
+        key: query.key ?? "",
+        labels: Object.fromEntries(keys.map((key) => [key, labels[key] ?? ""])),
+        query,
+        tracks: [],
+        data: new Array(this.count).fill(null),
+        counts: new Uint16Array(this.count),
+        sum: 0,
+        count: 0,
+      });
+      this.groups.set(id, /** @type {Group} */ (group));
+    }
+    if (this.tracks.size >= TRACKS_MAX) {
+      this.leftOut += 1;
+      return null;
+    }
+    /** @type {Track} */
+    const track = { text, group: /** @type {Group} */ (group), entry: null, interval: this.rate, lastTime: null, lastValue: 0, seen: 0, current: null };
+    /** @type {Group} */ (group).tracks.push(track);
+    this.tracks.set(`${index} ${text}`, track);
+    return track;
+  }
+
+  /** Another stream begins: its entries will come one by one. */
+  restart() {
+    for (const track of this.tracks.values()) track.entry = null;
+  }
+
+  /**
+   * A series of the stream.
+   * @param {Entry} entry
+   */
+  meet(entry) {
+    for (const { query, fits } of this.queries) {
+      if (!fits(entry.name) || (query.where && !query.where(entry.labels))) continue;
+      const track = this.#track(query, entry.name, entry.labels, entry.text);
+      if (track) track.entry = entry;
+    }
+  }
+
+  /**
+   * Goes on to a time of the stream.
+   * @param {number} at
+   */
+  tick(at) {
+    if (this.count === 0) return;
+    const cell = Math.floor(at / this.step);
+    const ahead = cell - this.last;
+    if (ahead < 0) return;
+    if (ahead > 0) this.#advance(ahead);
+    for (const track of this.tracks.values()) this.#step(track, at);
+    const bridge = ahead <= BRIDGE_CELLS ? Math.max(ahead, 1) : 1;
+    for (const group of this.groups.values()) {
+      const value = folded(group);
+      if (value === null) continue;
+      group.sum += value;
+      group.count += 1;
+      const mean = group.sum / group.count;
+      for (let back = 1; back <= bridge; back += 1) group.data[this.count - back] = mean;
+    }
+  }
+
+  /** @param {number} cells */
+  #advance(cells) {
+    this.first += cells;
+    const fresh = Math.min(cells, this.count);
+    for (let at = 0; at < fresh; at += 1) {
+      this.times.shift();
+      this.times.push(((this.first + this.count - fresh + at) * this.step) / 1000);
+    }
+    for (const group of this.groups.values()) {
+      group.sum = 0;
+      group.count = 0;
+      for (let at = 0; at < fresh; at += 1) {
+        group.data.shift();
+        group.data.push(null);
+      }
+    }
+  }
+
+  /** @param {Track} track @param {number} at */
+  #step(track, at) {
+    const { entry } = track;
+    const { query } = track.group;
+    if (!entry) return;
+    if (!query.rate) {
+      track.current = entry.value === null ? null : this.#mapped(query, entry.value);
+      return;
+    }
+    if (entry.value === null) return;
+    if (track.lastTime === null) {
+      track.lastTime = Math.max(entry.ts, at - track.interval);
+      track.lastValue = entry.value;
+      track.seen = entry.ts;
+      return;
+    }
+    const slack = track.interval > this.rate * 1.5 ? this.rate * 1.5 : 0;
+    if (entry.ts > track.seen) {
+      const since = entry.ts > track.lastTime ? entry.ts - track.lastTime : track.interval;
+      const more = entry.value - track.lastValue;
+      // A counter that fell was started anew.
+      track.current = more >= 0 ? this.#mapped(query, (more / since) * 1000) : null;
+      track.lastTime = Math.max(entry.ts, track.lastTime);
+      track.lastValue = entry.value;
+      track.seen = entry.ts;
+    } else if (at - track.lastTime >= track.interval + slack) {
+      // It was sampled again and is the same.
+      track.current = this.#mapped(query, 0);
+      track.lastTime += Math.floor((at - track.lastTime) / track.interval) * track.interval;
+    }
+  }
+
+  /**
+   * The groups of a key, or all.
+   * @param {string} [key]
+   */
+  lines(key) {
+    const all = [...this.groups.values()];
+    return key === undefined ? all : all.filter((group) => group.key === key);
+  }
+}
+
+/** @param {Group} group */
+function folded(group) {
+  let value = null;
+  let count = 0;
+  for (const { current } of group.tracks) {
+    if (current === null) continue;
+    count += 1;
+    if (value === null) value = current;
+    else if (group.query.fold === "max") value = Math.max(value, current);
+    else if (group.query.fold === "min") value = Math.min(value, current);
+    else value += current;
+  }
+  return value !== null && group.query.fold === "avg" ? value / count : value;
+}
+
+/**
+ * @param {Query} query
+ * @param {string} name
+ * @param {Record<string, string>} labels
+ * @param {string[]} keys
+ */
+function groupLabel(query, name, labels, keys) {
+  if (query.label !== undefined) {
+    return query.label.replace(/\$(\w+)/g, (_, key) => (key === "name" ? name : (labels[key] ?? ""))).trim() || name;
+  }
+  const text = labelText(labels, keys);
+  if (query.name.includes("*") && !query.by) return text ? `${name} ${text}` : name;
+  return text || name;
+}

@@ -1,0 +1,56 @@
+// The keys, and what they do.
+
+import { byId, el } from "./dom.js";
+import { nextTheme } from "./theme.js";
+import { move, pan, showAll, stretch, zoom } from "./window.js";
+
+/** @type {[string, string, (() => void) | null][]} */
+const KEYS = [
+  ["1 … 5", "the views, from left to right", null],
+  ["/", "search for a metric", () => find()],
+  ["←", "back in time", () => pan(-0.5)],
+  ["→", "forward in time", () => pan(0.5)],
+  ["+", "zoom in", () => zoom(0.5)],
+  ["-", "zoom out", () => zoom(2)],
+  ["l", "live: follow what happens", () => move(stretch.span, null)],
+  ["a", "all that the store has", showAll],
+  ["t", "light or dark", nextTheme],
+  ["?", "this help", () => toggle()],
+];
+
+const ARROWS = { ArrowLeft: "←", ArrowRight: "→", "=": "+" };
+
+function find() {
+  if (!location.hash.startsWith("#/metrics")) location.hash = "#/metrics";
+  setTimeout(() => byId("search")?.focus(), 60);
+}
+
+function toggle() {
+  const dialog = byId("keys");
+  if (dialog.open) dialog.close();
+  else dialog.showModal();
+}
+
+/** @param {string[]} views */
+export function startHelp(views) {
+  const rows = KEYS.map(([key, meaning]) => el("tr", {}, el("th", { scope: "row" }, el("kbd", { text: key })), el("td", { text: meaning })));
+  byId("keys").append(
+    el("h2", { id: "keys-title", text: "Keys" }),
+    el("table", {}, el("tbody", {}, rows)),
+    el("p", { text: "In a chart: drag to zoom in, double-click to zoom out, hold Shift and turn the wheel to move in time. A click on a name in the legend shows it alone." }),
+    el("button", { type: "button", text: "Close", on: { click: toggle } }),
+  );
+  byId("help").addEventListener("click", toggle);
+  document.addEventListener("keydown", (event) => {
+    const target = /** @type {HTMLElement} */ (event.target);
+    const typing = target.matches("input, select, textarea") || byId("keys").open;
+    if (event.ctrlKey || event.metaKey || event.altKey || (typing && event.key !== "Escape")) return;
+    const view = views[Number(event.key) - 1];
+    if (view) location.hash = `#/${view}`;
+    const pressed = /** @type {any} */ (ARROWS)[event.key] ?? event.key;
+    const known = KEYS.find(([key, , act]) => act && key === pressed);
+    if (!known?.[2]) return;
+    event.preventDefault();
+    known[2]();
+  });
+}

@@ -1,0 +1,218 @@
+// A chart with its title, legend and buttons. It loads when it comes into sight, follows the stream, and says why
+// when it has nothing to show.
+
+import { list, status } from "./agent.js";
+import { Chart } from "./chart.js";
+import { el, say } from "./dom.js";
+import { saveCsv, savePng } from "./download.js";
+import { duration, moment, number } from "./format.js";
+import { Feed } from "./feed.js";
+import { lineColour, onTheme } from "./theme.js";
+import { bounds, move } from "./window.js";
+
+/**
+ * @typedef {import("./frame.js").Query} Query
+ * @typedef {import("./frame.js").Frame} Frame
+ * @typedef {import("./chart.js").Line} Line
+ * @typedef {object} Definition
+ * @property {string} title
+ * @property {string} unit
+ * @property {Query[]} queries
+ * @property {boolean} [stack]
+ * @property {number} [max]
+ * @property {number} [height]
+ * @property {boolean} [wide]
+ * @property {string} [collector] whose state explains an empty chart
+ * @property {number} [level] that it needs
+ * @property {string} [missing] what it means when there is no such series
+ * @property {Record<string, string>} [colours] of lines, by label
+ * @property {(frame: Frame) => Line[]} [derive]
+ * @property {string} [hint]
+ * @property {HTMLElement[]} [tools] further buttons
+ */
+
+export class Panel {
+  /** @param {Definition} definition */
+  constructor(definition) {
+    this.definition = definition;
+    /** @type {Set<string>} */
+    this.hidden = new Set();
+    /** @type {number | null} */
+    this.cursor = null;
+    /** @type {Line[]} */
+    this.lines = [];
+    this.legendShape = "";
+    this.element = this.#element();
+    this.chart = new Chart(this.plot, definition, { select: (from, to) => move(to - from, to), point: (index) => this.#point(index) });
+    this.feed = new Feed(definition.queries, this.element, {
+      width: () => this.plot.clientWidth,
+      draw: () => this.draw(),
+      slide: () => this.chart.slide(bounds()),
+    });
+    this.stopTheme = onTheme(() => this.#recolour());
+  }
+
+  #element() {
+    const { title, hint, wide, tools = [] } = this.definition;
+    this.plot = el("div", { class: "plot", role: "img", "aria-label": `${title}: loading` });
+    this.legend = el("ul", { class: "legend" });
+    this.message = el("p", { class: "message", text: "Loading …" });
+    const button = (/** @type {string} */ text, /** @type {string} */ name, /** @type {() => void} */ click) =>
+      el("button", { type: "button", class: "small", text, title: name, "aria-label": `${title}: ${name}`, on: { click } });
+    this.plot.style.minHeight = `${this.definition.height ?? 170}px`;
+    return el(
+      "figure",
+      { class: wide ? "panel wide" : "panel" },
+      el(
+        "figcaption",
+        {},
+        el("h3", { text: title, title: hint ?? title }),
+        el(
+          "div",
+          { class: "panel-tools" },
+          tools,
+          button("CSV", "save the numbers", () => saveCsv(title, this.frame.times, this.lines)),
+          button("PNG", "save the picture", () => this.#picture()),
+        ),
+      ),
+      el("div", { class: "stage" }, this.plot, this.message),
+      this.legend,
+    );
+  }
+
+  #recolour() {
+    this.chart.shape = "";
+    this.legendShape = "";
+    this.feed.drawSoon();
+  }
+
+  get frame() {
+    return this.feed.frame;
+  }
+
+  draw() {
+    const lines = this.definition.derive ? this.definition.derive(this.frame) : this.#plain();
+    lines.forEach((line) => {
+      line.hidden = this.hidden.has(line.label);
+      line.colour ??= this.definition.colours?.[line.label];
+    });
+    this.lines = lines;
+    const empty = !lines.some((line) => line.data.some((value) => value !== null));
+    this.message.hidden = !empty;
+    this.element.classList.toggle("is-empty", empty);
+    if (empty) {
+      this.#explain();
+      if (!this.chart.plot) return;
+    }
+    this.chart.show(this.frame.times, lines, bounds());
+    this.#describe();
+  }
+
+  /** @returns {Line[]} */
+  #plain() {
+    const lines = this.frame.lines().map((group) => ({ label: group.label, data: group.data }));
+    return lines.sort((a, b) => a.label.localeCompare(b.label, undefined, { numeric: true }));
+  }
+
+  #describe() {
+    const shape = this.lines.map((line) => `${line.label}\t${line.hidden}`).join("\n");
+    if (shape !== this.legendShape) {
+      this.legendShape = shape;
+      this.legend.replaceChildren(...this.lines.map((line, at) => this.#legendItem(line, at)));
+      if (this.frame.leftOut > 0) this.legend.append(el("li", { class: "more", text: `and ${this.frame.leftOut} more series: group them, or narrow the search` }));
+      this.plot.setAttribute("aria-label", `${this.definition.title}: ${this.lines.length} lines`);
+    }
+    this.#values();
+  }
+
+  /** @param {Line} line @param {number} at */
+  #legendItem(line, at) {
+    const mark = el("span", { class: "mark" });
+    mark.style.backgroundColor = line.colour ?? lineColour(at);
+    const toggle = (/** @type {MouseEvent} */ event) => {
+      const others = this.lines.filter((other) => other.label !== line.label);
+      if (event.shiftKey || event.ctrlKey || event.metaKey) {
+        if (!this.hidden.delete(line.label)) this.hidden.add(line.label);
+      } else if (!line.hidden && others.every((other) => other.hidden) && others.length > 0) this.hidden.clear();
+      else this.hidden = new Set(others.map((other) => other.label));
+      this.feed.drawSoon();
+    };
+    const button = el("button", { type: "button", class: line.hidden ? "off" : "", "aria-pressed": String(!line.hidden), title: `${line.label}: click to show it alone, with Shift to hide it`, on: { click: toggle } }, mark, el("span", { class: "name", text: line.label }), el("span", { class: "value" }));
+    return el("li", {}, button);
+  }
+
+  #values() {
+    const values = this.legend.querySelectorAll(".value");
+    this.lines.forEach((line, at) => {
+      const value = this.cursor === null ? line.data.findLast((each) => each !== null) : line.data[this.cursor];
+      if (values[at]) say(values[at], number(value, this.definition.unit));
+    });
+  }
+
+  /** @param {number | null} index */
+  #point(index) {
+    if (index === this.cursor) return;
+    this.cursor = index;
+    this.#values();
+  }
+
+  async #explain() {
+    const text = this.feed.failure ? `Cannot load: ${this.feed.failure}.` : await whyEmpty(this.definition, this.frame);
+    say(this.message, text);
+    this.plot.setAttribute("aria-label", `${this.definition.title}: ${text}`);
+  }
+
+  #picture() {
+    const canvas = this.plot.querySelector("canvas");
+    if (canvas) savePng(this.definition.title, canvas, this.lines, this.definition.unit, bounds());
+  }
+
+  dispose() {
+    this.feed.dispose();
+    this.stopTheme();
+    this.chart.destroy();
+    this.element.remove();
+  }
+}
+
+/**
+ * @param {Definition} definition
+ * @param {Frame} frame
+ */
+async function whyEmpty(definition, frame) {
+  const [from, to] = bounds();
+  try {
+    const facts = await status.get();
+    if (frame.groups.size > 0) return "Waiting for a second sample …";
+    const oldest = facts.store.oldest;
+    if (oldest !== null && to < oldest) return `Before the store's oldest sample, of ${moment(oldest)}.`;
+    const collector = facts.collectors.find((/** @type {any} */ each) => each.name === definition.collector);
+    const said = collector && explain(collector, definition, facts.level);
+    if (said) return said;
+    const all = await list.get();
+    const exists = all.some((/** @type {any} */ series) => frame.queries.some(({ fits }) => fits(series.name.split("{")[0])));
+    if (exists) return `No samples in these ${duration(to - from)}.`;
+    return definition.missing ?? "No such series on this node.";
+  } catch (error) {
+    return `Cannot load: ${error instanceof Error ? error.message : error}.`;
+  }
+}
+
+/**
+ * @param {any} collector
+ * @param {Definition} definition
+ * @param {number} level
+ */
+export function explain(collector, definition, level) {
+  switch (collector.state) {
+    case "absent":
+      return `${definition.missing ?? "Not on this node."}${collector.looked_for ? ` Looked for ${collector.looked_for}.` : ""}`;
+    case "failed":
+      return `The collector ${collector.name} fails: ${collector.error}.`;
+    case "disabled":
+      if (definition.level && level < definition.level) return `Needs level ${definition.level}; the agent runs at level ${level}.`;
+      return `The collector ${collector.name} is switched off. In the configuration: collectors: {${collector.name}: {enabled: true}}.`;
+    default:
+      return definition.level && level < definition.level ? `Needs level ${definition.level}; the agent runs at level ${level}.` : null;
+  }
+}

@@ -1,0 +1,49 @@
+// Where in the page someone is: the part of its address after `#`. It can be kept as a bookmark, or sent to others.
+
+import { bounds, isLive, move, onMove, stretch } from "./window.js";
+
+/** @typedef {{view: string, query: URLSearchParams}} Place */
+
+/** @returns {Place} */
+export function here() {
+  const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
+  return { view: path || "overview", query: new URLSearchParams(query) };
+}
+
+/** @param {string} view @param {URLSearchParams} query */
+function text(view, query) {
+  const rest = query.toString();
+  return `#/${view}${rest ? `?${rest}` : ""}`;
+}
+
+/** @param {URLSearchParams} query */
+function putTime(query) {
+  query.delete("span");
+  query.delete("to");
+  if (stretch.span !== 300e3) query.set("span", String(Math.round(stretch.span / 1000)));
+  if (!isLive()) query.set("to", String(Math.round(bounds()[1])));
+  return query;
+}
+
+/** Another view keeps the time. @param {string} view */
+export function addressOf(view) {
+  return text(view, putTime(new URLSearchParams()));
+}
+
+/** Changes what the address says of the present view. @param {(query: URLSearchParams) => void} change */
+export function amend(change) {
+  const { view, query } = here();
+  change(query);
+  history.replaceState(null, "", text(view, query));
+}
+
+/** Takes the time from the address. */
+export function readTime() {
+  const { query } = here();
+  const span = Number(query.get("span")) * 1000 || 300e3;
+  const to = Number(query.get("to")) || null;
+  const [, end] = bounds();
+  if (span !== stretch.span || (to ?? end) !== end || (to === null) !== isLive()) move(span, to);
+}
+
+onMove(() => amend(putTime));

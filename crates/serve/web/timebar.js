@@ -1,0 +1,82 @@
+// Which time to show: lengths, steps back and forth, and a line from the store's oldest sample to now.
+
+import { status } from "./agent.js";
+import { byId, el, say } from "./dom.js";
+import { duration, moment } from "./format.js";
+import { watch } from "./live.js";
+import { bounds, isLive, move, onMove, pan, showAll, SPANS, stretch, zoom } from "./window.js";
+
+const NAMES = ["1 m", "5 m", "15 m", "1 h", "6 h", "24 h", "2 d"];
+
+const button = (/** @type {string} */ text, /** @type {string} */ name, /** @type {() => void} */ click) =>
+  el("button", { type: "button", text, title: name, "aria-label": name, on: { click } });
+
+export function startTimebar() {
+  const spans = SPANS.map((span, at) => button(NAMES[at], `Show ${duration(span)}`, () => move(span, stretch.end)));
+  const all = button("all", "Everything that the store has (a)", showAll);
+  const live = el("button", { type: "button", class: "live", text: "Live", title: "Follow what happens (l)", on: { click: () => move(stretch.span, null) } });
+  const range = el("span", { class: "range" });
+  const track = slider();
+  byId("timebar").append(
+    el("div", { class: "group" }, spans, all),
+    el("div", { class: "group" }, button("‹", "Back (←)", () => pan(-0.5)), button("›", "Forward (→)", () => pan(0.5)), button("−", "Zoom out (-)", () => zoom(2)), button("+", "Zoom in (+)", () => zoom(0.5)), live),
+    range,
+    track.element,
+  );
+  const show = () => {
+    const [from, to] = bounds();
+    spans.forEach((each, at) => each.setAttribute("aria-pressed", String(Math.abs(stretch.span - SPANS[at]) < 1)));
+    live.setAttribute("aria-pressed", String(isLive()));
+    say(range, isLive() ? `last ${duration(stretch.span)}, until ${moment(to, to)}` : `${moment(from, stretch.now)} – ${moment(to, stretch.now)}`);
+    track.show(from, to);
+  };
+  onMove(show);
+  watch({ patterns: [], meet: () => {}, tick: show, resync: refresh });
+  refresh();
+  setInterval(() => !document.hidden && refresh(), 60e3);
+  show();
+
+  async function refresh() {
+    try {
+      const facts = await status.get();
+      stretch.oldest = facts.store.oldest;
+      stretch.rate = Math.max(facts.rate * 1000, 1);
+      if (Math.abs(stretch.now - facts.store.newest) > 60e3) stretch.now = facts.store.newest ?? stretch.now;
+      show();
+    } catch {
+      // The state of the stream says it.
+    }
+  }
+}
+
+/** The whole store as a line; the window is a part of it that can be dragged. */
+function slider() {
+  const thumb = el("div", { class: "thumb" });
+  const element = el("div", { class: "track", role: "slider", tabindex: "0", "aria-label": "Time, from the oldest sample to now", "aria-valuemin": "0", "aria-valuemax": "100" }, thumb);
+  const whole = () => Math.max(stretch.now - (stretch.oldest ?? stretch.now), stretch.span, 1);
+  const go = (/** @type {PointerEvent} */ event) => {
+    const box = element.getBoundingClientRect();
+    const share = (event.clientX - box.left) / box.width;
+    const start = stretch.now - whole();
+    move(stretch.span, start + share * whole() + stretch.span / 2);
+  };
+  element.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => {
+    element.setPointerCapture(event.pointerId);
+    go(event);
+  });
+  element.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => element.hasPointerCapture(event.pointerId) && go(event));
+  return {
+    element,
+    /** @param {number} from @param {number} to */
+    show(from, to) {
+      const start = stretch.now - whole();
+      const left = Math.max(((from - start) / whole()) * 100, 0);
+      const right = Math.min(((to - start) / whole()) * 100, 100);
+      thumb.style.left = `${left.toFixed(2)}%`;
+      thumb.style.width = `${Math.max(right - left, 0.6).toFixed(2)}%`;
+      element.setAttribute("aria-valuenow", right.toFixed(0));
+      element.setAttribute("aria-valuetext", `${moment(from, stretch.now)} to ${moment(to, stretch.now)}`);
+      element.title = stretch.oldest === null ? "" : `The store begins at ${moment(stretch.oldest, stretch.now)}`;
+    },
+  };
+}
