@@ -5,8 +5,10 @@ mod bench;
 mod deps;
 mod fuzz;
 mod golden_labels;
+mod install;
 mod metrics_page;
 mod packages;
+mod peers;
 mod step;
 mod test;
 mod tidy;
@@ -22,8 +24,10 @@ cargo xtask deps            check licences, sources and bans of all dependencies
 cargo xtask bench [--once]  run the benches with their gates; --once: each one time, without gates
 cargo xtask fuzz [--seconds N] [--seed N] [TARGET…]  replay the corpora, change their inputs for N seconds
 cargo xtask fuzz --coverage TARGET --seconds N       the same under libFuzzer, with a nightly toolchain
+cargo xtask install --prefix DIR [--debug]  the C library: header, shared and static library, pkg-config
+cargo xtask loom            every order of events in the lock-free part of the lanes
 cargo xtask soak --minutes N  run the agent under load for N minutes: memory, files, disk
-cargo xtask ci              fmt, clippy, deps, tidy, test, fuzz, bench --once, soak: what .ci/run calls";
+cargo xtask ci              fmt, clippy, deps, tidy, test, loom, fuzz, bench --once, soak: what .ci/run calls";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -52,10 +56,26 @@ fn run(args: &[&str]) -> Result<()> {
             step::run("fuzz --coverage", || fuzz::coverage(target, seconds))
         }
         ["fuzz", args @ ..] => step::run("fuzz", || fuzz::run(args)),
+        ["install", args @ ..] => step::run("install", || install::run(args)),
+        ["loom"] => step::run("loom", loom),
         ["soak", "--minutes", minutes] => step::run("soak", || bench::soak(minutes)),
         ["ci"] => ci(),
         _ => bail!("expected one of:\n{USAGE}"),
     }
+}
+
+/// The lock-free part of the lanes under loom, which has other atomics: nothing else works then.
+fn loom() -> Result<()> {
+    step::cargo(&[
+        "test",
+        "--locked",
+        "--package",
+        "pegel-lane",
+        "--features",
+        "loom",
+        "--test",
+        "loom",
+    ])
 }
 
 /// Stops at the first step that fails: the later ones would mostly repeat its complaint.
@@ -76,6 +96,7 @@ fn ci() -> Result<()> {
         &["deps"][..],
         &["tidy"],
         &["test"],
+        &["loom"],
         &["fuzz", "--seconds", "60", "--seed", "1"],
         &["bench", "--once"],
         &["soak", "--minutes", "1"],

@@ -5,10 +5,15 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Program, and the Debian package that brings it.
-const PROGRAMS: [(&str, &str); 13] = [
+const PROGRAMS: [(&str, &str); 18] = [
+    ("collectd", "collectd-core"),
+    ("c++", "g++"),
+    ("cc", "gcc"),
     ("curl", "curl"),
     ("ip", "iproute2"),
+    ("nm", "binutils"),
     ("openssl", "openssl"),
+    ("pkg-config", "pkg-config"),
     ("prometheus", "prometheus"),
     ("prometheus-node-exporter", "prometheus-node-exporter"),
     ("promtool", "prometheus"),

@@ -49,3 +49,42 @@ fn unescape(text: &str) -> (String, &str) {
     }
     (value, "")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs<'a>(pairs: &[(&'a str, &str)]) -> Vec<(&'a str, String)> {
+        let owned = pairs.iter().map(|(key, value)| (*key, (*value).to_owned()));
+        owned.collect()
+    }
+
+    #[test]
+    fn keys_values_and_the_two_words_are_told_apart() {
+        let labels = parse("phase=assembly, q = a b ,rank").expect("good");
+        assert_eq!(
+            labels.pairs,
+            pairs(&[("phase", "assembly"), ("q", " a b ")])
+        );
+        assert_eq!((labels.with_pid, labels.with_rank), (false, true));
+        assert_eq!(parse("").expect("good"), Labels::default());
+        assert!(parse("pid").expect("good").with_pid);
+        assert_eq!(parse("a=").expect("good").pairs, pairs(&[("a", "")]));
+        assert_eq!(parse("a=b=c,").expect("good").pairs, pairs(&[("a", "b=c")]));
+        // What no key can be is for the lane to refuse, with the reason.
+        assert_eq!(parse("=x").expect("good").pairs, pairs(&[("", "x")]));
+    }
+
+    #[test]
+    fn a_backslash_takes_the_meaning_from_what_follows() {
+        let labels = parse(r"a=1\,2,b=\\\=x\").expect("good");
+        assert_eq!(labels.pairs, pairs(&[("a", "1,2"), ("b", r"\=x\")]));
+    }
+
+    #[test]
+    fn a_word_that_is_no_label_is_refused() {
+        for text in ["phase", ",", "a=1,,b=2", "a=1,b", " "] {
+            assert_eq!(parse(text), Err(BadText::Label), "{text:?}");
+        }
+    }
+}
