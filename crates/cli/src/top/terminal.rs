@@ -12,6 +12,7 @@ use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
+use ratatui::layout::Rect;
 use rustix::process::Pid;
 
 /// Whether the terminal is ours at the moment.
@@ -53,9 +54,15 @@ impl Screen {
             .context("cannot draw on the terminal")
     }
 
-    /// Everything anew, whatever others have drawn meanwhile.
+    /// Everything anew, whatever others have drawn meanwhile. Not by `Terminal::clear`, which asks the
+    /// terminal where the cursor is: the answer would go to the thread that reads keys.
     pub fn redraw(&mut self) -> anyhow::Result<()> {
-        self.terminal.clear().context("cannot clear the terminal")
+        let size = self.terminal.size();
+        size.and_then(|size| {
+            self.terminal
+                .resize(Rect::new(0, 0, size.width, size.height))
+        })
+        .context("cannot clear the terminal")
     }
 
     /// Stops this process, as Ctrl-Z does, until somebody lets it go on. Where nobody would, it does not.

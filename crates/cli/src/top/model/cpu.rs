@@ -59,7 +59,14 @@ impl Shares {
 
     /// A processor that waits for a disk could do something else.
     pub fn busy(&self) -> f64 {
-        1.0 - self.of(Mode::Idle) - self.of(Mode::Wait)
+        let busy = [Mode::User, Mode::System, Mode::Irq, Mode::Steal];
+        busy.into_iter().map(|mode| self.of(mode)).sum()
+    }
+
+    /// A processor spends all its time in some mode. Before the second sample only those are known that
+    /// did not change, and a processor that was taken away spends none.
+    fn is_whole(&self) -> bool {
+        self.0.iter().sum::<f64>() > 0.1
     }
 
     fn add(&mut self, mode: Mode, rate: f64) {
@@ -78,7 +85,6 @@ impl Cpu {
     /// None until there are two samples.
     pub fn of(model: &Model) -> Option<Cpu> {
         let mut cores: BTreeMap<u32, Shares> = BTreeMap::new();
-        let mut all = Shares::default();
         for track in model.named("node_cpu_seconds_total") {
             let mode = track
                 .series
@@ -89,7 +95,14 @@ impl Cpu {
                 continue;
             };
             cores.entry(core).or_default().add(mode, rate);
-            all.add(mode, rate);
+        }
+        let mut all = Shares::default();
+        cores.retain(|_, shares| shares.is_whole());
+        for shares in cores.values() {
+            all.0
+                .iter_mut()
+                .zip(shares.0)
+                .for_each(|(sum, rate)| *sum += rate);
         }
         let cores: Vec<(u32, Shares)> = cores.into_iter().collect();
         (!cores.is_empty()).then_some(Cpu { all, cores })

@@ -49,7 +49,7 @@ impl<'a> Canvas<'a> {
         }
         let room = width.min(self.area.width - x);
         let text = harmless(text, self.look.has_blocks);
-        let text = shortened(&text, room, self.look.ellipsis());
+        let text = shortened(&text, room, room / 3, self.look.ellipsis());
         let (x, y) = (self.area.x + x, self.area.y + y);
         let style = self.look.style(role);
         let (end, _) = self.buffer.set_stringn(x, y, text, room.into(), style);
@@ -192,8 +192,8 @@ fn is_invisible(character: char) -> bool {
         | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Cut in the middle: the ends of a series' text tell more than its middle.
-fn shortened(text: &str, room: u16, ellipsis: &str) -> String {
+/// Cut in the middle, with so many columns after the cut.
+fn shortened(text: &str, room: u16, tail: u16, ellipsis: &str) -> String {
     if columns(text) <= room {
         return text.to_owned();
     }
@@ -202,7 +202,7 @@ fn shortened(text: &str, room: u16, ellipsis: &str) -> String {
         kept.push_str(if room > 0 { ellipsis } else { "" });
         return kept;
     }
-    let tail: String = take_columns(text.chars().rev(), room / 3)
+    let tail: String = take_columns(text.chars().rev(), tail)
         .chars()
         .rev()
         .collect();
@@ -224,17 +224,10 @@ pub fn shortened_series(text: &str, room: u16, look: Look) -> String {
         .max(room / 3)
         .min(columns(labels));
     let name_room = room - labels_room;
-    let labels = shortened(labels, labels_room, look.ellipsis());
-    if columns(name) <= name_room {
-        return format!("{name}{labels}");
-    }
-    let tail_room = (name_room - 1) * 3 / 4;
-    let tail: String = take_columns(name.chars().rev(), tail_room)
-        .chars()
-        .rev()
-        .collect();
-    let head = take_columns(name.chars(), name_room - 1 - columns(&tail));
-    format!("{head}{}{tail}{labels}", look.ellipsis())
+    // The end of a name tells what it is, and the end of a label its value.
+    let labels = shortened(labels, labels_room, labels_room * 3 / 4, look.ellipsis());
+    let name = shortened(name, name_room, name_room * 3 / 4, look.ellipsis());
+    format!("{name}{labels}")
 }
 
 fn take_columns(characters: impl Iterator<Item = char>, room: u16) -> String {
@@ -283,13 +276,13 @@ mod tests {
     #[test]
     fn long_texts_keep_both_ends() {
         assert_eq!(
-            shortened("node_cpu_seconds_total{cpu=\"0\"}", 16, "…"),
+            shortened("node_cpu_seconds_total{cpu=\"0\"}", 16, 5, "…"),
             "node_cpu_s…=\"0\"}"
         );
-        assert_eq!(shortened("abcdef", 4, "…"), "abc…");
-        assert_eq!(shortened("abcdef", 0, "…"), "");
+        assert_eq!(shortened("abcdef", 4, 1, "…"), "abc…");
+        assert_eq!(shortened("abcdef", 0, 0, "…"), "");
         assert_eq!(
-            columns(&shortened("日本語のとても長い名前の測定値", 13, "…")),
+            columns(&shortened("日本語のとても長い名前の測定値", 13, 4, "…")),
             13
         );
     }
@@ -304,11 +297,11 @@ mod tests {
         let text = "node_cgroup_memory_active_file_bytes{cgroup=\"/a/b/c\"}";
         let short = |room| shortened_series(text, room, look);
         assert_eq!(short(54), text);
-        assert_eq!(short(45), "node_cgr…ory_active_file_bytes{cgroup=\"…b/c\"}");
+        assert_eq!(short(45), "node_cg…mory_active_file_bytes{cg…p=\"/a/b/c\"}");
         assert!((20..60).all(|room| columns(&short(room)) <= room));
         assert_eq!(
             shortened_series("a.b{k=\"0123456789abcdefghi\"}", 20, look),
-            "a.b{k=\"0123456…ghi\"}"
+            "a.b{k=\"…9abcdefghi\"}"
         );
     }
 
