@@ -15,6 +15,7 @@ mod own;
 mod place;
 mod plan;
 mod remove;
+mod shown;
 mod signals;
 mod snapshots;
 mod source;

@@ -20,6 +20,7 @@ use crate::log_output::LogOutput;
 use crate::notify::Notify;
 use crate::own;
 use crate::place::{self, FileSystem};
+use crate::shown;
 use crate::snapshots::snapshot_subject;
 use crate::sources::{Environment, Loaded};
 
@@ -45,10 +46,14 @@ pub struct Plan {
     /// Where log messages go, where somebody made a place for them.
     pub log: Option<Arc<dyn LogOutput>>,
     pub(crate) notify: Option<Notify>,
+    /// It was started for a job, which may end it: by Dragon's keys or variable, or `--until-pid`.
+    pub ends_with_job: bool,
     /// Remove the store on an orderly end.
     pub remove_store: bool,
     /// What a person should know: defaults that this machine changed.
     pub remarks: Vec<String>,
+    /// The configuration in force, for those who ask the agent.
+    pub(crate) shown: serde_json::Value,
 }
 
 impl Plan {
@@ -105,6 +110,8 @@ impl Plan {
             ),
             log: None,
             notify: Notify::new(environment),
+            shown: shown::shown(loaded),
+            ends_with_job: loaded.is_dragon(environment),
             remove_store: config.dragon.delete_tmdb == Some(true),
             remarks,
         }
@@ -213,11 +220,19 @@ fn serve(loaded: &Loaded, environment: Environment<'_>) -> ServeSettings {
         },
         token: token(places.token_file.as_ref(), environment),
         allow_users: places.allow_users.clone(),
+        auth_key: dragon.auth_key.clone(),
         hosts: places.hosts.clone(),
         socket: places.socket.clone().or(defaults.socket),
         connections_max: loaded.config.own.limits.connections.get() as usize,
+        body_bytes_max: bytes(&loaded.config.own.limits.body),
+        bodies_bytes_max: bytes(&loaded.config.own.limits.bodies),
         ..ServeSettings::default()
     }
+}
+
+/// More than can be addressed is no limit.
+fn bytes(size: &Bytes) -> usize {
+    usize::try_from(size.count()).unwrap_or(usize::MAX)
 }
 
 fn token(file: Option<&PathBuf>, environment: Environment<'_>) -> Option<TokenSource> {
@@ -238,15 +253,15 @@ fn exposure(serve: &ServeSettings) -> Vec<String> {
     }
     let (places, mut remarks) = (exposed.join(", "), Vec::new());
     let has_authority = serve.tls.as_ref().is_some_and(|files| files.ca.is_some());
-    if serve.token.is_none() && !has_authority {
+    if serve.token.is_none() && serve.auth_key.is_none() && !has_authority {
         remarks.push(format!(
             "NOT PROTECTED (--insecure): everyone who can reach {places} may read and write here"
         ));
     }
     if serve.tls.is_none() {
-        let what = match serve.token {
-            Some(_) => "samples and the token",
-            None => "samples",
+        let what = match serve.token.is_some() || serve.auth_key.is_some() {
+            true => "samples and the token",
+            false => "samples",
         };
         remarks.push(format!(
             "NOT ENCRYPTED (--insecure): {what} can be read on the way to {places}"

@@ -24,6 +24,7 @@ pub(crate) struct Source {
     last: Mutex<Option<Instant>>,
     rate: Duration,
     limits: Value,
+    shown: Value,
     log: Option<Arc<dyn LogOutput>>,
 }
 
@@ -38,6 +39,7 @@ impl Source {
                 "connections": plan.serve.connections_max,
             }),
             log: plan.log.clone(),
+            shown: plan.shown.clone(),
             ..Source::default()
         }
     }
@@ -132,6 +134,10 @@ impl StatusSource for Source {
 
     fn snapshot(&self) -> Option<Arc<str>> {
         self.with_keeper(Keeper::current)?
+    }
+
+    fn config(&self) -> Value {
+        self.shown.clone()
     }
 
     fn facts(&self) -> Map<String, Value> {
