@@ -1,6 +1,6 @@
 use anyhow::{Context, Result, ensure};
 
-use crate::{packages, step};
+use crate::{packages, peers, step};
 
 pub enum Mode {
     /// As often as the figures need, and a missed gate fails.
@@ -11,6 +11,7 @@ pub enum Mode {
 
 pub fn run(mode: Mode) -> Result<()> {
     packages::install_missing();
+    peers::install_missing();
     let mut command = step::cargo_command();
     command.args(["bench", "--locked", "--package", "pegel-bench"]);
     match mode {

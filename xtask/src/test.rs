@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::{packages, step};
+use crate::{packages, peers, step};
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Count {
@@ -17,6 +17,7 @@ struct Count {
 
 pub fn run() -> Result<()> {
     packages::install_missing();
+    peers::install_missing();
     let target = step::root().join("target");
     fs::create_dir_all(&target).context("cannot make target/")?;
     // Tests that miss something note it here; see the `need` module of crates/testkit.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use pegel_collect::{Own, Sampler};
 use pegel_ingest::Intake;
-use pegel_ingest::statsd::{self, Bound, Statsd};
+use pegel_ingest::statsd::{self, Bound, Listening, Statsd};
 use pegel_metric::{Millis, Selector};
 use pegel_serve::{App, BindError, GuardError, LocalUsers, Running, Server};
 use pegel_store::{OpenError, Store};
@@ -71,7 +71,7 @@ pub enum StartError {
 pub struct Node {
     store: Store,
     intake: Arc<Intake>,
-    statsd: Statsd,
+    statsd: Listening,
     source: Arc<Source>,
     running: Option<Running>,
     endpoint: Option<Endpoint>,
@@ -108,6 +108,7 @@ impl Node {
 
         let source = Arc::new(Source::new(&plan));
         let intake = Arc::new(start_intake(&plan, &store)?);
+        let metrics = Arc::new(Statsd::new(&plan.statsd.keys, intake.gate()));
         let app = App {
             store: store.clone(),
             intake: intake.clone(),
@@ -121,7 +122,7 @@ impl Node {
         };
         let server = Server::bind(plan.serve.clone(), app)?;
         // After the push socket: its directory is made and its lock is held.
-        let statsd = start_statsd(&plan, &intake, &store)?;
+        let statsd = start_statsd(&plan, &metrics, &intake, &store)?;
         let sampler = start_sampler(&plan, &store, &source)?;
         let active = sampler.active_count();
         source.set(sampler);
@@ -267,13 +268,18 @@ fn start_intake(plan: &Plan, store: &Store) -> Result<Intake, StartError> {
     Ok(intake)
 }
 
-/// Binds its addresses and reads them. The pulse asks it from now on.
-fn start_statsd(plan: &Plan, intake: &Intake, store: &Store) -> Result<Statsd, StartError> {
+/// Binds the addresses of statsd and reads them. The pulse asks it from now on.
+fn start_statsd(
+    plan: &Plan,
+    statsd: &Statsd,
+    intake: &Intake,
+    store: &Store,
+) -> Result<Listening, StartError> {
     let users = LocalUsers::new(&plan.serve.allow_users)?;
-    let mut statsd = Statsd::bind(&plan.statsd, intake.gate(), Arc::new(AgentDoor { users }))?;
-    intake.add_source(statsd.source(store, intake.now())?);
-    statsd.start()?;
-    Ok(statsd)
+    let mut listening = Listening::bind(statsd, &plan.statsd, Arc::new(AgentDoor { users }))?;
+    intake.add_source(statsd.source(&listening, store, intake.now()));
+    listening.start()?;
+    Ok(listening)
 }
 
 /// When this returns, the first sample can be read.

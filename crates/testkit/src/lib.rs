@@ -30,7 +30,7 @@ pub use forked::Forked;
 pub use golden::assert_golden;
 pub use http::{Address, Answer, get, get_with};
 pub use island::Island;
-pub use need::{need, need_hardware};
+pub use need::{need, need_hardware, need_peer};
 pub use neighbour::Neighbour;
 pub use pegel_wire::MetricType;
 pub use planted::{PLANTED_TOKEN, assert_not_shown};

@@ -22,6 +22,21 @@ pub fn need(program: &str) -> Option<PathBuf> {
     None
 }
 
+/// A library or program of others that `cargo xtask test` installs below `target/peers`; or None, as [`need`].
+#[track_caller]
+pub fn need_peer(path: &str) -> Option<PathBuf> {
+    let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers"));
+    let found = root.join(path);
+    if found.exists() {
+        return Some(found);
+    }
+    let reason = format!("target/peers/{path} is not installed (cargo xtask test does that)");
+    let is_ci = env::var_os("CI").is_some_and(|value| value == "true");
+    assert!(!is_ci, "{reason}; with CI=true that is a failure");
+    record_skip(&reason);
+    None
+}
+
 /// Whether the machine offers something that no package can install (a device, a privilege). Without it
 /// the test is skipped, also with `CI=true`.
 #[track_caller]

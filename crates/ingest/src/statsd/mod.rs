@@ -23,6 +23,6 @@ mod tests;
 
 pub use door::{Door, Peer, Protocol};
 pub use net::{BindError, Bound};
-pub use running::{Plan, Statsd};
+pub use running::{Listening, Plan, Statsd};
 pub use settings::{Idle, Percent, Place, StatsdKeys};
 pub use table::Origin;

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -24,6 +24,12 @@ use crate::board::Board;
 use crate::gate::Gate;
 use crate::pulse::Source;
 
+/// A connection that says nothing for this long is closed.
+const SILENCE: Duration = Duration::from_secs(600);
+/// When there are too many, the one that was silent longest makes room after this long.
+const PATIENCE: Duration = Duration::from_secs(10);
+const CONNECTIONS: usize = 256;
+
 /// Where to listen, and how.
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -35,6 +41,7 @@ pub struct Plan {
     pub threads: usize,
     pub receive_buffer: usize,
     pub connections: usize,
+    /// What becomes of the lines.
     pub keys: StatsdKeys,
 }
 
@@ -54,7 +61,7 @@ impl Plan {
             port_search,
             threads: keys.threads.get().min(64) as usize,
             receive_buffer: usize::try_from(keys.receive_buffer.count()).unwrap_or(usize::MAX),
-            connections: 256,
+            connections: CONNECTIONS,
             keys: keys.clone(),
         }
     }
@@ -75,86 +82,115 @@ impl Plan {
     }
 }
 
-/// Bound, running, and stopped when dropped.
+/// The metrics themselves, however their lines come.
 #[derive(Debug)]
 pub struct Statsd {
     shared: Arc<Shared>,
-    sockets: Option<Sockets>,
-    bound: Bound,
+    flush: Duration,
+}
+
+impl Statsd {
+    pub fn new(keys: &StatsdKeys, gate: &Arc<Gate>) -> Statsd {
+        let memory = usize::try_from(keys.memory.count()).unwrap_or(usize::MAX);
+        let table = Table::new(Figures::new(keys), memory);
+        Statsd {
+            shared: Arc::new(Shared::new(table, gate.clone())),
+            flush: keys.flush.duration(),
+        }
+    }
+
+    /// Takes lines that came another way than over sockets of statsd's own. Says why, where any of it was dropped.
+    pub fn take(&self, lines: &[u8], origin: &Origin) -> Result<(), Reason> {
+        let mut batch = self.shared.batch();
+        batch.take(lines, origin);
+        batch.dropped_for().map_or(Ok(()), Err)
+    }
+
+    /// Events and service checks that came so far.
+    pub fn events(&self) -> (u64, u64) {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        (read(&self.shared.events), read(&self.shared.checks))
+    }
+
+    /// What the pulse asks at each tick.
+    pub fn source(&self, listening: &Listening, store: &Store, now: Millis) -> Box<dyn Source> {
+        let board = Board::new("statsd", store, now);
+        let drops = listening.drops(&self.shared.gate);
+        Box::new(Published::new(
+            self.shared.clone(),
+            drops,
+            board,
+            self.flush,
+        ))
+    }
+}
+
+/// Sockets that are bound, and threads that read them. Stopped when dropped.
+#[derive(Debug)]
+pub struct Listening {
+    shared: Arc<Shared>,
+    sockets: Sockets,
     door: Arc<dyn Door>,
     stop: Arc<Stop>,
     threads: Vec<JoinHandle<()>>,
     limits: StreamLimits,
-    keys: StatsdKeys,
 }
 
-impl Statsd {
-    /// Takes the addresses. Nothing is read before [`Statsd::start`]: what comes meanwhile waits in the kernel.
-    pub fn bind(plan: &Plan, gate: &Arc<Gate>, door: Arc<dyn Door>) -> Result<Statsd, BindError> {
-        let sockets = bind(plan, &*door)?;
-        let memory = usize::try_from(plan.keys.memory.count()).unwrap_or(usize::MAX);
-        let table = Table::new(Figures::new(&plan.keys), memory);
-        Ok(Statsd {
-            shared: Arc::new(Shared::new(table, gate.clone())),
-            bound: sockets.bound.clone(),
-            sockets: Some(sockets),
+impl Listening {
+    /// Takes the addresses. Nothing is read before [`Listening::start`]: what comes meanwhile waits in the kernel.
+    pub fn bind(statsd: &Statsd, plan: &Plan, door: Arc<dyn Door>) -> Result<Listening, BindError> {
+        Ok(Listening {
+            shared: statsd.shared.clone(),
+            sockets: bind(plan, &*door)?,
             door,
             stop: Arc::new(Stop::new().map_err(BindError::Threads)?),
             threads: Vec::new(),
             limits: StreamLimits {
                 connections: plan.connections,
-                silence: Duration::from_secs(600),
-                patience: Duration::from_secs(10),
+                silence: SILENCE,
+                patience: PATIENCE,
             },
-            keys: plan.keys.clone(),
         })
     }
 
-    /// What the pulse asks at each tick.
-    pub fn source(&self, store: &Store, now: Millis) -> Result<Box<dyn Source>, BindError> {
-        let mut drops = Vec::new();
-        let datagrams = self.sockets.iter().flat_map(|sockets| &sockets.datagrams);
-        for socket in datagrams.flatten().filter(|socket| !socket.is_unix) {
-            let sender = self.shared.gate.sender(Input::Statsd, "kernel");
-            drops.push(Drops::new(&socket.socket, sender).map_err(BindError::Threads)?);
-        }
-        let board = Board::new("statsd", store, now);
-        let flush = self.keys.flush.duration();
-        Ok(Box::new(Published::new(
-            self.shared.clone(),
-            drops,
-            board,
-            flush,
-        )))
+    pub fn bound(&self) -> &Bound {
+        &self.sockets.bound
+    }
+
+    fn drops(&self, gate: &Gate) -> Vec<Drops> {
+        let all = self.sockets.datagrams.iter().flatten();
+        // Who sends over a UNIX socket waits: there the kernel drops nothing.
+        let udp = all.filter(|socket| !socket.is_unix);
+        udp.filter_map(|socket| {
+            let sender = gate.sender(Input::Statsd, "kernel");
+            Drops::new(&socket.socket, sender).ok()
+        })
+        .collect()
     }
 
     /// Starts the threads that read.
     pub fn start(&mut self) -> Result<(), BindError> {
-        let Some(sockets) = self.sockets.as_mut() else {
-            return Ok(());
-        };
-        let per_thread = std::mem::take(&mut sockets.datagrams);
-        for datagrams in per_thread.into_iter().filter(|sockets| !sockets.is_empty()) {
+        for datagrams in std::mem::take(&mut self.sockets.datagrams) {
+            if datagrams.is_empty() {
+                continue;
+            }
             let (shared, stop, origins) = (self.shared.clone(), self.stop.clone(), self.origins());
             self.spawn("statsd", move || {
-                read_datagrams(&datagrams, &shared, origins, &stop)
+                read_datagrams(&datagrams, &shared, origins, &stop);
             })?;
         }
-        let Some(sockets) = self.sockets.as_mut() else {
-            return Ok(());
-        };
         let listeners = Listeners {
-            tcp: std::mem::take(&mut sockets.tcp),
-            unix: sockets.unix_stream.take(),
+            tcp: std::mem::take(&mut self.sockets.tcp),
+            unix: self.sockets.unix_stream.take(),
         };
-        if !listeners.tcp.is_empty() || listeners.unix.is_some() {
-            let (shared, stop, origins) = (self.shared.clone(), self.stop.clone(), self.origins());
-            let (door, limits) = (self.door.clone(), self.limits);
-            self.spawn("statsd-streams", move || {
-                read_streams(&listeners, limits, &shared, origins, &door, &stop);
-            })?;
+        if listeners.tcp.is_empty() && listeners.unix.is_none() {
+            return Ok(());
         }
-        Ok(())
+        let (shared, stop, origins) = (self.shared.clone(), self.stop.clone(), self.origins());
+        let (door, limits) = (self.door.clone(), self.limits);
+        self.spawn("statsd-streams", move || {
+            read_streams(&listeners, limits, &shared, origins, &door, &stop);
+        })
     }
 
     fn origins(&self) -> Origins {
@@ -168,23 +204,6 @@ impl Statsd {
         Ok(())
     }
 
-    pub fn bound(&self) -> &Bound {
-        &self.bound
-    }
-
-    /// Takes lines that came another way, such as the push socket. Says why, where any of it was dropped.
-    pub fn take(&self, lines: &[u8], origin: &Origin) -> Result<(), Reason> {
-        let mut batch = self.shared.batch();
-        batch.take(lines, origin);
-        batch.dropped_for().map_or(Ok(()), Err)
-    }
-
-    /// Events and service checks that came so far.
-    pub fn events(&self) -> (u64, u64) {
-        let read = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
-        (read(&self.shared.events), read(&self.shared.checks))
-    }
-
     /// Reads what the kernel holds, then ends the threads.
     pub fn stop(&mut self) {
         self.stop.now();
@@ -194,7 +213,7 @@ impl Statsd {
     }
 }
 
-impl Drop for Statsd {
+impl Drop for Listening {
     fn drop(&mut self) {
         self.stop();
     }
