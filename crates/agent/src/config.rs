@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use pegel_collect::Collectors;
-use pegel_config::{Key, Level, Log, Rate, Section, Span, settings};
+use pegel_config::{Key, Level, Log, Rate, Secret, Section, Span, settings};
 use pegel_ingest::rules::Rule;
 use pegel_ingest::statsd::StatsdKeys;
 use pegel_serve::Places;
@@ -69,6 +69,9 @@ settings! {
         default_tmdb_dir: Option<PathBuf> = None => "/tmp",
         /// For files written for Dragon: remove the store when the agent ends in an orderly way.
         delete_tmdb: Option<bool> = None => "1",
+        /// For files written for Dragon: whoever shows this key to /api/token gets a token that lets a client
+        /// do everything until the agent ends.
+        auth_key: Option<Secret> = None => "KEY",
     }
 }
 

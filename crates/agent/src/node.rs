@@ -73,6 +73,8 @@ pub struct Node {
     intake: Arc<Intake>,
     statsd: Listening,
     source: Arc<Source>,
+    /// Told when a client of the job asks for the end.
+    finished: Arc<tokio::sync::Notify>,
     running: Option<Running>,
     endpoint: Option<Endpoint>,
     signals: Option<StopSignals>,
@@ -107,11 +109,14 @@ impl Node {
         Endpoint::remove_old(&dir);
 
         let source = Arc::new(Source::new(&plan));
+        let finished = Arc::new(tokio::sync::Notify::new());
         let intake = Arc::new(start_intake(&plan, &store)?);
         let metrics = Arc::new(Statsd::new(&plan.statsd.keys, intake.gate()));
         let app = App {
             store: store.clone(),
             intake: intake.clone(),
+            statsd: Some(metrics.clone()),
+            finish: plan.ends_with_job.then(|| finish(&finished)),
             clock: plan.store.clock.clone(),
             node: plan.node.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -150,6 +155,7 @@ impl Node {
             intake,
             statsd,
             source,
+            finished,
             running,
             endpoint,
             signals,
@@ -180,6 +186,7 @@ impl Node {
             .take()
             .ok_or_else(|| io::Error::other("waited before"))?;
         let source = self.source.clone();
+        let finished = self.finished.clone();
         let reload = self.running.as_ref().map(Running::reload);
         let hangups = self.hangups.take().zip(reload);
         let log = self.log.clone();
@@ -188,6 +195,7 @@ impl Node {
         self.runtime.block_on(async {
             let mut died = Box::pin(source.sampler_died(LOOK_AFTER_SAMPLER));
             let mut signal = Box::pin(signals.next());
+            let mut finished = Box::pin(finished.notified());
             let mut ended: Option<Pin<Box<dyn Future<Output = io::Result<()>>>>> = match until {
                 Some(until) => Some(Box::pin(until.ended())),
                 None => None,
@@ -209,6 +217,9 @@ impl Node {
                     return Poll::Ready(Ok(()));
                 }
                 if signal.as_mut().poll(context).is_ready() {
+                    return Poll::Ready(Ok(()));
+                }
+                if finished.as_mut().poll(context).is_ready() {
                     return Poll::Ready(Ok(()));
                 }
                 // It never ends.
@@ -250,6 +261,12 @@ impl Node {
         tracing::info!("stopped");
         self.runtime.shutdown_timeout(GRACE);
     }
+}
+
+/// How the job that this agent was started for ends it.
+fn finish(finished: &Arc<tokio::sync::Notify>) -> Arc<dyn Fn() + Send + Sync> {
+    let finished = finished.clone();
+    Arc::new(move || finished.notify_one())
 }
 
 pub(crate) fn open_store(plan: &Plan) -> Result<Store, StartError> {

@@ -125,6 +125,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let logging = logging::start(log);
     let mut plan = Plan::new(&loaded, &|name| std::env::var_os(name));
     plan.log = Some(logging);
+    plan.ends_with_job |= args.until_pid.is_some();
     // A wrong number is found before anything is touched.
     let until = args.until_pid.map(Until::pid).transpose()?;
     if args.once {

@@ -1,4 +1,5 @@
 use std::fmt;
+use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
 
@@ -20,6 +21,19 @@ impl Secret {
         &self.0
     }
 }
+
+impl FromStr for Secret {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Secret, &'static str> {
+        match text.is_empty() {
+            true => Err("the secret is empty"),
+            false => Ok(Secret::new(text)),
+        }
+    }
+}
+
+crate::text_setting!(Secret, "text that is never shown");
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

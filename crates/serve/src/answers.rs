@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{HeaderValue, header};
@@ -9,8 +10,10 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use pegel_ingest::Intake;
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
 
 use crate::failure::Failure;
 use crate::refusals::{Refusal, Refusals};
@@ -22,6 +25,10 @@ const PIECE_BYTES: usize = 1024;
 const GROWTH_BYTES_MAX: usize = 1 << 20;
 /// Answers up to this size are small.
 const SMALL_BYTES: usize = 256 << 10;
+/// How many clients may write at one time; the next ones wait.
+const WRITES_MAX: usize = 16;
+/// How long a reader waits for programs' counters.
+const REFRESH_TIME: Duration = Duration::from_millis(250);
 /// Smaller answers gain nothing from being compressed.
 const GZIP_BYTES_MIN: usize = 512;
 
@@ -32,6 +39,10 @@ pub(crate) struct Answers {
     queries: Arc<Semaphore>,
     /// Questions about the present: they must not queue behind the others.
     looks: Arc<Semaphore>,
+    /// What is written: many may wait for the log together.
+    writes: Arc<Semaphore>,
+    /// Programs' counters are brought up to date by one at a time.
+    refreshes: Arc<Semaphore>,
     memory: Memory,
     refusals: Arc<Refusals>,
 }
@@ -59,6 +70,8 @@ impl Answers {
             answer_bytes_max: settings.answer_bytes_max,
             queries: Arc::new(Semaphore::new(settings.queries_max)),
             looks: Arc::new(Semaphore::new(settings.queries_max)),
+            writes: Arc::new(Semaphore::new(WRITES_MAX)),
+            refreshes: Arc::new(Semaphore::new(1)),
             memory: Memory {
                 all: Arc::new(Semaphore::new(pieces)),
                 large: Arc::new(Semaphore::new(pieces / 4 * 3)),
@@ -86,6 +99,26 @@ impl Answers {
         work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
         self.work(&self.looks, work).await
+    }
+
+    /// Writes something, which may wait for the log.
+    pub async fn write<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        self.work(&self.writes, work).await
+    }
+
+    /// Brings programs' counters up to date, so that a look finds what they counted until now. A store that
+    /// hangs does not keep the reader waiting for long: what is there is shown.
+    pub async fn refresh(&self, intake: &Arc<Intake>) {
+        let intake = intake.clone();
+        let refresh = self.work(&self.refreshes, move || {
+            // What cannot be written now is as old as the last tick; `/status` says why.
+            let _ = intake.refresh();
+            Ok(())
+        });
+        let _ = timeout(REFRESH_TIME, refresh).await;
     }
 
     async fn work<T: Send + 'static>(

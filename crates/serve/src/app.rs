@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pegel_ingest::Intake;
+use pegel_ingest::statsd::Statsd;
 use pegel_metric::{Clock, Level, Millis};
 use pegel_store::Store;
 
@@ -12,6 +13,10 @@ pub struct App {
     pub store: Store,
     /// The way in for what programs send.
     pub intake: Arc<Intake>,
+    /// Takes the statsd lines that come over the socket.
+    pub statsd: Option<Arc<Statsd>>,
+    /// Ends the agent; only there where a job started it.
+    pub finish: Option<Arc<dyn Fn() + Send + Sync>>,
     pub clock: Arc<dyn Clock>,
     pub node: String,
     pub version: String,

@@ -60,6 +60,7 @@ fn by(holder: &Option<Holder>) -> String {
 /// Other machines are let in only where that was wanted, or where they can be told apart.
 pub(crate) fn check_exposure(settings: &Settings) -> Result<(), BindError> {
     let is_asked = settings.token.is_some()
+        || settings.auth_key.is_some()
         || settings
             .tls
             .as_ref()

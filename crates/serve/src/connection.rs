@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::{HeaderName, HeaderValue, Request, Response, header};
+use axum::http::{HeaderName, HeaderValue, Method, Request, Response, header, request};
 use axum::response::IntoResponse;
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
@@ -20,10 +20,12 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tower_service::Service;
 
+use crate::bodies::Unread;
 use crate::failure::Failure;
 use crate::guard::{Guard, Visit};
+use crate::lines::{self, Begun, Rewound};
 use crate::refusals::{Refusal, Refusals};
-use crate::routes;
+use crate::routes::{self, Site};
 use crate::settings::Settings;
 use crate::watched::{Progress, Watched};
 
@@ -55,18 +57,35 @@ pub(crate) struct Shared {
     pub settings: Arc<Settings>,
     pub refusals: Arc<Refusals>,
     pub guard: Arc<Guard>,
+    pub site: Arc<Site>,
     pub router: Router,
     pub stage: watch::Receiver<Stage>,
     /// How many refused clients per listener are told why at one time; others are only closed.
     pub farewells_max: usize,
 }
 
-/// Serves a connection to its end.
-pub(crate) async fn serve<S>(stream: S, visit: Visit, shared: Shared)
+/// Serves a connection to its end, whatever it speaks. `pid` is the client's where the kernel tells.
+pub(crate) async fn serve<S>(mut stream: S, visit: Visit, pid: Option<u32>, shared: Shared)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let progress = Progress::new();
+    let since = Instant::now();
+    match lines::begin(&mut stream, visit.local.is_none(), since, &shared).await {
+        Begun::Http(begun) => http(Rewound::new(begun, stream), since, visit, shared).await,
+        // Rare, and larger than the rest.
+        Begun::Lines(dialect, begun) => {
+            Box::pin(lines::serve(stream, begun, dialect, visit, pid, shared)).await;
+        }
+        Begun::Late => shared.refusals.count(Refusal::HeadTime),
+        Begun::Over => {}
+    }
+}
+
+async fn http<S>(stream: Rewound<S>, since: Instant, visit: Visit, shared: Shared)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let progress = Progress::new(since);
     let io = TokioIo::new(Watched::new(stream, progress.clone()));
     let service = {
         let (shared, progress) = (shared.clone(), progress.clone());
@@ -159,6 +178,7 @@ async fn answer(request: Request<Incoming>, visit: Visit, shared: Shared) -> Res
         settings,
         refusals,
         guard,
+        site,
         mut router,
         ..
     } = shared;
@@ -170,26 +190,44 @@ async fn answer(request: Request<Incoming>, visit: Visit, shared: Shared) -> Res
         refusals.count(Refusal::UriLength);
         return Failure::uri_long(settings.uri_bytes_max).into_response();
     }
-    let announced = request.headers().get(header::CONTENT_LENGTH);
-    let announced = announced.and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    if announced.is_some_and(|bytes| bytes > settings.body_bytes_max as u64) {
-        refusals.count(Refusal::BodySize);
-        return Failure::body_large(settings.body_bytes_max).into_response();
-    }
     let (mut head, body) = request.into_parts();
-    match guard.admit(&visit, &head, routes::first_access(head.uri.path())) {
-        Ok(caller) => head.extensions.insert(caller),
+    let caller = match guard.admit(&visit, &head, routes::first_access(head.uri.path())) {
+        Ok(caller) => caller,
         Err(denied) => return denied.into_response(),
     };
+    head.extensions.insert(caller.clone());
+    let (method, path) = (head.method.clone(), head.uri.path().to_owned());
+    // A body that never comes to its end is in the books, too.
+    let mut unread = Some(Unread::Gone);
     let answered = timeout(settings.request_time, async {
-        // No route takes a body: it is only read past, so that the connection can go on behind it.
-        if !read_past(body, settings.body_bytes_max).await {
-            refusals.count(Refusal::BodySize);
-            return Ok(Failure::body_large(settings.body_bytes_max).into_response());
+        let announced = announced(&head).filter(|bytes| *bytes > settings.body_bytes_max as u64);
+        let body = match (announced, &method) {
+            (Some(_), _) => Err(Unread::TooLarge),
+            (None, &Method::POST) => site.bodies.read(body).await,
+            (None, _) => read_past(body, settings.body_bytes_max).await,
+        };
+        unread = body.as_ref().err().copied();
+        match body {
+            Ok(body) => {
+                router
+                    .call(Request::from_parts(head, Body::from(body)))
+                    .await
+            }
+            Err(unread) => Ok(unread.failure(&site.bodies).into_response()),
         }
-        router.call(Request::from_parts(head, Body::empty())).await
-    });
-    match answered.await {
+    })
+    .await;
+    if let Some(unread) = unread {
+        if let Some(refusal) = unread.refusal() {
+            refusals.count(refusal);
+            site.limited.count(&caller.peer.account(), refusal);
+        }
+        if let (&Method::POST, Some(input)) = (&method, routes::input_of(&path)) {
+            let sender = site.app.intake.sender(input, &caller.peer.account());
+            site.app.intake.refuse(&sender, unread.reason());
+        }
+    }
+    match answered {
         Ok(Ok(response)) => response,
         Err(_) => {
             refusals.count(Refusal::RequestTime);
@@ -198,17 +236,23 @@ async fn answer(request: Request<Incoming>, visit: Visit, shared: Shared) -> Res
     }
 }
 
-/// Reads a body to its end and keeps nothing; false when it is longer than allowed. One that breaks off has
+/// How large the client says that the body is.
+fn announced(head: &request::Parts) -> Option<u64> {
+    let length = head.headers.get(header::CONTENT_LENGTH)?;
+    length.to_str().ok()?.parse().ok()
+}
+
+/// Reads a body to its end and keeps nothing, so that the connection can go on behind it. One that breaks off has
 /// ended, too: hyper closes the connection.
-async fn read_past(mut body: Incoming, bytes_max: usize) -> bool {
+async fn read_past(mut body: Incoming, bytes_max: usize) -> Result<Bytes, Unread> {
     let mut bytes = 0;
     while let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
         bytes += frame.data_ref().map_or(0, Bytes::len);
         if bytes > bytes_max {
-            return false;
+            return Err(Unread::TooLarge);
         }
     }
-    true
+    Ok(Bytes::new())
 }
 
 /// An answer's body that tells when hyper is done with it.

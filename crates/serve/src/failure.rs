@@ -1,6 +1,6 @@
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use pegel_store::QueryError;
+use pegel_store::{PushError, QueryError};
 use serde_json::json;
 
 /// An answer that says why there is no better one: `{"error":{"code","message","hint"}}`.
@@ -106,6 +106,13 @@ impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let headers = [(header::CONTENT_TYPE, "application/json")];
         (self.status, headers, self.to_json().to_string()).into_response()
+    }
+}
+
+impl From<PushError> for Failure {
+    fn from(error: PushError) -> Failure {
+        Failure::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+            .hint("nothing was stored; try again later")
     }
 }
 

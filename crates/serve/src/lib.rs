@@ -8,6 +8,7 @@
 mod answers;
 mod app;
 mod bind;
+mod bodies;
 mod config;
 mod connection;
 mod descriptors;
@@ -16,6 +17,8 @@ mod failure;
 pub mod fuzzing;
 mod guard;
 mod holder;
+mod limited;
+mod lines;
 mod listen;
 mod moment;
 mod negotiate;
@@ -29,6 +32,7 @@ mod settings;
 pub mod socket;
 mod tls;
 mod watched;
+mod writes;
 
 pub use app::{App, StatusSource};
 pub use bind::BindError;

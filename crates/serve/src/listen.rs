@@ -77,7 +77,7 @@ impl Listener for Address {
 
     async fn serve(self: Arc<Self>, stream: Self::Stream, mut visit: Visit, shared: Shared) {
         if !self.is_private {
-            return connection::serve(stream, visit, shared).await;
+            return connection::serve(stream, visit, None, shared).await;
         }
         // Without a certificate there would be no such listener.
         let Some(config) = shared.guard.tls() else {
@@ -87,7 +87,7 @@ impl Listener for Address {
             if let Peer::Remote { certified, .. } = &mut visit.peer {
                 *certified = tls::is_certified(&stream);
             }
-            connection::serve(stream, visit, shared).await;
+            connection::serve(stream, visit, None, shared).await;
         }
     }
 }
@@ -109,7 +109,9 @@ impl Listener for UnixListener {
     }
 
     async fn serve(self: Arc<Self>, stream: Self::Stream, visit: Visit, shared: Shared) {
-        connection::serve(stream, visit, shared).await;
+        let pid = stream.peer_cred().ok().and_then(|peer| peer.pid());
+        let pid = pid.and_then(|pid| u32::try_from(pid).ok());
+        connection::serve(stream, visit, pid, shared).await;
     }
 }
 
@@ -152,6 +154,7 @@ pub(crate) async fn accept_all<L: Listener>(listener: L, seats: Seats, shared: S
             Err(Taken::ForUnknown) => Refusal::UnknownConnections,
         };
         shared.refusals.count(refusal);
+        shared.site.limited.count(&visit.peer.account(), refusal);
         if let (true, Ok(turn)) = (listener.is_plain(), farewells.clone().try_acquire_owned()) {
             tokio::spawn(async move {
                 turn_away(stream, Failure::full()).await;

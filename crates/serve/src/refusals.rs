@@ -41,9 +41,22 @@ pub(crate) enum Refusal {
     /// A TLS handshake that failed.
     Handshake,
     HandshakeTime,
+    /// Bodies that are on their way take all the memory that they may.
+    BodyMemory,
+    /// A line did not come to its end in time.
+    LineTime,
+    LineSize,
+    /// A key that is not ours, where tokens are handed out.
+    AuthKey,
 }
 
-const NAMES: [(Refusal, &str); 21] = [
+impl Refusal {
+    pub fn as_str(self) -> &'static str {
+        NAMES[self as usize].1
+    }
+}
+
+const NAMES: [(Refusal, &str); 25] = [
     (Refusal::Connections, "connections"),
     (Refusal::SocketConnections, "socket_connections"),
     (Refusal::HeadTime, "head_time"),
@@ -65,6 +78,10 @@ const NAMES: [(Refusal, &str); 21] = [
     (Refusal::PlainHttp, "plain_http"),
     (Refusal::Handshake, "handshake"),
     (Refusal::HandshakeTime, "handshake_time"),
+    (Refusal::BodyMemory, "body_memory"),
+    (Refusal::LineTime, "line_time"),
+    (Refusal::LineSize, "line_size"),
+    (Refusal::AuthKey, "auth_key"),
 ];
 
 #[derive(Debug, Default)]

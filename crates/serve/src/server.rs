@@ -15,9 +15,11 @@ use tokio::time::timeout;
 use crate::answers::Answers;
 use crate::app::App;
 use crate::bind::{BindError, bind_tcp, check_exposure};
+use crate::bodies::Bodies;
 use crate::connection::{Shared, Stage};
 use crate::descriptors::Allowance;
 use crate::guard::{Guard, is_loopback};
+use crate::limited::Limited;
 use crate::listen::{self, accept_all};
 use crate::refusals::Refusals;
 use crate::routes::{Site, router};
@@ -101,20 +103,23 @@ impl Server {
             tcp: Seats::new(allowance.tcp),
             socket: Seats::new(allowance.socket),
         };
-        let site = Site {
+        let site = Arc::new(Site {
             app: self.app,
+            bodies: Bodies::new(&self.settings),
+            limited: Limited::default(),
             answers: Answers::new(&self.settings, self.refusals.clone()),
             refusals: self.refusals.clone(),
             guard: self.guard.clone(),
             seats: seats.clone(),
             stage: watcher.clone(),
             collisions: AtomicUsize::new(0),
-        };
+        });
         let shared = Shared {
             settings: self.settings,
             refusals: self.refusals.clone(),
             guard: self.guard.clone(),
-            router: router(Arc::new(site)),
+            router: router(site.clone()),
+            site,
             stage: watcher,
             farewells_max: allowance.farewells,
         };

@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pegel_config::{Address, HostName, User};
+use pegel_config::{Address, HostName, Secret, User};
 
 use crate::guard::TokenSource;
 use crate::tls::TlsFiles;
@@ -19,6 +19,8 @@ pub struct Settings {
     pub tls: Option<TlsFiles>,
     /// What gives a client every right.
     pub token: Option<TokenSource>,
+    /// What a client of Dragon's exchanges for a token of this run.
+    pub auth_key: Option<Secret>,
     /// Who may read and write besides the agent's user and root.
     pub allow_users: Vec<User>,
     /// Names of this node besides those that it knows by itself.
@@ -42,7 +44,11 @@ pub struct Settings {
     pub write_time: Duration,
     pub head_bytes_max: usize,
     pub uri_bytes_max: usize,
+    /// The largest body of a request, and all bodies that are being read or worked on, together.
     pub body_bytes_max: usize,
+    pub bodies_bytes_max: usize,
+    /// The longest line on the socket, or of a client that speaks OpenTSDB's telnet protocol.
+    pub line_bytes_max: usize,
     /// The largest single answer, and all answers that are being read, together.
     pub answer_bytes_max: usize,
     pub answers_bytes_max: usize,
@@ -58,6 +64,7 @@ impl Default for Settings {
             insecure: false,
             tls: None,
             token: None,
+            auth_key: None,
             allow_users: Vec::new(),
             hosts: Vec::new(),
             reload_time: Duration::from_secs(10),
@@ -71,6 +78,8 @@ impl Default for Settings {
             head_bytes_max: 16 << 10,
             uri_bytes_max: 8 << 10,
             body_bytes_max: 1 << 20,
+            bodies_bytes_max: 32 << 20,
+            line_bytes_max: 16 << 10,
             answer_bytes_max: 32 << 20,
             answers_bytes_max: 64 << 20,
             queries_max: 4,

@@ -34,9 +34,9 @@ struct State {
 }
 
 impl Progress {
-    pub fn new() -> Progress {
-        // A connection that says nothing at all is given as long as one that is slow to say it.
-        let phase = Phase::Head(Instant::now());
+    /// A connection that says nothing at all is given as long as one that is slow to say it.
+    pub fn new(since: Instant) -> Progress {
+        let phase = Phase::Head(since);
         Progress(Arc::new(Mutex::new(State {
             phase,
             stalled: None,
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn each_phase_has_its_own_limit() {
         let settings = Settings::default();
-        let progress = Progress::new();
+        let progress = Progress::new(Instant::now());
         let at = |seconds: u64| Instant::now() + Duration::from_secs(seconds);
         assert!(progress.check(at(4), &settings).is_ok());
         assert_eq!(
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn the_next_look_is_never_late() {
         let settings = Settings::default();
-        let progress = Progress::new();
+        let progress = Progress::new(Instant::now());
         progress.request_begins();
         let now = Instant::now();
         assert_eq!(progress.check(now, &settings), Ok(now + settings.head_time));

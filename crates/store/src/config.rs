@@ -26,5 +26,9 @@ settings! {
         memory: Bytes = Bytes::mebibytes(256),
         /// How many connections the servers hold open at one time.
         connections: NonZeroU32 = NonZeroU32::new(512).expect("not zero"),
+        /// The largest body of a request.
+        body: Bytes = Bytes::mebibytes(1),
+        /// How much memory all bodies may take that are being read or worked on.
+        bodies: Bytes = Bytes::mebibytes(32),
     }
 }

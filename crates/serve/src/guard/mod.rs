@@ -13,6 +13,7 @@
 //! changes something must not come from somebody else's page ([`origin`]).
 
 mod denied;
+mod exchange;
 mod host;
 mod kept;
 mod local;
@@ -31,11 +32,12 @@ use pegel_config::User;
 use rustls::ServerConfig;
 use serde_json::{Value, json};
 
-use crate::refusals::Refusals;
+use crate::refusals::{Refusal, Refusals};
 use crate::settings::Settings;
 use crate::tls::{TlsError, TlsFiles};
 
 pub(crate) use denied::Denied;
+use exchange::Exchange;
 use host::Hosts;
 use kept::Kept;
 pub use local::LocalUsers;
@@ -61,10 +63,8 @@ pub(crate) enum Access {
     /// Reads. Requests with a method other than GET and HEAD change something, whatever the route says.
     Read,
     /// Changes something, even by GET.
-    #[allow(dead_code)] // The first such routes come with the inputs.
     Change,
     /// Stops the agent or removes what it holds.
-    #[allow(dead_code)] // As above.
     Owner,
 }
 
@@ -98,6 +98,8 @@ pub enum GuardError {
     Token(#[from] TokenError),
     #[error(transparent)]
     Tls(#[from] TlsError),
+    #[error("auth_key: cannot make a token for those who show the key")]
+    Random(#[source] std::io::Error),
     #[error(
         "allow_users: there is no user \"{name}\" on this machine; correct the name, or give the user's number"
     )]
@@ -117,6 +119,8 @@ pub(crate) struct Guard {
     hosts: Hosts,
     registrar: Registrar,
     token: Option<Kept<Token, TokenError>>,
+    /// Hands out another token, for the life of this agent.
+    exchange: Option<Exchange>,
     tls: Option<Kept<ServerConfig, TlsError>>,
     /// Other machines are served without being asked who they are.
     is_open: bool,
@@ -155,8 +159,17 @@ impl Guard {
                 .collect::<Result<_, _>>()?,
             hosts: Hosts::new(node, &settings.hosts),
             registrar: Registrar::new(),
-            is_open: settings.insecure && token.is_none() && !has_authority,
+            is_open: settings.insecure
+                && token.is_none()
+                && settings.auth_key.is_none()
+                && !has_authority,
             token: token.transpose()?,
+            exchange: settings
+                .auth_key
+                .as_ref()
+                .map(Exchange::new)
+                .transpose()
+                .map_err(GuardError::Random)?,
             tls: tls.transpose()?,
             notices: Notices::default(),
             refusals,
@@ -239,6 +252,34 @@ impl Guard {
         self.report(&caller, verdict).map(|()| caller)
     }
 
+    /// Lets a client in that sends lines and not requests: it can show no token.
+    pub fn admit_lines(&self, visit: &Visit) -> Result<Caller, Denied> {
+        let caller = Caller {
+            peer: visit.peer,
+            rights: self.rights_of(visit.peer),
+        };
+        let verdict = match caller.rights {
+            Rights::None => Err(Denied::Stranger(visit.peer)),
+            Rights::User | Rights::Owner => Ok(()),
+        };
+        self.report(&caller, verdict).map(|()| caller)
+    }
+
+    /// The value of `Authorization` for someone who shows the right key.
+    pub fn exchange(&self, caller: &Caller, key: &str) -> Option<String> {
+        let value = self
+            .exchange
+            .as_ref()
+            .and_then(|exchange| exchange.bearer(key));
+        if value.is_none() {
+            self.refusals.count(Refusal::AuthKey);
+            self.notices.say(Refusal::AuthKey, &caller.peer, || {
+                "the auth_key is not the right one".to_owned()
+            });
+        }
+        value
+    }
+
     /// For a route that needs more than to be read.
     pub fn require(
         &self,
@@ -279,8 +320,13 @@ impl Guard {
     fn rights(&self, peer: Peer, headers: &HeaderMap) -> Rights {
         let of_peer = self.rights_of(peer);
         let has_token = || {
+            let Some(given) = token::given(headers) else {
+                return false;
+            };
             let token = self.token.as_ref().map(Kept::get);
-            token.is_some_and(|token| token::given(headers).is_some_and(|given| token.is(given)))
+            let handed_out = self.exchange.as_ref();
+            token.is_some_and(|token| token.is(given))
+                | handed_out.is_some_and(|exchange| exchange.handed_out(given))
         };
         if of_peer < Rights::Owner && has_token() {
             return Rights::Owner;

@@ -18,6 +18,17 @@ pub(crate) enum Peer {
     Remote { address: IpAddr, certified: bool },
 }
 
+impl Peer {
+    /// On whose account goes what is sent.
+    pub fn account(&self) -> String {
+        match self {
+            Peer::User(uid) => format!("uid {uid}"),
+            Peer::Nobody => "nobody".to_owned(),
+            Peer::Remote { address, .. } => address.to_string(),
+        }
+    }
+}
+
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -86,6 +86,15 @@ impl Token {
         Err(TokenError::Content { place, problem })
     }
 
+    /// Any text that is not empty: one that is compared, not sent in a header.
+    pub fn of(secret: Secret) -> Option<Token> {
+        (!secret.reveal().is_empty()).then_some(Token(secret))
+    }
+
+    pub fn reveal(&self) -> &str {
+        self.0.reveal()
+    }
+
     /// Takes as long for a token that is nearly right as for any other of the same length.
     pub fn is(&self, given: &[u8]) -> bool {
         let own = self.0.reveal().as_bytes();

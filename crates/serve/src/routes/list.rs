@@ -23,6 +23,7 @@ pub(super) async fn list(State(site): Shared, uri: Uri, headers: HeaderMap) -> A
     let selector = Parameters::read(&uri, &["match"])?.selector()?;
     let gzip = negotiate::gzip(&headers);
     let store = site.app.store.clone();
+    site.answers.refresh(&site.app.intake).await;
     let mut room = site.answers.room();
     let made = site.answers.look(move || {
         let mut found: Vec<Arc<Series>> = Vec::new();

@@ -15,6 +15,7 @@ pub(super) async fn metrics(State(site): Shared, headers: HeaderMap) -> Answer {
     let format = negotiate::format(&headers);
     let gzip = negotiate::gzip(&headers);
     let store = site.app.store.clone();
+    site.answers.refresh(&site.app.intake).await;
     let mut room = site.answers.room();
     let (finished, collisions) = site
         .answers

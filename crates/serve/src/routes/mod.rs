@@ -1,9 +1,11 @@
 //! The routes. One file each; this one holds what they share.
 
 mod columns;
+mod dragon;
 mod list;
 mod metrics;
 mod page;
+mod put;
 mod range;
 mod snapshot;
 mod status;
@@ -18,18 +20,23 @@ use std::sync::atomic::AtomicUsize;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::State;
-use axum::http::{Method, Request, StatusCode, Uri};
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{HeaderMap, Method, Request, StatusCode, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, get};
+use axum::routing::{MethodRouter, get, post};
+use bytes::Bytes;
+use pegel_ingest::senders::Sender;
+use pegel_metric::Input;
 use tokio::sync::watch;
 
 use crate::answers::Answers;
 use crate::app::App;
+use crate::bodies::Bodies;
 use crate::connection::Stage;
 use crate::failure::Failure;
 use crate::guard::{Access, Caller, Guard};
+use crate::limited::Limited;
 use crate::refusals::Refusals;
 use crate::server::AllSeats;
 
@@ -38,7 +45,10 @@ use crate::server::AllSeats;
 pub(crate) struct Site {
     pub app: App,
     pub answers: Answers,
+    pub bodies: Bodies,
     pub refusals: Arc<Refusals>,
+    /// Who ran into limits.
+    pub limited: Limited,
     pub guard: Arc<Guard>,
     pub seats: AllSeats,
     pub stage: watch::Receiver<Stage>,
@@ -59,6 +69,9 @@ const INDEX: &str = "pegel: what this node and its programs do\n
 /api/v1/stream           changes, as server-sent events: ?match=&names=&rate=2
 /api/v1/config           the configuration in force
 /api/v1/snapshot         what this machine is
+POST /api/put            points, as OpenTSDB takes them: ?summary&details
+POST /api/metrics        points, as Dragon's telemetry takes them
+POST /api/tsdb_cleanup   forget older points of /api/metrics
 /                        with a browser: the page
 ";
 
@@ -78,6 +91,20 @@ const ROUTES: &[Route] = &[
     ("/api/v1/stream", Access::Read, || get(stream::stream)),
     ("/api/v1/config", Access::Read, || get(status::config)),
     ("/api/v1/snapshot", Access::Read, || get(snapshot::snapshot)),
+    ("/api/put", Access::Change, || post(put::put)),
+    ("/api/metrics", Access::Change, || post(dragon::metrics)),
+    ("/api/tsdb_cleanup", Access::Owner, || post(dragon::cleanup)),
+    ("/api/token", Access::Open, || post(dragon::token)),
+    ("/api/ready", Access::Open, || get(dragon::ready)),
+    ("/api/set_shutdown", Access::Owner, || {
+        get(dragon::set_shutdown)
+    }),
+    ("/api/telemetry_shutdown", Access::Owner, || {
+        get(dragon::shutdown)
+    }),
+    ("/api/set_telemetry_shutdown", Access::Owner, || {
+        get(dragon::shutdown)
+    }),
 ];
 
 pub(crate) fn router(site: Arc<Site>) -> Router {
@@ -86,6 +113,8 @@ pub(crate) fn router(site: Arc<Site>) -> Router {
         router = router.route(path, guarded(&site.guard, *access, route()));
     }
     router
+        // Bodies are limited before they get here.
+        .layer(DefaultBodyLimit::disable())
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_method)
         .with_state(site)
@@ -98,6 +127,32 @@ pub(crate) fn first_access(path: &str) -> Access {
         .iter()
         .any(|(known, access, _)| *known == path && *access == Access::Open);
     if open { Access::Open } else { Access::Read }
+}
+
+/// Under which input it is counted when the body of a request to this path is not read.
+pub(crate) fn input_of(path: &str) -> Option<Input> {
+    match path {
+        "/api/put" => Some(Input::Put),
+        "/api/metrics" => Some(Input::Http),
+        _ => None,
+    }
+}
+
+impl Site {
+    /// A body that brings points, as it was before it was compressed. What cannot be used is in the books.
+    fn plain(
+        &self,
+        sender: &Arc<Sender>,
+        headers: &HeaderMap,
+        body: Bytes,
+    ) -> Result<Bytes, Failure> {
+        self.bodies
+            .plain(headers, body)
+            .map_err(|(failure, reason)| {
+                self.app.intake.refuse(sender, reason);
+                failure
+            })
+    }
 }
 
 /// The route behind its guard.
@@ -133,8 +188,13 @@ async fn unknown_path(uri: Uri) -> Failure {
 
 async fn wrong_method(method: Method, uri: Uri) -> Response {
     let message = format!("{} cannot be used with {method}", uri.path());
-    let failure = Failure::new(StatusCode::METHOD_NOT_ALLOWED, message).hint("use GET");
-    ([("allow", "GET, HEAD")], failure).into_response()
+    // Whatever is not read is written to by POST.
+    let (allow, hint) = match method {
+        Method::GET | Method::HEAD => ("POST", "use POST"),
+        _ => ("GET, HEAD", "use GET"),
+    };
+    let failure = Failure::new(StatusCode::METHOD_NOT_ALLOWED, message).hint(hint);
+    ([("allow", allow)], failure).into_response()
 }
 
 #[cfg(test)]

@@ -39,7 +39,9 @@ pub(super) async fn status(State(site): Shared) -> impl IntoResponse {
         "http": {
             "connections": site.seats.tcp.taken(),
             "socket_connections": site.seats.socket.taken(),
+            "body_bytes": site.bodies.held(),
             "refused": refused,
+            "limited": site.limited.all(),
             "guard": site.guard.describe(),
             "name_collisions": site.collisions.load(Ordering::Relaxed),
         },

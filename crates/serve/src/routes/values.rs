@@ -27,6 +27,7 @@ pub(super) async fn values(State(site): Shared, uri: Uri, headers: HeaderMap) ->
     let selector = Parameters::read(&uri, &["match", "names"])?.selector()?;
     let gzip = negotiate::gzip(&headers);
     let store = site.app.store.clone();
+    site.answers.refresh(&site.app.intake).await;
     let mut room = site.answers.room();
     let made = site.answers.look(move || {
         write_current(&mut room, &store, &selector, 0)?;

@@ -1,12 +1,14 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use pegel_config::Address as Listen;
 use pegel_ingest::Intake;
 use pegel_ingest::gate::GateSettings;
 use pegel_ingest::rules::Rules;
+use pegel_ingest::statsd::{Door, Listening, Peer, Plan, Protocol, Statsd, StatsdKeys};
 use pegel_metric::Clock;
 use pegel_metric::{Family, Input, Kind, Millis, Point, Series, SystemClock};
 use pegel_serve::{App, Running, Server, Settings, StatusSource};
@@ -34,6 +36,8 @@ impl StatusSource for Source {
 /// A server with a store, both gone at the end of the test.
 pub struct Site {
     pub store: Store,
+    /// Whether somebody asked for the end.
+    pub finished: Arc<AtomicBool>,
     pub running: Option<Running>,
     pub runtime: Runtime,
     _dir: TempDir,
@@ -45,6 +49,15 @@ impl Site {
     }
 
     pub fn with(change: impl FnOnce(&mut Settings)) -> Site {
+        Site::start(change, false)
+    }
+
+    /// As a job would start it.
+    pub fn of_job() -> Site {
+        Site::start(|_| {}, true)
+    }
+
+    fn start(change: impl FnOnce(&mut Settings), is_job: bool) -> Site {
         let dir = TempDir::new();
         let store = Store::open(Options::new(dir.join("store"))).expect("a store");
         let mut settings = Settings {
@@ -63,9 +76,16 @@ impl Site {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let rate = Duration::from_millis(500);
         let intake = Intake::start(gate, None, &store, clock, rate).expect("started");
+        let statsd = statsd(&intake, &store);
+        let finished = Arc::new(AtomicBool::new(false));
+        let finish = finished.clone();
         let app = App {
             store: store.clone(),
             intake: Arc::new(intake),
+            statsd: Some(statsd),
+            finish: is_job.then(|| -> Arc<dyn Fn() + Send + Sync> {
+                Arc::new(move || finish.store(true, Ordering::Relaxed))
+            }),
             clock: Arc::new(SystemClock),
             node: "nid0001".into(),
             version: "1.2.3".into(),
@@ -83,6 +103,7 @@ impl Site {
         let running = server.start(runtime.handle()).expect("started");
         Site {
             store,
+            finished,
             running: Some(running),
             runtime,
             _dir: dir,
@@ -136,6 +157,33 @@ impl Drop for Site {
     fn drop(&mut self) {
         drop(self.running.take());
         self.store.close();
+    }
+}
+
+/// Lines of statsd are taken, but only those of the push socket.
+fn statsd(intake: &Intake, store: &Store) -> Arc<Statsd> {
+    let statsd = Arc::new(Statsd::new(&StatsdKeys::default(), intake.gate()));
+    let mut plan = Plan::new(&StatsdKeys::default(), None, false);
+    (plan.udp, plan.tcp) = (Vec::new(), Vec::new());
+    let listening = Listening::bind(&statsd, &plan, Arc::new(Nowhere)).expect("nothing to bind");
+    intake.add_source(statsd.source(&listening, store, intake.now()));
+    statsd
+}
+
+#[derive(Debug)]
+struct Nowhere;
+
+impl Door for Nowhere {
+    fn holder(&self, _: Protocol, _: SocketAddr) -> Option<String> {
+        None
+    }
+
+    fn owner(&self, _: SocketAddr, _: SocketAddr) -> Peer {
+        Peer::Nobody
+    }
+
+    fn admits(&self, _: u32) -> bool {
+        false
     }
 }
 

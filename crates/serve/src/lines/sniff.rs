@@ -1,0 +1,151 @@
+//! What a client speaks, by the first bytes that it sends.
+
+use tokio::io::AsyncRead;
+use tokio::time::{Instant, timeout_at};
+
+use super::{Dialect, read};
+use crate::connection::Shared;
+use crate::listen::or_stopped;
+
+/// Enough for the head of most requests.
+const FIRST_BYTES: usize = 1024;
+/// No method of HTTP is longer.
+const METHOD_BYTES_MAX: usize = 16;
+/// With which words a client of OpenTSDB's telnet protocol may begin.
+const COMMANDS: [&[u8]; 5] = [b"put ", b"version", b"help", b"stats", b"exit"];
+
+/// How a connection begins.
+#[derive(Debug)]
+pub(crate) enum Begun {
+    Http(Vec<u8>),
+    Lines(Dialect, Vec<u8>),
+    /// The client is gone, or the server stops.
+    Over,
+    /// Too little came in time.
+    Late,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Guess {
+    Http,
+    Lines,
+    /// Nobody can tell yet.
+    Open,
+}
+
+/// Reads as much as is needed to tell.
+pub(crate) async fn begin<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    is_socket: bool,
+    begun: Instant,
+    shared: &Shared,
+) -> Begun {
+    let (mut bytes, mut chunk) = (Vec::new(), [0; FIRST_BYTES]);
+    let mut stage = shared.stage.clone();
+    let deadline = begun + shared.settings.head_time;
+    loop {
+        let read = timeout_at(deadline, read(stream, &mut chunk));
+        match or_stopped(read, &mut stage).await {
+            Some(Ok(Ok(count))) if count > 0 => bytes.extend_from_slice(&chunk[..count]),
+            Some(Err(_)) => return Begun::Late,
+            // Whoever begins with less than can be told has nothing to say.
+            None | Some(Ok(_)) if bytes.is_empty() || !is_socket => return Begun::Over,
+            None | Some(Ok(_)) => return Begun::Lines(Dialect::Socket, bytes),
+        }
+        let (guess, dialect) = match is_socket {
+            true => (on_socket(&bytes), Dialect::Socket),
+            false => (on_tcp(&bytes), Dialect::Telnet),
+        };
+        match guess {
+            Guess::Http => return Begun::Http(bytes),
+            Guess::Lines => return Begun::Lines(dialect, bytes),
+            Guess::Open => {}
+        }
+    }
+}
+
+/// A request begins with a method in capitals, a blank, and a path or a whole address. All else is lines.
+fn on_socket(bytes: &[u8]) -> Guess {
+    let method = bytes.iter().take_while(|b| b.is_ascii_uppercase()).count();
+    match (bytes.get(method), bytes.get(method + 1)) {
+        (None, _) if method < METHOD_BYTES_MAX => Guess::Open,
+        (Some(b' '), None) if method > 0 => Guess::Open,
+        (Some(b' '), Some(b'/' | b'*' | b'h')) if method > 0 => Guess::Http,
+        _ => Guess::Lines,
+    }
+}
+
+/// Only the commands of OpenTSDB are lines: a browser cannot begin like that.
+fn on_tcp(bytes: &[u8]) -> Guess {
+    let mut guess = Guess::Http;
+    for command in COMMANDS {
+        if bytes.starts_with(command) {
+            return Guess::Lines;
+        }
+        if command.starts_with(bytes) {
+            guess = Guess::Open;
+        }
+    }
+    guess
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_and_lines_are_told_apart_on_the_socket() {
+        for http in [
+            "GET / HTTP/1.1",
+            "POST /api/put",
+            "OPTIONS * HTTP/1.1",
+            "GET http://a/",
+        ] {
+            assert_eq!(on_socket(http.as_bytes()), Guess::Http, "{http}");
+        }
+        for lines in [
+            "put a 1 2",
+            "a:1|c",
+            "GETS:1|c",
+            "GET:1|c",
+            "MY NAME:1|c",
+            "\n",
+            " GET /",
+            "7",
+            "ABCDEFGHIJKLMNOPQ",
+            "\u{0}",
+        ] {
+            assert_eq!(on_socket(lines.as_bytes()), Guess::Lines, "{lines:?}");
+        }
+        for open in ["", "G", "GET", "GET "] {
+            assert_eq!(on_socket(open.as_bytes()), Guess::Open, "{open:?}");
+        }
+    }
+
+    #[test]
+    fn only_commands_of_opentsdb_are_lines_on_tcp() {
+        for lines in [
+            "put a 1 2 b=c\n",
+            "put ",
+            "version\n",
+            "help\r\n",
+            "exit",
+            "stats\n",
+        ] {
+            assert_eq!(on_tcp(lines.as_bytes()), Guess::Lines, "{lines:?}");
+        }
+        for http in [
+            "GET / HTTP/1.1",
+            "PUT /",
+            "what is this",
+            "put\n",
+            "a:1|c",
+            "putt ",
+        ] {
+            assert_eq!(on_tcp(http.as_bytes()), Guess::Http, "{http:?}");
+        }
+        for open in ["", "p", "put", "v", "versio", "he", "ex"] {
+            assert_eq!(on_tcp(open.as_bytes()), Guess::Open, "{open:?}");
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! What all ways to write points over HTTP share.
+
+use pegel_ingest::batch::Defaults;
+
+/// For points of OpenTSDB's `put`, in a body or in a line.
+pub(crate) const PUT: Defaults<'static> = Defaults {
+    help: "Sent by a program with put.",
+    level: 1,
+    not_before: None,
+};
+
+/// For points of `POST /api/metrics`. By this text the series are known that `/api/tsdb_cleanup` is for.
+pub(crate) const DRAGON: Defaults<'static> = Defaults {
+    help: "Sent by a program to /api/metrics.",
+    level: 1,
+    not_before: None,
+};
