@@ -4,6 +4,7 @@ mod codec;
 mod collect;
 mod config;
 mod exposition;
+mod lane;
 mod machine;
 mod metric;
 mod range;
@@ -41,6 +42,8 @@ pub static TARGETS: &[Target] = &[
     collect::NETWORK,
     collect::VMSTAT,
     collect::PROCESS,
+    lane::LANE,
+    lane::LANE_FILE,
     machine::MACHINE,
     codec::VALUES,
     codec::VALUES_BYTES,
