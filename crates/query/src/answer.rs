@@ -33,7 +33,7 @@ impl Engine {
         let deadline = self.deadline();
         let mut answer = Answer::new(self, request, out);
         let mut samples = 0;
-        answer.text("[")?;
+        answer.begin()?;
         for query in &request.queries {
             let mut lines = 0;
             let visit = &mut |line: &Line<'_>| {
@@ -49,7 +49,7 @@ impl Engine {
         if request.show.summary || request.show.stats {
             answer.summary(samples, started.elapsed())?;
         }
-        answer.text("]")
+        answer.end()
     }
 
     pub(crate) fn wants_tsuids(&self, request: &Request) -> bool {
@@ -74,6 +74,14 @@ impl<'a> Answer<'a> {
             writing: Duration::ZERO,
             text: String::new(),
         }
+    }
+
+    pub fn begin(&mut self) -> Result<(), Problem> {
+        self.text("[")
+    }
+
+    pub fn end(&mut self) -> Result<(), Problem> {
+        self.text("]")
     }
 
     fn text(&mut self, text: &str) -> Result<(), Problem> {

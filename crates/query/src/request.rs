@@ -15,7 +15,7 @@ use crate::problem::Problem;
 use crate::rate::Rate;
 use crate::zone::Zone;
 
-pub(crate) use json::parse_json;
+pub(crate) use json::{QueryFilter, parse_json};
 pub(crate) use loose::{Flag, Text, Whole};
 pub(crate) use metric::split_tags;
 pub use uri::Pairs;
@@ -129,8 +129,17 @@ impl Request {
         uri::request(pairs, now)
     }
 
+    /// The same with these sub-queries in place of those of the URI.
+    pub(crate) fn with_metrics(
+        pairs: &Pairs,
+        metrics: &[String],
+        now: Millis,
+    ) -> Result<Request, Problem> {
+        uri::with_metrics(pairs, metrics, now)
+    }
+
     /// Checks what concerns the whole, and completes the parts.
-    fn finish(mut self) -> Result<Request, Problem> {
+    pub(crate) fn finish(mut self) -> Result<Request, Problem> {
         if self.start > self.end {
             return Err(Problem::bad(format!(
                 "End time [{}] must be greater than the start time [{}]",

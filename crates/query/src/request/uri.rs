@@ -56,6 +56,21 @@ impl<const N: usize> From<[(&str, &str); N]> for Pairs {
 }
 
 pub(super) fn request(pairs: &Pairs, now: Millis) -> Result<Request, Problem> {
+    let metrics: Vec<&str> = pairs.all("m").collect();
+    let ids: Vec<&str> = pairs.all("tsuid").chain(pairs.all("tsuids")).collect();
+    read(pairs, &metrics, &ids, now)
+}
+
+pub(super) fn with_metrics(
+    pairs: &Pairs,
+    metrics: &[String],
+    now: Millis,
+) -> Result<Request, Problem> {
+    let metrics: Vec<&str> = metrics.iter().map(String::as_str).collect();
+    read(pairs, &metrics, &[], now)
+}
+
+fn read(pairs: &Pairs, metrics: &[&str], ids: &[&str], now: Millis) -> Result<Request, Problem> {
     if pairs.flag("delete") {
         return Err(refuse_delete());
     }
@@ -68,18 +83,12 @@ pub(super) fn request(pairs: &Pairs, now: Millis) -> Result<Request, Problem> {
     let start = moment("start")?.ok_or_else(|| Problem::bad("Missing parameter start"))?;
     let end = moment("end")?.unwrap_or(now);
     let calendar = pairs.flag("use_calendar");
-    let count = ["m", "tsuid", "tsuids"]
-        .map(|key| pairs.all(key).count())
-        .iter()
-        .sum();
+    let count = metrics.len() + ids.len();
     if count > QUERIES_MAX {
         return Err(too_many_queries(count));
     }
-    let metrics = pairs.all("m").map(|text| parse_sub_query(text, calendar));
-    let ids = pairs
-        .all("tsuid")
-        .chain(pairs.all("tsuids"))
-        .map(tsuid_query);
+    let metrics = metrics.iter().map(|text| parse_sub_query(text, calendar));
+    let ids = ids.iter().map(|text| tsuid_query(text));
     let request = Request {
         start,
         end,

@@ -84,7 +84,7 @@ fn question(rng: &mut Rng) -> Question {
     Question {
         start,
         end: start + rng.between(0..90_000),
-        aggregator: *rng.pick(&FUNCTIONS),
+        aggregator: rng.pick::<&str>(&FUNCTIONS),
         downsample: (!rng.chance(3)).then(|| {
             (
                 interval,

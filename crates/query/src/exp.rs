@@ -1,0 +1,207 @@
+//! `/api/query/exp`: metrics with names, and arithmetic over them.
+
+mod arithmetic;
+mod body;
+mod output;
+mod set;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::time::Instant;
+
+use pegel_metric::Millis;
+
+use crate::engine::Engine;
+use crate::lines::{Room, keep};
+use crate::problem::Problem;
+use crate::request::Request;
+use arithmetic::Term;
+use set::{Join, Set};
+
+/// What a client asks, checked.
+#[derive(Debug, Clone)]
+pub struct Expressions {
+    /// Its sub-queries are those of the metrics, in their order.
+    request: Request,
+    metrics: Vec<Metric>,
+    /// In an order in which each has all that it needs.
+    expressions: Vec<Expression>,
+    outputs: Vec<Output>,
+}
+
+#[derive(Debug, Clone)]
+struct Metric {
+    id: String,
+    /// What it has at times and for series that it lacks.
+    fill: f64,
+    /// The keys of its filters.
+    keys: Vec<String>,
+}
+
+#[derive(Debug, Clone)]
+struct Expression {
+    id: String,
+    term: Term,
+    join: Join,
+    fill: f64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Output {
+    id: String,
+    alias: Option<String>,
+}
+
+impl Expressions {
+    pub fn from_json(json: &[u8], now: Millis) -> Result<Expressions, Problem> {
+        body::read(json, now)
+    }
+}
+
+impl Engine {
+    pub fn exp(&self, asked: &Expressions, out: &mut dyn Write) -> Result<(), Problem> {
+        let deadline = self.deadline();
+        let mut room = Room::new(self);
+        let mut sets: BTreeMap<&str, Set> = BTreeMap::new();
+        for (metric, query) in asked.metrics.iter().zip(&asked.request.queries) {
+            let lines = keep(self, &asked.request, query, deadline, &mut room)?;
+            sets.insert(&metric.id, Set::of_metric(lines, metric));
+        }
+        for expression in &asked.expressions {
+            if Instant::now() > deadline {
+                return Err(pegel_store::QueryError::TooLong.into());
+            }
+            let set = set::work_out(expression, &sets, &mut room)?;
+            sets.insert(&expression.id, set);
+        }
+        output::write(asked, &sets, out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{NOW, Shelf};
+    use serde_json::{Value, json};
+
+    const AT: Millis = NOW - 30_000;
+
+    fn shelf() -> Shelf {
+        let shelf = Shelf::new(NOW);
+        let at = |values: &[f64]| {
+            values
+                .iter()
+                .enumerate()
+                .map(|(index, value)| (AT + index as Millis * 10_000, *value))
+                .collect::<Vec<_>>()
+        };
+        shelf.put("user{host=\"web01\"}", &at(&[1.0, 3.0]));
+        shelf.put("user{host=\"web02\"}", &at(&[2.0, 4.0]));
+        shelf.put("user{host=\"web03\"}", &at(&[9.0]));
+        shelf.put("wait{host=\"web01\"}", &at(&[10.0, 20.0]));
+        shelf.put("wait{host=\"web02\"}", &at(&[100.0]));
+        shelf
+    }
+
+    fn body(expressions: &str, outputs: &str) -> String {
+        format!(
+            r#"{{"time":{{"start":"1m-ago","aggregator":"sum"}},
+            "filters":[{{"id":"f1","tags":[{{"type":"wildcard","tagk":"host","filter":"web*","groupBy":true}}]}}],
+            "metrics":[{{"id":"a","metric":"user","filter":"f1","fillPolicy":{{"policy":"nan"}}}},
+                       {{"id":"b","metric":"wait","filter":"f1"}}],
+            "expressions":{expressions},"outputs":{outputs}}}"#
+        )
+    }
+
+    fn ask(body: &str) -> Result<Value, Problem> {
+        let asked = Expressions::from_json(body.as_bytes(), NOW)?;
+        let mut out = Vec::new();
+        shelf().engine("nid1").exp(&asked, &mut out)?;
+        Ok(serde_json::from_slice(&out).expect("JSON"))
+    }
+
+    #[test]
+    fn series_are_joined_by_their_tags() {
+        let inner = r#"[{"id":"e","expr":"a + b","join":{"operator":"intersection"}},{"id":"e2","expr":"(e * 2 - 1) / 2"}]"#;
+        let answer = ask(&body(inner, r#"[{"id":"e2","alias":"Mega"}]"#)).expect("answered");
+        // b lacks the second value of web02: zero, unless it is said otherwise.
+        assert_eq!(
+            answer["outputs"],
+            json!([{
+                "id": "e2", "alias": "Mega",
+                "dps": [[AT, 10.5, 101.5], [AT + 10_000, 22.5, 3.5]],
+                "dpsMeta": {"firstTimestamp": AT, "lastTimestamp": AT + 10_000, "setCount": 2, "series": 2},
+                "meta": [
+                    {"index": 0, "metrics": ["timestamp"]},
+                    {"index": 1, "metrics": ["user", "wait"], "commonTags": {"host": "web01"}, "aggregatedTags": []},
+                    {"index": 2, "metrics": ["user", "wait"], "commonTags": {"host": "web02"}, "aggregatedTags": []},
+                ],
+            }])
+        );
+        // A union has web03 too, with zero for b; a itself is no number where it has none.
+        let answer = ask(&body(r#"[{"id":"e","expr":"a + b"}]"#, "null")).expect("answered");
+        assert_eq!(
+            answer["outputs"][0]["dps"],
+            json!([[AT, 11, 102, 9], [AT + 10_000, 23, 4, "NaN"]])
+        );
+        // A metric by itself.
+        let answer = ask(&body("[]", r#"[{"id":"b"}]"#)).expect("answered");
+        assert_eq!(
+            answer["outputs"][0]["dps"],
+            json!([[AT, 10, 100], [AT + 10_000, 20, 0]])
+        );
+    }
+
+    #[test]
+    fn buckets_and_fill_policies_are_those_of_the_time() {
+        let body = r#"{"time":{"start":"30s-ago","end":"now","aggregator":"sum","downsampler":{"interval":"10s","aggregator":"avg","fillPolicy":{"policy":"scalar","value":7}}},
+            "metrics":[{"id":"a","metric":"user"}],"expressions":[{"id":"e","expr":"-a % 4"}]}"#;
+        let answer = ask(body).expect("answered");
+        // 1 + 2 + 9, 3 + 4 + 7, 7 + 7 + 7 twice; negative, and what is left after division by 4.
+        let expected = json!([
+            [AT, 0],
+            [AT + 10_000, -2],
+            [AT + 20_000, -1],
+            [AT + 30_000, -1]
+        ]);
+        assert_eq!(
+            answer["outputs"][0]["dps"].as_array().map(Vec::len),
+            Some(4)
+        );
+        let number = |value: &Value, at: usize| value[at][1].as_f64();
+        for at in 0..4 {
+            assert_eq!(
+                number(&answer["outputs"][0]["dps"], at),
+                number(&expected, at),
+                "{at}"
+            );
+        }
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let of = |expressions: &str, outputs: &str| body(expressions, outputs);
+        for (body, status, message) in [
+            ("{}".to_owned(), 400, "Missing time"),
+            (r#"{"time":{"start":"1m-ago"},"metrics":[]}"#.to_owned(), 400, "Missing metrics"),
+            (r#"{"time":{"start":"1m-ago","aggregator":"sum"},"metrics":[{"id":"a","metric":"user","filter":"f9"}]}"#.to_owned(), 400, "No filter with the id f9"),
+            (r#"{"time":{"start":"1m-ago","aggregator":"sum"},"metrics":[{"id":"a b","metric":"user"}]}"#.to_owned(), 400, "Invalid id: a b"),
+            (r#"{"time":{"start":"1m-ago","aggregator":"sum"},"metrics":[{"id":"a","metric":"user"},{"id":"a","metric":"wait"}]}"#.to_owned(), 400, "The id a is given twice"),
+            (of(r#"[{"id":"e","expr":"a + c"}]"#, "[]"), 400, "The expression e uses c, which is no metric and no expression"),
+            (of(r#"[{"id":"e","expr":"f"},{"id":"f","expr":"e"}]"#, "[]"), 400, "The expressions need each other: e"),
+            (of(r#"[{"id":"e","expr":"a +"}]"#, "[]"), 400, "Invalid expression e: it ends too early"),
+            (of(r#"[{"id":"e","expr":"a ? b"}]"#, "[]"), 400, "Invalid expression e: '?' is not understood"),
+            (of(r#"[{"id":"e","expr":"a","join":{"operator":"outer"}}]"#, "[]"), 400, "Unknown join operator: outer"),
+            (of("[]", r#"[{"id":"x"}]"#), 400, "No metric and no expression with the id x"),
+        ] {
+            let problem = ask(&body).expect_err(message);
+            assert_eq!((problem.status(), problem.to_string().as_str()), (status, message));
+        }
+        let deep = format!(
+            r#"[{{"id":"e","expr":"{}a{}"}}]"#,
+            "(".repeat(3_000),
+            ")".repeat(3_000)
+        );
+        assert_eq!(ask(&of(&deep, "[]")).expect_err("deep").status(), 400);
+    }
+}

@@ -1,0 +1,219 @@
+//! `(a + b * 2) / c`.
+
+/// What is calculated.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Term {
+    Number(f64),
+    /// The id of a metric or of another expression.
+    Variable(String),
+    Negative(Box<Term>),
+    Both(Operator, Box<Term>, Box<Term>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operator {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Remainder,
+}
+
+const TEXT_BYTES_MAX: usize = 4 << 10;
+const DEPTH_MAX: usize = 64;
+
+impl Term {
+    pub fn parse(text: &str) -> Result<Term, String> {
+        if text.len() > TEXT_BYTES_MAX {
+            return Err(format!("it is longer than {TEXT_BYTES_MAX} bytes"));
+        }
+        let mut parser = Parser {
+            rest: text,
+            depth: 0,
+        };
+        let term = parser.sum()?;
+        match parser.peek() {
+            None => Ok(term),
+            Some(c) => Err(format!("'{c}' is not understood")),
+        }
+    }
+
+    /// Each once, in the order in which they appear.
+    pub fn variables(&self) -> Vec<&str> {
+        fn add<'a>(term: &'a Term, into: &mut Vec<&'a str>) {
+            match term {
+                Term::Number(_) => {}
+                Term::Variable(name) => {
+                    if !into.contains(&name.as_str()) {
+                        into.push(name);
+                    }
+                }
+                Term::Negative(inner) => add(inner, into),
+                Term::Both(_, left, right) => {
+                    add(left, into);
+                    add(right, into);
+                }
+            }
+        }
+        let mut names = Vec::new();
+        add(self, &mut names);
+        names
+    }
+
+    /// Its value; `of` gives those of the variables.
+    pub fn value(&self, of: &dyn Fn(&str) -> f64) -> f64 {
+        match self {
+            Term::Number(number) => *number,
+            Term::Variable(name) => of(name),
+            Term::Negative(inner) => -inner.value(of),
+            Term::Both(operator, left, right) => {
+                let (left, right) = (left.value(of), right.value(of));
+                match operator {
+                    Operator::Add => left + right,
+                    Operator::Subtract => left - right,
+                    Operator::Multiply => left * right,
+                    Operator::Divide => left / right,
+                    Operator::Remainder => left % right,
+                }
+            }
+        }
+    }
+}
+
+struct Parser<'a> {
+    rest: &'a str,
+    depth: usize,
+}
+
+impl Parser<'_> {
+    fn peek(&mut self) -> Option<char> {
+        self.rest = self.rest.trim_start();
+        self.rest.chars().next()
+    }
+
+    fn take(&mut self, wanted: char) -> bool {
+        let is_there = self.peek() == Some(wanted);
+        if is_there {
+            self.rest = &self.rest[wanted.len_utf8()..];
+        }
+        is_there
+    }
+
+    fn sum(&mut self) -> Result<Term, String> {
+        let operators = [('+', Operator::Add), ('-', Operator::Subtract)];
+        self.chain(&operators, Parser::product)
+    }
+
+    fn product(&mut self) -> Result<Term, String> {
+        let operators = [
+            ('*', Operator::Multiply),
+            ('/', Operator::Divide),
+            ('%', Operator::Remainder),
+        ];
+        self.chain(&operators, Parser::factor)
+    }
+
+    /// Operators of one rank, from the left.
+    fn chain(
+        &mut self,
+        operators: &[(char, Operator)],
+        part: fn(&mut Self) -> Result<Term, String>,
+    ) -> Result<Term, String> {
+        let mut term = part(self)?;
+        // A chain hangs to the left, and its value is worked out by going down: it counts as depth too.
+        for length in 0.. {
+            let found = operators.iter().find(|(sign, _)| self.take(*sign));
+            let Some((_, operator)) = found else {
+                break;
+            };
+            if length > DEPTH_MAX {
+                return Err(format!("more than {DEPTH_MAX} operators in a row"));
+            }
+            term = Term::Both(*operator, Box::new(term), Box::new(part(self)?));
+        }
+        Ok(term)
+    }
+
+    fn factor(&mut self) -> Result<Term, String> {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return Err("parentheses stand too deep in each other".into());
+        }
+        let term = self.unguarded_factor();
+        self.depth -= 1;
+        term
+    }
+
+    fn unguarded_factor(&mut self) -> Result<Term, String> {
+        match self.peek() {
+            None => Err("it ends too early".into()),
+            Some('-') => {
+                self.take('-');
+                Ok(Term::Negative(Box::new(self.factor()?)))
+            }
+            Some('(') => {
+                self.take('(');
+                let term = self.sum()?;
+                match self.take(')') {
+                    true => Ok(term),
+                    false => Err("a parenthesis is not closed".into()),
+                }
+            }
+            Some(c) if c.is_ascii_digit() || c == '.' => {
+                let is_part = |c: char| c.is_ascii_digit() || c == '.';
+                let text = self.word(is_part);
+                let number = text.parse().map_err(|_| format!("not a number: {text}"))?;
+                Ok(Term::Number(number))
+            }
+            Some(c) if c.is_ascii_alphabetic() || c == '_' => {
+                let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+                Ok(Term::Variable(self.word(is_part).to_owned()))
+            }
+            Some(c) => Err(format!("'{c}' is not understood")),
+        }
+    }
+
+    fn word(&mut self, is_part: impl Fn(char) -> bool) -> &str {
+        let end = self.rest.find(|c| !is_part(c)).unwrap_or(self.rest.len());
+        let (word, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        word
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_and_parentheses() {
+        let of = |name: &str| match name {
+            "a" => 2.0,
+            "b_1" => 3.0,
+            _ => 10.0,
+        };
+        for (text, expected) in [
+            ("a + b_1 * c", 32.0),
+            ("(a + b_1) * c", 50.0),
+            ("c - a - b_1", 5.0),
+            ("c / a / 5", 1.0),
+            ("-a + -(-b_1)", 1.0),
+            ("c % b_1 * 2.5", 2.5),
+            ("  .5*4 ", 2.0),
+        ] {
+            let term = Term::parse(text).expect(text);
+            assert_eq!(term.value(&of), expected, "{text}");
+        }
+        let term = Term::parse("b + a * b").expect("valid");
+        assert_eq!(term.variables(), ["b", "a"]);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for text in ["", "+", "a b", "a + ", "(a", "a)", "1.2.3", "a & b", "ü"] {
+            assert!(Term::parse(text).is_err(), "{text}");
+        }
+        assert!(Term::parse(&"-".repeat(1_000)).is_err());
+        assert!(Term::parse(&vec!["a"; 1_000].join("+")).is_err());
+    }
+}

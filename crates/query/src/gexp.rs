@@ -1,0 +1,262 @@
+//! `/api/query/gexp`: functions of Graphite over lines: `scale(sum:metric{host=*},8)`.
+
+mod function;
+mod parse;
+
+use std::io::Write;
+use std::time::Instant;
+
+use pegel_metric::Millis;
+
+use crate::answer::Answer;
+use crate::engine::Engine;
+use crate::lines::{Kept, Room, keep};
+use crate::problem::Problem;
+use crate::request::{Pairs, Request};
+use function::Function;
+use parse::parse;
+
+/// A request with its expressions.
+#[derive(Debug, Clone)]
+pub struct Gexp {
+    /// Its sub-queries are those of the expressions, in their order.
+    request: Request,
+    expressions: Vec<Expression>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Expression {
+    /// The number of a sub-query.
+    Query(usize),
+    Call {
+        function: Function,
+        /// As it was written.
+        text: String,
+        series: Vec<Expression>,
+    },
+}
+
+impl Gexp {
+    pub fn from_uri(pairs: &Pairs, now: Millis) -> Result<Gexp, Problem> {
+        let texts: Vec<&str> = pairs.all("exp").collect();
+        if texts.is_empty() {
+            return Err(Problem::bad("Missing parameter exp").details("exp=scale(sum:metric,10)"));
+        }
+        let mut queries = Vec::new();
+        let expressions = texts
+            .iter()
+            .map(|text| parse(text, &mut queries))
+            .collect::<Result<_, _>>()?;
+        Ok(Gexp {
+            request: Request::with_metrics(pairs, &queries, now)?,
+            expressions,
+        })
+    }
+}
+
+impl Engine {
+    /// Answers as `/api/query` does.
+    pub fn gexp(&self, gexp: &Gexp, out: &mut dyn Write) -> Result<(), Problem> {
+        let deadline = self.deadline();
+        let mut room = Room::new(self);
+        let mut answer = Answer::new(self, &gexp.request, out);
+        answer.begin()?;
+        for expression in &gexp.expressions {
+            let lines = self.work_out(gexp, expression, deadline, &mut room)?;
+            let query = &gexp.request.queries[expression.first_query()];
+            for line in &lines {
+                answer.line(self, &line.as_line(query))?;
+            }
+        }
+        answer.end()
+    }
+
+    fn work_out(
+        &self,
+        gexp: &Gexp,
+        expression: &Expression,
+        deadline: Instant,
+        room: &mut Room,
+    ) -> Result<Vec<Kept>, Problem> {
+        match expression {
+            Expression::Query(number) => {
+                let request = &gexp.request;
+                keep(self, request, &request.queries[*number], deadline, room)
+            }
+            Expression::Call {
+                function,
+                text,
+                series,
+            } => {
+                let sets = series
+                    .iter()
+                    .map(|inner| self.work_out(gexp, inner, deadline, room))
+                    .collect::<Result<Vec<_>, _>>()?;
+                let mut lines = function.apply(sets, room)?;
+                lines
+                    .iter_mut()
+                    .for_each(|line| line.metric.clone_from(text));
+                Ok(lines)
+            }
+        }
+    }
+}
+
+impl Expression {
+    fn first_query(&self) -> usize {
+        match self {
+            Expression::Query(number) => *number,
+            // The parser lets no function be without a series.
+            Expression::Call { series, .. } => series.first().map_or(0, Expression::first_query),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{NOW, Shelf};
+
+    fn shelf() -> Shelf {
+        let shelf = Shelf::new(NOW);
+        let at = |values: [f64; 3]| {
+            let start = NOW - 30_000;
+            values
+                .iter()
+                .enumerate()
+                .map(|(index, value)| (start + index as Millis * 10_000, *value))
+                .collect::<Vec<_>>()
+        };
+        shelf.put("in{host=\"a\"}", &at([1.0, -2.0, 3.0]));
+        shelf.put("in{host=\"b\"}", &at([10.0, 20.0, 60.0]));
+        shelf.put("out{host=\"a\"}", &at([2.0, 4.0, 6.0]));
+        shelf.put("out{host=\"b\"}", &at([5.0, 5.0, 0.0]));
+        shelf
+    }
+
+    /// Host and values of each line.
+    fn ask(expression: &str) -> Result<Vec<(String, Vec<f64>)>, Problem> {
+        let pairs = Pairs::from([("start", "1m-ago"), ("exp", expression), ("arrays", "true")]);
+        let gexp = Gexp::from_uri(&pairs, NOW)?;
+        let mut out = Vec::new();
+        shelf().engine("nid1").gexp(&gexp, &mut out)?;
+        let lines: serde_json::Value = serde_json::from_slice(&out).expect("JSON");
+        let line = |line: &serde_json::Value| {
+            let points = line["dps"].as_array().expect("points").iter();
+            let values = points
+                .map(|point| point[1].as_f64().unwrap_or(f64::NAN))
+                .collect();
+            (
+                line["tags"]["host"].as_str().unwrap_or("").to_owned(),
+                values,
+            )
+        };
+        Ok(lines.as_array().expect("a list").iter().map(line).collect())
+    }
+
+    #[test]
+    fn the_nine_functions() {
+        let of = |expression: &str| ask(expression).expect(expression);
+        let line = |host: &str, values: &[f64]| (host.to_owned(), values.to_vec());
+        assert_eq!(
+            of("scale(sum:in{host=*},10)"),
+            [
+                line("a", &[10.0, -20.0, 30.0]),
+                line("b", &[100.0, 200.0, 600.0])
+            ]
+        );
+        assert_eq!(
+            of("absolute(sum:in{host=a})"),
+            [line("a", &[1.0, 2.0, 3.0])]
+        );
+        // The mean of the point and the one before it.
+        assert_eq!(
+            of("movingAverage(sum:in{host=b},2)"),
+            [line("b", &[10.0, 15.0, 40.0])]
+        );
+        assert_eq!(
+            of("movingAverage(sum:in{host=b},'15s')"),
+            [line("b", &[10.0, 15.0, 40.0])]
+        );
+        assert_eq!(
+            of("highestCurrent(sum:in{host=*},1)"),
+            [line("b", &[10.0, 20.0, 60.0])]
+        );
+        assert_eq!(
+            of("highestCurrent(sum:out{host=*},1)"),
+            [line("a", &[2.0, 4.0, 6.0])]
+        );
+        assert_eq!(
+            of("highestMax(sum:out{host=*},1)"),
+            [line("a", &[2.0, 4.0, 6.0])]
+        );
+        assert_eq!(
+            of("sumSeries(sum:in{host=*},sum:out{host=*})"),
+            [line("a", &[3.0, 2.0, 9.0]), line("b", &[15.0, 25.0, 60.0])]
+        );
+        assert_eq!(
+            of("diffSeries(sum:in{host=a},sum:out{host=a})"),
+            [line("a", &[-1.0, -6.0, -3.0])]
+        );
+        assert_eq!(
+            of("multiplySeries(sum:in{host=a},sum:out{host=a})"),
+            [line("a", &[2.0, -8.0, 18.0])]
+        );
+        // 60 / 0 is no number.
+        let divided = of("divideSeries(sum:in{host=b},sum:out{host=b})");
+        assert_eq!(divided[0].1[..2], [2.0, 4.0]);
+        assert!(divided[0].1[2].is_nan());
+        // One in another, and one line against another whatever their tags.
+        assert_eq!(
+            of("scale(absolute(sum:in{host=a}),2)"),
+            [line("a", &[2.0, 4.0, 6.0])]
+        );
+        assert_eq!(
+            of("sumSeries(sum:in{host=a},sum:out{host=b})"),
+            [line("", &[6.0, 3.0, 3.0])]
+        );
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (expression, message) in [
+            ("", "Missing parameter exp"),
+            (
+                "scale(sum:in,10",
+                "Invalid expression: scale(sum:in,10: a parenthesis is not closed",
+            ),
+            ("shout(sum:in)", "Unknown function shout"),
+            ("scale(sum:in)", "scale: it needs a number after the series"),
+            ("scale(sum:in,x)", "scale: not a number: x"),
+            ("scale()", "scale: it needs a series"),
+            ("divideSeries(sum:in)", "divideSeries: it needs two series"),
+            (
+                "movingAverage(sum:in,0)",
+                "movingAverage: it needs a number of points or a length of time",
+            ),
+            ("sum:none", "No such name for 'metrics': 'none'"),
+            ("bad:in", "No such aggregator: bad"),
+        ] {
+            let pairs = Pairs::from([("start", "1m-ago"), ("exp", expression)]);
+            let problem = match Gexp::from_uri(&pairs, NOW) {
+                Ok(gexp) => shelf()
+                    .engine("nid1")
+                    .gexp(&gexp, &mut Vec::new())
+                    .expect_err(expression),
+                Err(problem) => problem,
+            };
+            let problem = match expression {
+                "" => Gexp::from_uri(&Pairs::from([("start", "1m-ago")]), NOW)
+                    .expect_err("nothing asked"),
+                _ => problem,
+            };
+            assert_eq!(
+                (problem.status(), problem.to_string().as_str()),
+                (400, message)
+            );
+        }
+        let deep = format!("{}sum:in{}", "absolute(".repeat(2_000), ")".repeat(2_000));
+        let pairs = Pairs::from([("start", "1m-ago"), ("exp", deep.as_str())]);
+        assert_eq!(Gexp::from_uri(&pairs, NOW).expect_err("deep").status(), 400);
+    }
+}

@@ -1,0 +1,242 @@
+use std::collections::{BTreeMap, VecDeque};
+
+use pegel_metric::Millis;
+
+use crate::lines::{Kept, Room, common};
+use crate::moment::parse_span;
+use crate::problem::Problem;
+
+/// What is done to lines.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Function {
+    Absolute,
+    Scale(f64),
+    MovingAverage(Window),
+    HighestCurrent(usize),
+    HighestMax(usize),
+    Join(Operation),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Window {
+    Points(usize),
+    Time(Millis),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operation {
+    Sum,
+    Difference,
+    Product,
+    Quotient,
+}
+
+impl Function {
+    pub fn new(name: &str, series: usize, parameters: &[&str]) -> Result<Function, Problem> {
+        let wrong = |why: String| Problem::bad(format!("{name}: {why}"));
+        let operation = match name {
+            "sumSeries" => Some(Operation::Sum),
+            "diffSeries" => Some(Operation::Difference),
+            "multiplySeries" => Some(Operation::Product),
+            "divideSeries" => Some(Operation::Quotient),
+            "absolute" | "scale" | "movingAverage" | "highestCurrent" | "highestMax" => None,
+            _ => {
+                return Err(Problem::bad(format!("Unknown function {name}")).details(
+                    "one of absolute, diffSeries, divideSeries, highestCurrent, highestMax, movingAverage, multiplySeries, scale, sumSeries",
+                ));
+            }
+        };
+        match series {
+            0 => return Err(wrong("it needs a series".into())),
+            1 if operation.is_some() && operation != Some(Operation::Sum) => {
+                return Err(wrong("it needs two series".into()));
+            }
+            3.. if operation == Some(Operation::Quotient) => {
+                return Err(wrong("it needs two series".into()));
+            }
+            2.. if operation.is_none() => return Err(wrong("it takes one series".into())),
+            _ => {}
+        }
+        if let Some(operation) = operation {
+            return Ok(Function::Join(operation));
+        }
+        let number = || {
+            let text = parameters
+                .first()
+                .ok_or_else(|| wrong("it needs a number after the series".into()))?;
+            let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
+            number.ok_or_else(|| wrong(format!("not a number: {text}")))
+        };
+        Ok(match name {
+            "absolute" => Function::Absolute,
+            "scale" => Function::Scale(number()?),
+            "movingAverage" => {
+                Function::MovingAverage(window(parameters.first()).ok_or_else(|| {
+                    wrong("it needs a number of points or a length of time".into())
+                })?)
+            }
+            "highestCurrent" => Function::HighestCurrent(number()?.max(0.0) as usize),
+            _ => Function::HighestMax(number()?.max(0.0) as usize),
+        })
+    }
+
+    /// `sets` has the lines of each of its arguments.
+    pub fn apply(self, sets: Vec<Vec<Kept>>, room: &mut Room) -> Result<Vec<Kept>, Problem> {
+        if let Function::Join(operation) = self {
+            return join(operation, sets, room);
+        }
+        let mut lines: Vec<Kept> = sets.into_iter().flatten().collect();
+        match self {
+            Function::Absolute => each(&mut lines, f64::abs),
+            Function::Scale(factor) => each(&mut lines, |value| value * factor),
+            Function::MovingAverage(window) => {
+                lines
+                    .iter_mut()
+                    .for_each(|line| moving_average(line, window));
+            }
+            Function::HighestCurrent(count) => highest(&mut lines, count, |line| {
+                line.points
+                    .last()
+                    .map_or(f64::NEG_INFINITY, |point| point.1)
+            }),
+            Function::HighestMax(count) => highest(&mut lines, count, |line| {
+                let values = line.points.iter().map(|point| point.1);
+                values.fold(f64::NEG_INFINITY, f64::max)
+            }),
+            Function::Join(_) => {}
+        }
+        Ok(lines)
+    }
+}
+
+fn window(text: Option<&&str>) -> Option<Window> {
+    let text = text?;
+    if let Ok(points) = text.parse::<usize>() {
+        return (points > 0).then_some(Window::Points(points));
+    }
+    // Graphite says `5min`.
+    let text = text
+        .replace("min", "m")
+        .replace("hour", "h")
+        .replace("sec", "s");
+    let (count, unit) = parse_span(&text).ok()?;
+    Some(Window::Time(count * unit.millis()))
+}
+
+fn each(lines: &mut [Kept], change: impl Fn(f64) -> f64) {
+    let points = lines.iter_mut().flat_map(|line| &mut line.points);
+    points.for_each(|point| point.1 = change(point.1));
+}
+
+/// The mean of each point and those before it, as far as the window reaches.
+fn moving_average(line: &mut Kept, window: Window) {
+    let mut inside: VecDeque<(Millis, f64)> = VecDeque::new();
+    let (mut sum, mut count) = (0.0, 0u32);
+    for point in &mut line.points {
+        inside.push_back(*point);
+        if point.1.is_finite() {
+            (sum, count) = (sum + point.1, count + 1);
+        }
+        let is_outside = |inside: &VecDeque<(Millis, f64)>| match window {
+            Window::Points(count) => inside.len() > count,
+            Window::Time(length) => inside
+                .front()
+                .is_some_and(|first| point.0 - first.0 >= length),
+        };
+        while is_outside(&inside) {
+            if let Some((_, value)) = inside.pop_front()
+                && value.is_finite()
+            {
+                (sum, count) = (sum - value, count - 1);
+            }
+        }
+        if count == 0 {
+            // What rounding left behind must not go on.
+            sum = 0.0;
+        }
+        point.1 = sum / f64::from(count);
+    }
+}
+
+fn highest(lines: &mut Vec<Kept>, count: usize, of: impl Fn(&Kept) -> f64) {
+    let rank = |line: &Kept| {
+        Some(of(line))
+            .filter(|value| !value.is_nan())
+            .unwrap_or(f64::NEG_INFINITY)
+    };
+    lines.sort_by(|a, b| rank(b).total_cmp(&rank(a)));
+    lines.truncate(count);
+}
+
+/// Puts lines together that have the same tags. Where each argument has one line, these belong together.
+fn join(operation: Operation, sets: Vec<Vec<Kept>>, room: &mut Room) -> Result<Vec<Kept>, Problem> {
+    if sets.iter().all(|set| set.len() == 1) {
+        let lines: Vec<&Kept> = sets.iter().flatten().collect();
+        return Ok(vec![combine(operation, &lines, room)?]);
+    }
+    let Some((first, rest)) = sets.split_first() else {
+        return Ok(Vec::new());
+    };
+    let by_tags = |set: &Vec<Kept>| {
+        let entry = |(index, line): (usize, &Kept)| (line.tags.clone(), index);
+        set.iter()
+            .enumerate()
+            .map(entry)
+            .collect::<BTreeMap<_, _>>()
+    };
+    let indexes: Vec<_> = rest.iter().map(by_tags).collect();
+    let mut joined = Vec::new();
+    for line in first {
+        let mut lines = vec![line];
+        for (set, index) in rest.iter().zip(&indexes) {
+            lines.extend(index.get(&line.tags).map(|at| &set[*at]));
+        }
+        if lines.len() == sets.len() {
+            joined.push(combine(operation, &lines, room)?);
+        }
+    }
+    Ok(joined)
+}
+
+/// At times that one of them lacks, sums and differences take it as zero; products and quotients have no value.
+fn combine(operation: Operation, lines: &[&Kept], room: &mut Room) -> Result<Kept, Problem> {
+    let mut at: BTreeMap<Millis, Vec<f64>> = BTreeMap::new();
+    let missing = match operation {
+        Operation::Sum | Operation::Difference => 0.0,
+        Operation::Product | Operation::Quotient => f64::NAN,
+    };
+    room.take_points(
+        lines.len()
+            * lines
+                .iter()
+                .map(|line| line.points.len())
+                .max()
+                .unwrap_or(0),
+    )?;
+    for (number, line) in lines.iter().enumerate() {
+        for (time, value) in &line.points {
+            at.entry(*time)
+                .or_insert_with(|| vec![missing; lines.len()])[number] = *value;
+        }
+    }
+    let value = |values: &Vec<f64>| {
+        let rest = values[1..].iter();
+        rest.fold(values[0], |result, value| match operation {
+            Operation::Sum => result + value,
+            Operation::Difference => result - value,
+            Operation::Product => result * value,
+            Operation::Quotient => result / value,
+        })
+    };
+    let (tags, aggregate_tags) = common(lines);
+    Ok(Kept {
+        metric: String::new(),
+        tags,
+        aggregate_tags,
+        tsuids: lines.iter().flat_map(|line| line.tsuids.clone()).collect(),
+        points: at
+            .iter()
+            .map(|(time, values)| (*time, value(values)))
+            .collect(),
+    })
+}

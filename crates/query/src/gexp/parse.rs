@@ -1,0 +1,68 @@
+use super::Expression;
+use super::function::Function;
+use crate::problem::Problem;
+
+/// How deep functions may stand in each other.
+const DEPTH_MAX: usize = 32;
+
+/// Reads an expression, and adds the sub-queries in it to `queries`.
+pub(super) fn parse(text: &str, queries: &mut Vec<String>) -> Result<Expression, Problem> {
+    parse_deep(text.trim(), queries, 0)
+}
+
+fn parse_deep(text: &str, queries: &mut Vec<String>, depth: usize) -> Result<Expression, Problem> {
+    let wrong = |why: &str| Problem::bad(format!("Invalid expression: {text:.200}: {why}"));
+    if depth > DEPTH_MAX {
+        return Err(wrong("functions stand too deep in each other"));
+    }
+    let Some((name, inner)) = split_call(text) else {
+        queries.push(text.to_owned());
+        return Ok(Expression::Query(queries.len() - 1));
+    };
+    let inner = inner
+        .strip_suffix(')')
+        .ok_or_else(|| wrong("a parenthesis is not closed"))?;
+    let arguments = split_arguments(inner).ok_or_else(|| wrong("parentheses do not match"))?;
+    let (mut series, mut parameters) = (Vec::new(), Vec::new());
+    for argument in arguments {
+        // A sub-query has a colon after its aggregator, a function its parenthesis.
+        let is_parameter = argument.starts_with(['\'', '"']) || !argument.contains([':', '(']);
+        match is_parameter {
+            true => parameters.push(argument.trim_matches(['\'', '"'])),
+            false => series.push(parse_deep(argument, queries, depth + 1)?),
+        }
+    }
+    Ok(Expression::Call {
+        function: Function::new(name, series.len(), &parameters)?,
+        text: text.to_owned(),
+        series,
+    })
+}
+
+/// `name(`, and what follows it; nothing where it is a sub-query.
+fn split_call(text: &str) -> Option<(&str, &str)> {
+    let (name, inner) = text.split_once('(')?;
+    let name = name.trim();
+    let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    is_name.then_some((name, inner))
+}
+
+/// What stands between commas that are not in parentheses or braces.
+fn split_arguments(text: &str) -> Option<Vec<&str>> {
+    let mut parts = Vec::new();
+    let (mut depth, mut start) = (0usize, 0);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'(' | b'{' => depth += 1,
+            b')' | b'}' => depth = depth.checked_sub(1)?,
+            b',' if depth == 0 => {
+                parts.push(text[start..at].trim());
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(text[start..].trim());
+    parts.retain(|part| !part.is_empty());
+    (depth == 0).then_some(parts)
+}
