@@ -300,6 +300,36 @@ fn the_terminal_is_restored_whatever_ends_it() {
 }
 
 #[test]
+fn it_ends_with_its_terminal() {
+    let Some(terminal) = Terminal::open(80, 24, &[("TERM", "tmux-256color"), ("LANG", "C.UTF-8")])
+    else {
+        return;
+    };
+    let agent = agent();
+    // A shell that is told to does not pass the signal on: then there is only the broken terminal.
+    for ignored in ["", "trap '' HUP; "] {
+        terminal.run("clear");
+        let line = format!("{ignored}{PEGEL} top -u {}", agent.socket.display());
+        terminal.tmux(&["new-window", &line]);
+        terminal.wait_for("[1 node]");
+        let pid = eventually("the program runs", || {
+            let pid = terminal.state("#{pane_pid}");
+            let shell = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+            let child = shell.unwrap_or_default().trim().parse().unwrap_or(0);
+            let own = pid.parse().unwrap_or(0);
+            Pid::from_raw(if child > 0 { child } else { own }).ok_or(pid)
+        });
+        terminal.tmux(&["kill-window"]);
+        eventually("it is gone", || {
+            match rustix::process::test_kill_process(pid) {
+                Ok(()) => Err(format!("{pid:?} still runs")),
+                Err(_) => Ok(()),
+            }
+        });
+    }
+}
+
+#[test]
 fn it_can_be_suspended_and_resized() {
     let Some(terminal) = Terminal::open(80, 24, &[("TERM", "tmux-256color"), ("LANG", "C.UTF-8")])
     else {
