@@ -11,6 +11,8 @@ const MEMORY_DEVICE: u8 = 17;
 const END: u8 = 127;
 /// More structures than any table has.
 const STRUCTURES_MAX: usize = 16_384;
+/// What the oldest version of a module's structure has.
+const DEVICE_BYTES_MIN: usize = 0x15;
 const TEXT_BYTES_MAX: usize = 128;
 
 /// One structure of the table.
@@ -111,6 +113,9 @@ fn add_array(array: &Structure<'_>, modules: &mut Modules) {
 }
 
 fn dimm(device: &Structure<'_>) -> Option<Dimm> {
+    if device.formatted.len() < DEVICE_BYTES_MIN {
+        return None;
+    }
     let bytes = match device.word(0x0c)? {
         // An empty slot, or a size that the firmware does not know.
         0 | 0xffff => return None,
@@ -251,6 +256,8 @@ mod tests {
         for end in 0..tables.len() {
             assert!(modules(&tables[..end]).dimms.len() <= 3);
         }
+        let short = structure(MEMORY_DEVICE, &[1; 12], &[]);
+        assert_eq!(modules(&short).dimms, [], "too short for a module");
         assert_eq!(
             modules(&[17, 3, 0, 0, 0, 0]).dimms,
             [],

@@ -8,6 +8,7 @@ mod lane;
 mod machine;
 mod metric;
 mod range;
+mod snapshot;
 mod store;
 
 /// One thing to fuzz.
@@ -45,6 +46,10 @@ pub static TARGETS: &[Target] = &[
     lane::LANE,
     lane::LANE_FILE,
     machine::MACHINE,
+    snapshot::SMBIOS,
+    snapshot::AZURE_BATCH,
+    snapshot::METADATA,
+    snapshot::SNAPSHOT,
     codec::VALUES,
     codec::VALUES_BYTES,
     codec::TIMES,
