@@ -220,6 +220,7 @@ fn serve(loaded: &Loaded, environment: Environment<'_>) -> ServeSettings {
         },
         token: token(places.token_file.as_ref(), environment),
         allow_users: places.allow_users.clone(),
+        dragon_compat: places.dragon_compat,
         auth_key: dragon.auth_key.clone(),
         hosts: places.hosts.clone(),
         socket: places.socket.clone().or(defaults.socket),

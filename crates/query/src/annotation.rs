@@ -35,7 +35,8 @@ struct Inner {
     notes: BTreeMap<Key, Annotation>,
     /// What they take in the file.
     bytes: usize,
-    file: File,
+    /// Nothing where it could not be read: then nothing is written over it.
+    file: Option<File>,
 }
 
 impl Annotations {
@@ -44,7 +45,25 @@ impl Annotations {
         let (file, notes) = File::open(dir)?;
         let bytes = notes.values().map(Annotation::bytes).sum();
         Ok(Annotations {
-            inner: Mutex::new(Inner { notes, bytes, file }),
+            inner: Mutex::new(Inner {
+                notes,
+                bytes,
+                file: Some(file),
+            }),
+        })
+    }
+
+    /// The same; where they cannot be read there are none, and no new ones are taken.
+    pub fn open_or_none(dir: &Path) -> Annotations {
+        Annotations::open(dir).unwrap_or_else(|error| {
+            tracing::error!(dir = %dir.display(), %error, "annotations cannot be read");
+            Annotations {
+                inner: Mutex::new(Inner {
+                    notes: BTreeMap::new(),
+                    bytes: 0,
+                    file: None,
+                }),
+            }
         })
     }
 
@@ -100,7 +119,7 @@ impl Annotations {
             return Err(Problem::large("there is no room for more annotations")
                 .details("delete old ones: DELETE /api/annotation/bulk"));
         }
-        inner.file.set(&new).map_err(failed)?;
+        inner.file()?.set(&new).map_err(failed)?;
         inner.notes.insert(key, new.clone());
         inner.bytes = bytes;
         inner.tidy();
@@ -137,8 +156,15 @@ impl Annotations {
 }
 
 impl Inner {
+    fn file(&mut self) -> Result<&mut File, Problem> {
+        self.file.as_mut().ok_or_else(|| {
+            Problem::new(503, "the annotation could not be stored")
+                .details("those that are there cannot be read; the agent's log says why")
+        })
+    }
+
     fn remove(&mut self, key: &Key) -> Result<(), Problem> {
-        self.file.delete(key).map_err(failed)?;
+        self.file()?.delete(key).map_err(failed)?;
         if let Some(old) = self.notes.remove(key) {
             self.bytes -= old.bytes();
         }
@@ -147,8 +173,9 @@ impl Inner {
 
     /// A file that is mostly of the past is written anew. If that fails, the old one is as good.
     fn tidy(&mut self) {
-        if self.file.is_loose(self.bytes)
-            && let Err(error) = self.file.rewrite(&self.notes)
+        if let Some(file) = &mut self.file
+            && file.is_loose(self.bytes)
+            && let Err(error) = file.rewrite(&self.notes)
         {
             tracing::warn!(%error, "the file of annotations could not be made smaller");
         }
@@ -232,6 +259,18 @@ mod tests {
         let notes = Annotations::open(dir.path()).expect("opens again");
         assert_eq!(notes.get("0A", 1_369_141_261_000), None);
         assert!(!notes.is_empty());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_not_written_over() {
+        let dir = TempDir::new();
+        std::fs::create_dir(dir.join("annotations.jsonl")).expect("in its place");
+        let notes = Annotations::open_or_none(dir.path());
+        assert!(notes.is_empty());
+        let problem = notes
+            .put(change(r#"{"startTime":1}"#), false)
+            .expect_err("no file");
+        assert_eq!(problem.status(), 503);
     }
 
     #[test]

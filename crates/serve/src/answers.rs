@@ -215,6 +215,11 @@ impl Bounded {
             .map_err(|error| failure(Some(error.kind()), bytes_max))
     }
 
+    /// Why something could not be written to it.
+    pub fn failure(&self, error: &io::Error) -> Failure {
+        failure(Some(error.kind()), self.bytes_max)
+    }
+
     /// Takes over a buffer that was made elsewhere, unless it is too large.
     pub fn admit(&mut self, bytes: Vec<u8>) -> Result<(), Failure> {
         let fits = if bytes.len() > self.bytes_max {

@@ -30,6 +30,10 @@ settings! {
         /// Under which names this node may be asked for, besides localhost, its own names and its
         /// addresses: those of a proxy, for example.
         hosts: Vec<HostName> = Vec::new(),
+        /// Answer Grafana as the dashboards that come with Dragon expect it: a filter on `*` that does not
+        /// group gives a line for each host all the same, names are suggested wherever they hold the text,
+        /// and a metric that nobody has sent has no lines instead of being an error.
+        dragon_compat: bool = false,
     }
 }
 

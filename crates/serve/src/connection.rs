@@ -203,7 +203,9 @@ async fn answer(request: Request<Incoming>, visit: Visit, shared: Shared) -> Res
         let announced = announced(&head).filter(|bytes| *bytes > settings.body_bytes_max as u64);
         let body = match (announced, &method) {
             (Some(_), _) => Err(Unread::TooLarge),
-            (None, &Method::POST) => site.bodies.read(body).await,
+            (None, &Method::POST | &Method::PUT | &Method::DELETE) => {
+                site.bodies.read(body).await
+            }
             (None, _) => read_past(body, settings.body_bytes_max).await,
         };
         unread = body.as_ref().err().copied();

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
+use pegel_query::{Annotations, Engine};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -103,7 +104,14 @@ impl Server {
             tcp: Seats::new(allowance.tcp),
             socket: Seats::new(allowance.socket),
         };
+        let annotations = Annotations::open_or_none(&self.app.store.status().dir);
         let site = Arc::new(Site {
+            engine: Engine::new(
+                self.app.store.clone(),
+                Arc::new(annotations),
+                &self.app.node,
+                self.settings.dragon_compat,
+            ),
             app: self.app,
             bodies: Bodies::new(&self.settings),
             limited: Limited::default(),

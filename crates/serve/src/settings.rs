@@ -21,6 +21,8 @@ pub struct Settings {
     pub token: Option<TokenSource>,
     /// What a client of Dragon's exchanges for a token of this run.
     pub auth_key: Option<Secret>,
+    /// Answer Grafana's questions as Dragon's dashboards expect it.
+    pub dragon_compat: bool,
     /// Who may read and write besides the agent's user and root.
     pub allow_users: Vec<User>,
     /// Names of this node besides those that it knows by itself.
@@ -65,6 +67,7 @@ impl Default for Settings {
             tls: None,
             token: None,
             auth_key: None,
+            dragon_compat: false,
             allow_users: Vec::new(),
             hosts: Vec::new(),
             reload_time: Duration::from_secs(10),

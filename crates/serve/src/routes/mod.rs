@@ -4,6 +4,7 @@ mod columns;
 mod dragon;
 mod list;
 mod metrics;
+mod opentsdb;
 mod page;
 mod put;
 mod range;
@@ -28,6 +29,7 @@ use axum::routing::{MethodRouter, get, post};
 use bytes::Bytes;
 use pegel_ingest::senders::Sender;
 use pegel_metric::Input;
+use pegel_query::Engine;
 use tokio::sync::watch;
 
 use crate::answers::Answers;
@@ -44,6 +46,8 @@ use crate::server::AllSeats;
 #[derive(Debug)]
 pub(crate) struct Site {
     pub app: App,
+    /// Answers what OpenTSDB's clients ask.
+    pub engine: Engine,
     pub answers: Answers,
     pub bodies: Bodies,
     pub refusals: Arc<Refusals>,
@@ -69,6 +73,8 @@ const INDEX: &str = "pegel: what this node and its programs do\n
 /api/v1/stream           changes, as server-sent events: ?match=&names=&rate=2
 /api/v1/config           the configuration in force
 /api/v1/snapshot         what this machine is
+/api/query               lines of a chart, as OpenTSDB: ?start=1h-ago&m=sum:10s-avg:node_load1
+/api/suggest             names, as OpenTSDB: ?type=metrics&q=node_
 POST /api/put            points, as OpenTSDB takes them: ?summary&details
 POST /api/metrics        points, as Dragon's telemetry takes them
 POST /api/tsdb_cleanup   forget older points of /api/metrics
@@ -109,7 +115,7 @@ const ROUTES: &[Route] = &[
 
 pub(crate) fn router(site: Arc<Site>) -> Router {
     let mut router = Router::new();
-    for (path, access, route) in ROUTES {
+    for (path, access, route) in ROUTES.iter().chain(opentsdb::ROUTES) {
         router = router.route(path, guarded(&site.guard, *access, route()));
     }
     router

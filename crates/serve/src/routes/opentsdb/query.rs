@@ -1,0 +1,134 @@
+use axum::extract::State;
+use axum::http::{HeaderMap, Method, Uri};
+use axum::response::Response;
+use bytes::Bytes;
+use pegel_query::{Expressions, Gexp, LastQuery, Problem, Request};
+
+use super::super::{Answer, Shared};
+use super::{Asked, answer, pairs, refusal};
+
+/// `GET /api/query?start=1h-ago&m=sum:metric{host=*}`.
+pub(super) async fn by_uri(
+    State(site): Shared,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Answer {
+    let asked = Asked {
+        site,
+        method,
+        uri,
+        headers,
+        body,
+    };
+    answer(asked, |asked, room| {
+        let now = asked.site.app.clock.utc();
+        let request = Request::from_uri(&pairs(&asked.uri)?, now)?;
+        Ok(asked.site.engine.query(&request, room)?)
+    })
+    .await
+}
+
+/// `POST /api/query`, what Grafana sends.
+pub(super) async fn by_body(
+    State(site): Shared,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Answer {
+    let asked = Asked {
+        site,
+        method,
+        uri,
+        headers,
+        body,
+    };
+    answer(asked, |asked, room| {
+        let now = asked.site.app.clock.utc();
+        let body = asked.plain_body()?;
+        let request = Request::from_json(&body, &pairs(&asked.uri)?, now)?;
+        Ok(asked.site.engine.query(&request, room)?)
+    })
+    .await
+}
+
+/// Samples are not deleted by questions.
+pub(super) async fn delete() -> Response {
+    refusal(
+        &Problem::bad("Deleting data is not enabled")
+            .details("samples leave the store by age and size alone"),
+    )
+}
+
+pub(super) async fn last(
+    State(site): Shared,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Answer {
+    let asked = Asked {
+        site,
+        method,
+        uri,
+        headers,
+        body,
+    };
+    answer(asked, |asked, room| {
+        let query = match asked.has_body() {
+            true => LastQuery::from_json(&asked.plain_body()?)?,
+            false => LastQuery::from_uri(&pairs(&asked.uri)?)?,
+        };
+        let now = asked.site.app.clock.utc();
+        Ok(room.json(&asked.site.engine.last(&query, now)?)?)
+    })
+    .await
+}
+
+/// `GET /api/query/gexp?start=1h-ago&exp=scale(sum:metric,10)`.
+pub(super) async fn gexp(
+    State(site): Shared,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Answer {
+    let asked = Asked {
+        site,
+        method,
+        uri,
+        headers,
+        body,
+    };
+    answer(asked, |asked, room| {
+        let now = asked.site.app.clock.utc();
+        let gexp = Gexp::from_uri(&pairs(&asked.uri)?, now)?;
+        Ok(asked.site.engine.gexp(&gexp, room)?)
+    })
+    .await
+}
+
+/// `POST /api/query/exp`.
+pub(super) async fn exp(
+    State(site): Shared,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Answer {
+    let asked = Asked {
+        site,
+        method,
+        uri,
+        headers,
+        body,
+    };
+    answer(asked, |asked, room| {
+        let now = asked.site.app.clock.utc();
+        let expressions = Expressions::from_json(&asked.plain_body()?, now)?;
+        Ok(asked.site.engine.exp(&expressions, room)?)
+    })
+    .await
+}
