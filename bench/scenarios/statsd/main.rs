@@ -1,0 +1,218 @@
+//! statsd lines into the agent, and into others in the same run: CPU per million metrics, what one core can send
+//! without loss, and memory per name.
+
+mod load;
+mod peers;
+
+use std::net::{SocketAddr, UdpSocket};
+use std::os::unix::net::UnixDatagram;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use pegel_bench::{Gate, Report, is_once, median, process_cpu_time, release_binary, resident_mb};
+use pegel_testkit::{AgentBuilder, AgentProcess, eventually};
+
+use load::Sender;
+
+fn main() -> ExitCode {
+    let mut report = Report::new("statsd");
+    let agent = AgentBuilder::new(release_binary())
+        .config("limits: {series_per_sender: 150000}")
+        .start();
+    let peers: Vec<peers::Peer> = [peers::collectd(), peers::statsd()]
+        .into_iter()
+        .flatten()
+        .collect();
+    let udp = address(&agent, "udp");
+    let time = Duration::from_secs(if is_once() { 1 } else { 5 });
+    // Every name is known before anything is measured.
+    load::send(
+        &connect(udp),
+        &load::datagrams(20),
+        10_000,
+        Duration::from_millis(500),
+    );
+    let idle = idle_share(&agent, time);
+
+    for (lines, rate, budget) in [(20, 30_000, 0.20), (1, 60_000, 1.8)] {
+        let repetitions = report.repetitions(5);
+        let cost = |pid: u32, to: SocketAddr, idle: f64| {
+            per_million(pid, &connect(to), lines, rate, time, idle)
+        };
+        let ours = (0..repetitions)
+            .map(|_| cost(agent.pid(), udp, idle))
+            .collect();
+        let beside: Vec<(&str, f64)> = peers
+            .iter()
+            .map(|peer| {
+                let to = SocketAddr::from(([127, 0, 0, 1], peer.port));
+                let mut all: Vec<f64> = (0..report.repetitions(3))
+                    .map(|_| cost(peer.pid(), to, 0.0))
+                    .collect();
+                (peer.name, median(&mut all))
+            })
+            .collect();
+        let work = format!(
+            "UDP, {lines} per datagram, {} k/s",
+            rate * lines as u64 / 1000
+        );
+        report.row_beside(&work, "s per 1 M", Gate::AtMost(budget), ours, &beside);
+    }
+
+    let unix = UnixDatagram::unbound().expect("a socket");
+    unix.connect(
+        agent.endpoint.json["statsd"]["unix"]
+            .as_str()
+            .expect("a path"),
+    )
+    .expect("it listens");
+    let figures =
+        (0..report.repetitions(5)).map(|_| per_million(agent.pid(), &unix, 1, 60_000, time, idle));
+    report.row(
+        "UNIX datagrams, 1 per datagram, 60 k/s",
+        "s per 1 M",
+        Gate::AtMost(1.15),
+        figures.collect(),
+    );
+
+    full_speed(&mut report, &agent, udp, time);
+    drop(peers);
+    agent.stop();
+    memory(&mut report);
+    report.finish()
+}
+
+fn address(agent: &AgentProcess, kind: &str) -> SocketAddr {
+    let text = agent.endpoint.json["statsd"][kind][0]
+        .as_str()
+        .expect("an address");
+    text.parse().expect("an address")
+}
+
+fn connect(to: SocketAddr) -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    socket.connect(to).expect("an address");
+    socket
+}
+
+/// What the agent uses for itself, as a share of one core.
+fn idle_share(agent: &AgentProcess, time: Duration) -> f64 {
+    let before = process_cpu_time(agent.pid());
+    std::thread::sleep(time);
+    (process_cpu_time(agent.pid()) - before).as_secs_f64() / time.as_secs_f64()
+}
+
+/// CPU seconds for a million metrics, without what the process uses anyway.
+fn per_million(
+    pid: u32,
+    to: &dyn Sender,
+    lines: usize,
+    rate: u64,
+    time: Duration,
+    idle: f64,
+) -> f64 {
+    let datagrams = load::datagrams(lines);
+    let (before, started) = (process_cpu_time(pid), Instant::now());
+    let sent = load::send(to, &datagrams, rate, time);
+    std::thread::sleep(Duration::from_millis(50));
+    let used = (process_cpu_time(pid) - before).as_secs_f64();
+    let own = idle * started.elapsed().as_secs_f64();
+    (used - own) / (sent * lines as u64) as f64 * 1e6
+}
+
+/// What the books say that statsd received and what the kernel dropped.
+fn books(agent: &AgentProcess) -> (u64, u64) {
+    let status = agent.status();
+    let inputs = status["inputs"].as_array().expect("a list");
+    let statsd = inputs
+        .iter()
+        .find(|input| input["input"] == "statsd")
+        .expect("statsd keeps books");
+    let kernel = statsd["dropped"]["kernel"].as_u64().unwrap_or(0);
+    (
+        statsd["received"].as_u64().expect("a number") - kernel,
+        kernel,
+    )
+}
+
+fn full_speed(report: &mut Report, agent: &AgentProcess, udp: SocketAddr, time: Duration) {
+    const LINES: u64 = 20;
+    let (mut rates, mut lost, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
+    let datagrams = load::datagrams(LINES as usize);
+    for _ in 0..report.repetitions(5) {
+        let (received, dropped) = books(agent);
+        let started = Instant::now();
+        let sent = load::send(&connect(udp), &datagrams, 0, time);
+        rates.push((sent * LINES) as f64 / started.elapsed().as_secs_f64() / 1e6);
+        // Everything is in the books after the next tick, or never.
+        let mut missing = 0;
+        let deadline = Instant::now() + Duration::from_secs(2);
+        while Instant::now() < deadline {
+            let (now_received, now_dropped) = books(agent);
+            let known = (now_received - received) + (now_dropped - dropped) * LINES;
+            missing = (sent * LINES).abs_diff(known);
+            if missing == 0 {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        unknown.push(missing as f64);
+        lost.push((books(agent).1 - dropped) as f64 / sent as f64 * 100.0);
+    }
+    report.row(
+        "one core sends all it can, 20 per datagram",
+        "M/s",
+        Gate::None,
+        rates,
+    );
+    report.row(
+        "of it dropped by the kernel, and counted",
+        "%",
+        Gate::AtMost(0.0),
+        lost,
+    );
+    report.row(
+        "of it neither received nor counted",
+        "metrics",
+        Gate::AtMost(0.0),
+        unknown,
+    );
+}
+
+/// Counters and gauges, as many as a large job has.
+fn memory(report: &mut Report) {
+    const NAMES: usize = 100_000;
+    let mut figures = Vec::new();
+    for _ in 0..report.repetitions(3) {
+        let agent = AgentBuilder::new(release_binary())
+            .config("limits: {series_per_sender: 150000}")
+            .start();
+        std::thread::sleep(Duration::from_secs(2));
+        let before = resident_mb(agent.pid());
+        let socket = connect(address(&agent, "udp"));
+        let lines: Vec<String> = (0..NAMES)
+            .map(|n| {
+                format!(
+                    "solver.rank{n}.{}",
+                    if n % 2 == 0 {
+                        "iterations:1|c"
+                    } else {
+                        "depth:1|g"
+                    }
+                )
+            })
+            .collect();
+        for chunk in lines.chunks(20) {
+            socket.send(chunk.join("\n").as_bytes()).expect("sent");
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        eventually("all names", || match books(&agent).0 {
+            count if count == NAMES as u64 => Ok(()),
+            other => Err(other),
+        });
+        std::thread::sleep(Duration::from_secs(3));
+        figures.push(resident_mb(agent.pid()) - before);
+        agent.stop();
+    }
+    report.row("100,000 names more", "MB", Gate::AtMost(25.0), figures);
+}
