@@ -80,7 +80,7 @@ pub fn judge(answer: &Answer, version: &str) -> Vec<Finding> {
             return vec![Finding::better(
                 "running",
                 error,
-                "sudo pegel doctor, or the user that runs it",
+                "sudo pegel doctor, or run it as the agent's user",
             )];
         }
         Answer::Trouble(error) => {

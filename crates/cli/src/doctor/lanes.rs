@@ -89,15 +89,15 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
 }
 
 fn shared_memory(shm: Option<&Shm>, has_system_place: bool) -> Finding {
+    if has_system_place {
+        return Finding::ok("lanes", "programs' counters go to /run/pegel/lanes");
+    }
     let Some(shm) = shm else {
-        return match has_system_place {
-            true => Finding::ok("lanes", "programs' counters go to /run/pegel/lanes"),
-            false => Finding::better(
-                "lanes",
-                "no /dev/shm: programs' own counters cannot be shared",
-                "sudo mount -t tmpfs -o mode=1777 tmpfs /dev/shm, or set $PEGEL_LANES",
-            ),
-        };
+        return Finding::better(
+            "lanes",
+            "no /dev/shm: programs' own counters cannot be shared",
+            "sudo mount -t tmpfs -o mode=1777 tmpfs /dev/shm, or set $PEGEL_LANES",
+        );
     };
     let (size, free) = (words::bytes(shm.size), words::bytes(shm.free));
     if !shm.is_memory {
@@ -138,6 +138,7 @@ mod tests {
             (shm(1 << 30, false), false, State::Better),
             (None, false, State::Better),
             (None, true, State::Ok),
+            (shm(1 << 20, true), true, State::Ok),
         ] {
             let facts = Facts {
                 shm,
