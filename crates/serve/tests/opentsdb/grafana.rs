@@ -1,0 +1,83 @@
+//! The types into which Grafana reads answers. A field of another type fails the whole panel there.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::Deserialize;
+
+/// What the Go backend reads without `arrays`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GoSeries {
+    pub metric: String,
+    pub tags: HashMap<String, String>,
+    #[serde(default)]
+    pub aggregate_tags: Vec<String>,
+    /// Sorted as text, and read as whole seconds.
+    pub dps: BTreeMap<String, f64>,
+    #[serde(default)]
+    pub annotations: Vec<GoAnnotation>,
+    #[serde(default)]
+    pub global_annotations: Vec<GoAnnotation>,
+}
+
+/// And with `arrays`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GoArrays {
+    pub metric: String,
+    pub tags: HashMap<String, String>,
+    #[serde(default)]
+    pub aggregate_tags: Vec<String>,
+    pub dps: Vec<(f64, f64)>,
+}
+
+#[derive(Debug, Deserialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct GoAnnotation {
+    pub description: String,
+    pub start_time: f64,
+}
+
+/// What the browser reads; a null is a gap.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BrowserSeries {
+    pub metric: String,
+    pub tags: HashMap<String, String>,
+    pub aggregate_tags: Vec<String>,
+    pub dps: BTreeMap<String, Option<f64>>,
+    pub query: Option<BrowserQuery>,
+    #[serde(default)]
+    pub annotations: Vec<GoAnnotation>,
+    #[serde(default)]
+    pub global_annotations: Vec<GoAnnotation>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct BrowserQuery {
+    pub index: usize,
+}
+
+/// What `/api/search/lookup` gives to tag_names and tag_values.
+#[derive(Debug, Deserialize)]
+pub struct Lookup {
+    pub results: Vec<LookupResult>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct LookupResult {
+    pub tags: HashMap<String, String>,
+}
+
+/// Error texts: the browser shows `error.message`.
+#[derive(Debug, Deserialize)]
+pub struct Refusal {
+    pub error: RefusalError,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct RefusalError {
+    pub code: u16,
+    pub message: String,
+    pub details: Option<String>,
+}

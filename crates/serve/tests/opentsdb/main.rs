@@ -1,0 +1,43 @@
+//! What Grafana's OpenTSDB data source asks, in the form of its browser part and in that of its backend, and what
+//! it reads: every action of the editor, and every mistake that a client can make.
+
+#[path = "../serve/support.rs"]
+#[allow(dead_code)] // The other tests of the server use the rest.
+mod support;
+
+mod annotations;
+mod editor;
+mod grafana;
+mod mistakes;
+mod panels;
+
+use pegel_metric::{Kind, Millis};
+use pegel_testkit::{Address, Answer, post};
+use support::{Site, now};
+
+/// A site with what the tests ask about, and a whole second in the recent past at which it has values.
+fn site(change: impl FnOnce(&mut pegel_serve::Settings)) -> (Site, Millis) {
+    let site = Site::with(change);
+    let at = (now() / 10_000 - 6) * 10_000;
+    let mut samples = Vec::new();
+    for second in 0..30 {
+        let time = at + second * 1_000;
+        for (text, base) in [
+            ("cpu_percent{host=\"n1\"}", 10.0),
+            ("cpu_percent{host=\"n2\"}", 100.0),
+            ("DevicePowerUsage{gpu=\"0\"}", 300.0),
+            ("DevicePowerUsage{gpu=\"1\"}", 400.0),
+        ] {
+            samples.push((text, time, base + second as f64));
+        }
+    }
+    site.push(Kind::Gauge, &samples);
+    (site, at)
+}
+
+#[track_caller]
+fn ask(site: &Site, path: &str, body: &str) -> Answer {
+    let headers = [("Content-Type", "application/json")];
+    let address = Address::Tcp(site.tcp());
+    post(&address, path, &headers, body.as_bytes()).expect("an answer")
+}
