@@ -290,6 +290,24 @@ fn allowed(unit: &str, sets: &str) -> BTreeSet<String> {
     allowed
 }
 
+/// An agent's life: questions of each kind, a hangup, the end.
+fn live(endpoint: &Path, socket: &Path) {
+    let text = fs::read_to_string(endpoint).expect("there");
+    let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let http = json["http"][0].as_str().expect("an address");
+    let http = Address::Tcp(http.parse().expect("an address"));
+    for path in ["/metrics", "/status", "/api/v1/range?match=node_load1"] {
+        for address in [&http, &Address::Unix(socket.to_owned())] {
+            assert_eq!(get(address, path).expect("an answer").status, 200);
+        }
+    }
+    let pid = i32::try_from(json["pid"].as_i64().expect("a number")).expect("a process");
+    let pid = rustix::process::Pid::from_raw(pid).expect("a process");
+    for signal in [Signal::HUP, Signal::TERM] {
+        rustix::process::kill_process(pid, signal).expect("it runs");
+    }
+}
+
 /// There is no service manager here to run the unit: what the agent calls is compared with the filter instead.
 #[test]
 fn the_agent_makes_no_system_call_that_the_filter_forbids() {
@@ -334,20 +352,7 @@ fn the_agent_makes_no_system_call_that_the_filter_forbids() {
     if need_hardware(is_traced, "privilege to trace a program").is_none() {
         return;
     }
-    let text = fs::read_to_string(&endpoint).expect("there");
-    let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-    let http = json["http"][0].as_str().expect("an address");
-    let http = Address::Tcp(http.parse().expect("an address"));
-    for path in ["/metrics", "/status", "/api/v1/range?match=node_load1"] {
-        for address in [&http, &Address::Unix(socket.clone())] {
-            assert_eq!(get(address, path).expect("an answer").status, 200);
-        }
-    }
-    let pid = i32::try_from(json["pid"].as_i64().expect("a number")).expect("a process");
-    let pid = rustix::process::Pid::from_raw(pid).expect("a process");
-    for signal in [Signal::HUP, Signal::TERM] {
-        rustix::process::kill_process(pid, signal).expect("it runs");
-    }
+    live(&endpoint, &socket);
     let finished = strace.wait(BOUND);
     assert_eq!(finished.code(), Some(0), "{finished}");
 
