@@ -110,6 +110,7 @@ fn a_metric_is_found_charted_grouped_and_saved() {
         "document.querySelector('.results button')?.dataset.name === 'node_cpu_seconds_total'",
     );
     page.press("Enter");
+    // Chosen twice, it is still one chart.
     page.eval("document.querySelector('.results button').click()");
     page.until("document.querySelectorAll('.chosen .panel canvas').length === 1");
     let modes = "[...document.querySelectorAll('.chosen .legend .name')].map(name => name.textContent).join()";
@@ -420,7 +421,7 @@ fn it_can_be_read_light_and_dark_wide_and_narrow() {
                 page.open(&format!("{}#/{view}{chart}", url(&agent)));
                 page.until_live();
                 page.until("document.querySelectorAll('.panel, .card').length > 0");
-                page.until("![...document.querySelectorAll('.panel .message')].some(m => m.checkVisibility() && m.textContent.startsWith('Loading'))");
+                page.until("![...document.querySelectorAll('.panel .message')].some(m => m.checkVisibility() && m.getBoundingClientRect().top < innerHeight && m.textContent.startsWith('Loading'))");
                 let theme = page.eval("document.documentElement.dataset.theme");
                 assert_eq!(theme, scheme);
                 let poor = page.eval(include_str!("page/contrast.js"));

@@ -101,6 +101,8 @@ export function metricsView(main) {
 
   /** @param {Choice} chosen @param {boolean} [keep] */
   function add(chosen, keep = true) {
+    const same = [...panels].find(([other]) => written(other) === written(chosen));
+    if (same) return same[1].element.scrollIntoView({ block: "nearest" });
     if (panels.size >= CHARTS_MAX) remove([...panels.keys()][0]);
     const panel = new Panel(definition(chosen));
     panels.set(chosen, panel);
