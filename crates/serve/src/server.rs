@@ -67,7 +67,11 @@ impl Server {
             })?);
             listeners.push(listener);
         }
-        let socket = settings.socket.as_deref().map(bind_socket).transpose()?;
+        let is_shared = !settings.allow_users.is_empty();
+        let socket = settings.socket.as_deref();
+        let socket = socket
+            .map(|path| bind_socket(path, is_shared))
+            .transpose()?;
         if let Some(listener) = addresses.iter().find(|address| is_loopback(address.ip())) {
             guard.check_kernel(*listener);
         }

@@ -113,8 +113,12 @@ impl Drop for OwnedSocket {
     }
 }
 
-/// Takes `path` for this agent. The listener does not block.
-pub(crate) fn bind_socket(path: &Path) -> Result<(UnixListener, OwnedSocket), SocketError> {
+/// Takes `path` for this agent. The listener does not block. Where other users are allowed in, everybody may
+/// connect: the guard looks at the credentials of each.
+pub(crate) fn bind_socket(
+    path: &Path,
+    is_shared: bool,
+) -> Result<(UnixListener, OwnedSocket), SocketError> {
     if path.as_os_str().len() > 107 {
         return Err(SocketError::Long {
             path: path.to_owned(),
@@ -124,7 +128,7 @@ pub(crate) fn bind_socket(path: &Path) -> Result<(UnixListener, OwnedSocket), So
     prepare_directory(path, private)?;
     let lock = take_lock(path)?;
     clear_stale(path)?;
-    let listener = listen(path).map_err(|error| match error {
+    let listener = listen(path, is_shared).map_err(|error| match error {
         // Someone was quicker who does not take the lock.
         Errno::ADDRINUSE => SocketError::Served {
             path: path.to_owned(),
@@ -145,12 +149,15 @@ pub(crate) fn bind_socket(path: &Path) -> Result<(UnixListener, OwnedSocket), So
     Ok((listener, owned))
 }
 
-fn listen(path: &Path) -> Result<UnixListener, Errno> {
+fn listen(path: &Path, is_shared: bool) -> Result<UnixListener, Errno> {
     let socket = new_socket()?;
-    // On Linux the file that `bind` makes takes its mode from the socket: it is never wider, not
-    // even for a moment.
+    // On Linux the file that `bind` makes takes its mode from the socket: it is never wider than
+    // wanted, not even for a moment.
     fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    if is_shared {
+        rustix::fs::chmod(path, Mode::from_raw_mode(0o666))?;
+    }
     rustix::net::listen(&socket, BACKLOG)?;
     Ok(UnixListener::from(socket))
 }
@@ -169,7 +176,7 @@ mod tests {
     use super::*;
 
     fn refused(path: &Path) -> String {
-        bind_socket(path).expect_err("refused").to_string()
+        bind_socket(path, false).expect_err("refused").to_string()
     }
 
     #[test]
@@ -190,19 +197,21 @@ mod tests {
     fn the_socket_is_private_and_removed_at_the_end() {
         let dir = TempDir::new();
         let path = dir.join("sub/push.sock");
-        let (_listener, owned) = bind_socket(&path).expect("bound");
+        let (_listener, owned) = bind_socket(&path, false).expect("bound");
         let mode = |path: &Path| fs::symlink_metadata(path).expect("there").mode() & 0o7777;
         assert_eq!(mode(&path), 0o600);
         assert_eq!(mode(&dir.join("sub")), 0o700);
         drop(owned);
         assert!(!path.exists());
+        let _shared = bind_socket(&path, true).expect("bound");
+        assert_eq!(mode(&path), 0o666, "each caller is looked at");
     }
 
     #[test]
     fn a_socket_that_someone_replaced_is_not_removed() {
         let dir = TempDir::new();
         let path = dir.join("push.sock");
-        let (_listener, owned) = bind_socket(&path).expect("bound");
+        let (_listener, owned) = bind_socket(&path, false).expect("bound");
         // Kept under another name, so that its inode is not used again.
         fs::rename(&path, dir.join("old")).expect("moved");
         fs::write(&path, "new").expect("written");
@@ -214,7 +223,7 @@ mod tests {
     fn a_second_agent_is_refused_with_the_pid_of_the_first() {
         let dir = TempDir::new();
         let path = dir.join("push.sock");
-        let first = bind_socket(&path).expect("bound");
+        let first = bind_socket(&path, false).expect("bound");
         let expected = format!(
             "an agent (pid {}) already serves {}",
             std::process::id(),
@@ -223,7 +232,7 @@ mod tests {
         assert!(refused(&path).starts_with(&expected), "{}", refused(&path));
         assert!(path.exists());
         drop(first);
-        bind_socket(&path).expect("free again");
+        bind_socket(&path, false).expect("free again");
     }
 
     #[test]
@@ -250,7 +259,7 @@ mod tests {
         let path = dir.join("push.sock");
         drop(UnixListener::bind(&path).expect("bound"));
         assert!(path.exists(), "left behind as by a kill");
-        bind_socket(&path).expect("replaced");
+        bind_socket(&path, false).expect("replaced");
     }
 
     #[test]
@@ -305,7 +314,7 @@ mod tests {
         let message = refused(&open.join("push.sock"));
         assert!(message.contains("can be written by others"), "{message}");
         set_mode(0o1777);
-        bind_socket(&open.join("push.sock")).expect("sticky is as good as /tmp");
+        bind_socket(&open.join("push.sock"), false).expect("sticky is as good as /tmp");
         assert!(
             prepare_directory(&open.join("push.sock"), true).is_err(),
             "a default one is private"
