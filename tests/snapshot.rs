@@ -98,7 +98,9 @@ fn comments_and_secrets_of_the_configuration_are_not_shown() {
     let path = dir.join("pegel.yaml");
     fs::write(
         &path,
-        format!("# {PLANTED}\nnode: n7 # {PLANTED}\nsnapshot: {{every: 1h}}\n"),
+        format!(
+            "# {PLANTED}\nnode: n7 # {PLANTED}\nauth_key: {PLANTED}\nsnapshot: {{every: 1h}}\n"
+        ),
     )
     .expect("written");
     let found = json(
@@ -115,6 +117,8 @@ fn comments_and_secrets_of_the_configuration_are_not_shown() {
         ),
         (&"n7".into(), &"1h".into())
     );
+    let key = &found["configuration"]["values"]["auth_key"];
+    assert_eq!(key, "[hidden]");
     fs::write(&path, "snapshot: {evry: 1h}\n").expect("written");
     let wrong = snapshot("aws", &["--config", path.to_str().expect("UTF-8")]);
     assert_eq!(wrong.code(), Some(2), "{wrong}");
