@@ -78,16 +78,20 @@ pub(crate) fn make(
     {
         return Some(mapped);
     }
-    // SAFETY: a new mapping at an address that the kernel chooses.
-    let base =
-        unsafe { rustix::mm::mmap_anonymous(null_mut(), bytes, READ_WRITE, MapFlags::PRIVATE) };
-    let base = NonNull::new(base.ok()?.cast())?;
+    let base = map_private(bytes)?;
     fill(memory(base, bytes));
     Some(Mapped {
         base,
         bytes,
         is_published: false,
     })
+}
+
+fn map_private(bytes: usize) -> Option<NonNull<u8>> {
+    let flags = MapFlags::PRIVATE;
+    // SAFETY: a new mapping at an address that the kernel chooses.
+    let base = unsafe { rustix::mm::mmap_anonymous(null_mut(), bytes, READ_WRITE, flags) };
+    NonNull::new(base.ok()?.cast())
 }
 
 const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
@@ -133,9 +137,9 @@ fn fill_file(
     // All of it now: a page that could not be had later would kill the program.
     rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes as u64)?;
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared)?;
+    let shared = MapFlags::SHARED;
     // SAFETY: a new mapping at an address that the kernel chooses, of a file that was just extended.
-    let base =
-        unsafe { rustix::mm::mmap(null_mut(), bytes, READ_WRITE, MapFlags::SHARED, &file, 0) }?;
+    let base = unsafe { rustix::mm::mmap(null_mut(), bytes, READ_WRITE, shared, &file, 0) }?;
     let base = NonNull::new(base.cast()).ok_or(Errno::NOMEM)?;
     fill(memory(base, bytes));
     if let Err(error) = rustix::fs::renameat(dir, names.temporary(), dir, names.lane()) {

@@ -155,9 +155,9 @@ fn block_signals() -> libc::sigset_t {
 }
 
 fn wipe_on_fork(page: NonNull<Page>) -> bool {
+    let (at, wipe) = (page.as_ptr().cast(), Advice::LinuxWipeOnFork);
     // SAFETY: the mapping is ours alone.
-    let asked =
-        unsafe { rustix::mm::madvise(page.as_ptr().cast(), PAGE_BYTES, Advice::LinuxWipeOnFork) };
+    let asked = unsafe { rustix::mm::madvise(at, PAGE_BYTES, wipe) };
     asked.is_ok()
 }
 

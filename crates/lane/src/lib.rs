@@ -42,12 +42,14 @@ mod handles;
 mod home;
 mod identity;
 mod layout;
+mod memory;
 #[cfg(feature = "loom")]
 #[doc(hidden)]
 pub mod model;
 mod place;
 pub mod reader;
 mod ring;
+mod settings;
 mod spec;
 
 pub use bucket::{BUCKETS, bucket_bound};

@@ -2,11 +2,12 @@
 
 use std::ffi::{CStr, CString, OsString};
 use std::fs;
+use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, Stat};
+use rustix::fs::{CWD, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 /// Where the system's agent reads.
@@ -14,13 +15,17 @@ pub const SYSTEM_DIRECTORY: &str = "/run/pegel/lanes";
 
 /// Where the lanes of one user are when there is no agent of the system.
 pub fn user_directory(uid: u32) -> PathBuf {
-    PathBuf::from(format!("/dev/shm/pegel.{uid}"))
+    PathBuf::from(format!("{SHARED_START}{uid}"))
 }
 
 /// Where a process of this user and environment puts its lanes: `$PEGEL_LANES`, else the system's
 /// directory if it is there, else the user's own in shared memory.
 pub fn directory() -> PathBuf {
-    choose().0
+    match (named(), Path::new(SYSTEM_DIRECTORY).is_dir()) {
+        (Some(path), _) => path,
+        (None, true) => PathBuf::from(SYSTEM_DIRECTORY),
+        (None, false) => user_directory(rustix::process::geteuid().as_raw()),
+    }
 }
 
 /// Whether `PEGEL_DISABLE` asks that nothing be counted.
@@ -28,79 +33,87 @@ pub fn is_disabled() -> bool {
     std::env::var_os("PEGEL_DISABLE").is_some_and(|value| !value.is_empty() && value != "0")
 }
 
-/// The path, and how much it can be trusted.
-fn choose() -> (PathBuf, Trust) {
-    // A program with more rights than its user must not be told where to write.
-    let named = match is_privileged() {
-        true => None,
-        false => std::env::var_os("PEGEL_LANES").filter(|value| !value.is_empty()),
-    };
-    if let Some(named) = named {
-        return (PathBuf::from(named), Trust::Named);
-    }
-    if Path::new(SYSTEM_DIRECTORY).is_dir() {
-        return (PathBuf::from(SYSTEM_DIRECTORY), Trust::System);
-    }
-    let uid = rustix::process::geteuid().as_raw();
-    (user_directory(uid), Trust::Shared)
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Trust {
+/// Where lanes go. Kept as a path: descriptors may be closed by the program at any time.
+#[derive(Debug)]
+pub(crate) enum Place {
     /// The user asked for it.
-    Named,
+    Named(CString),
     /// Only root can have made it.
     System,
-    /// Anybody may have made it first, so that its owner and mode are looked at.
+    /// The user's own in shared memory. Looked up each time: a daemon may have become another user since.
     Shared,
-}
-
-/// A directory, kept as a path: descriptors may be closed by the program at any time.
-#[derive(Debug)]
-pub(crate) struct Place {
-    path: CString,
-    trust: Trust,
 }
 
 impl Place {
     /// Chooses the directory, and makes it where that is the user's own affair.
     pub(crate) fn find() -> Option<Place> {
-        let (path, trust) = choose();
-        Place::new(path, trust)
+        if let Some(path) = named() {
+            return Place::named(path);
+        }
+        Some(match Path::new(SYSTEM_DIRECTORY).is_dir() {
+            true => Place::System,
+            false => Place::Shared,
+        })
     }
 
-    pub(crate) fn new(path: PathBuf, trust: Trust) -> Option<Place> {
-        if trust != Trust::System {
-            use std::os::unix::fs::DirBuilderExt;
-            // It may be there already; whether it is any good shows when it is opened.
-            let _ = fs::DirBuilder::new().mode(0o700).create(&path);
-        }
+    pub(crate) fn named(path: PathBuf) -> Option<Place> {
+        use std::os::unix::fs::DirBuilderExt;
+        // It may be there already; whether it is any good shows when it is opened.
+        let _ = fs::DirBuilder::new().mode(0o700).create(&path);
         let path = CString::new(OsString::from(path).into_vec()).ok()?;
-        Some(Place { path, trust })
+        Some(Place::Named(path))
     }
 
     /// Opens the directory; allocates nothing.
     pub(crate) fn open(&self) -> Result<(OwnedFd, Stat), Errno> {
-        open(&self.path, self.trust)
+        match self {
+            Place::Named(path) => open(path),
+            Place::System => open(SYSTEM_DIRECTORY_C),
+            Place::Shared => {
+                let mut path = [0; 32];
+                let uid = rustix::process::geteuid().as_raw();
+                // The rest of the array is the zero byte that ends a path.
+                write!(&mut path[..31], "{SHARED_START}{uid}").map_err(|_| Errno::NAMETOOLONG)?;
+                let path = CStr::from_bytes_until_nul(&path).map_err(|_| Errno::NAMETOOLONG)?;
+                open_own(path)
+            }
+        }
     }
 }
 
-fn open(path: &CStr, trust: Trust) -> Result<(OwnedFd, Stat), Errno> {
-    // With O_PATH: the system's directory can be written by everybody, but read by its agent alone.
-    let mut flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    if trust == Trust::Shared {
-        flags |= OFlags::NOFOLLOW;
-    }
-    let dir = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
-    let stat = rustix::fs::fstat(&dir)?;
+const SHARED_START: &str = "/dev/shm/pegel.";
+const SYSTEM_DIRECTORY_C: &CStr = c"/run/pegel/lanes";
+
+/// Anybody may have made it first, so that its owner and mode are looked at.
+fn open_own(path: &CStr) -> Result<(OwnedFd, Stat), Errno> {
+    let _ = rustix::fs::mkdirat(CWD, path, Mode::RWXU);
+    let (dir, stat) = open_with(path, OFlags::NOFOLLOW)?;
     let is_own = stat.st_uid == rustix::process::geteuid().as_raw();
-    if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
-        return Err(Errno::NOTDIR);
-    }
-    if trust == Trust::Shared && !(is_own && stat.st_mode & 0o077 == 0) {
+    if !is_own || stat.st_mode & 0o077 != 0 {
         return Err(Errno::PERM);
     }
     Ok((dir, stat))
+}
+
+fn open(path: &CStr) -> Result<(OwnedFd, Stat), Errno> {
+    open_with(path, OFlags::empty())
+}
+
+fn open_with(path: &CStr, more: OFlags) -> Result<(OwnedFd, Stat), Errno> {
+    // With O_PATH: the system's directory can be written by everybody, but read by its agent alone.
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | more;
+    let dir = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
+    let stat = rustix::fs::fstat(&dir)?;
+    Ok((dir, stat))
+}
+
+/// A program with more rights than its user must not be told where to write.
+fn named() -> Option<PathBuf> {
+    if is_privileged() {
+        return None;
+    }
+    let named = std::env::var_os("PEGEL_LANES").filter(|value| !value.is_empty());
+    named.map(PathBuf::from)
 }
 
 fn is_privileged() -> bool {
@@ -112,21 +125,24 @@ fn is_privileged() -> bool {
 mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    use pegel_testkit::TempDir;
+    use pegel_testkit::{Stranger, TempDir};
 
     use super::*;
+
+    fn c_path(path: PathBuf) -> CString {
+        CString::new(OsString::from(path).into_vec()).expect("no zero byte")
+    }
 
     #[test]
     fn a_shared_place_is_made_private_and_checked() {
         let dir = TempDir::new();
         let path = dir.join("pegel.1");
-        let place = Place::new(path.clone(), Trust::Shared).expect("a path");
-        place.open().expect("made just now");
+        open_own(&c_path(path.clone())).expect("made just now");
         let mode = fs::metadata(&path).expect("there").permissions().mode();
         assert_eq!(mode & 0o777, 0o700);
 
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("ours");
-        assert_eq!(place.open().err(), Some(Errno::PERM));
+        assert_eq!(open_own(&c_path(path)).err(), Some(Errno::PERM));
     }
 
     #[test]
@@ -134,9 +150,8 @@ mod tests {
         let dir = TempDir::new();
         fs::create_dir(dir.join("real")).expect("a directory");
         symlink(dir.join("real"), dir.join("link")).expect("a link");
-        let shared = Place::new(dir.join("link"), Trust::Shared).expect("a path");
-        assert!(shared.open().is_err());
-        let named = Place::new(dir.join("link"), Trust::Named).expect("a path");
+        assert!(open_own(&c_path(dir.join("link"))).is_err());
+        let named = Place::named(dir.join("link")).expect("a path");
         named.open().expect("the user may name a link");
     }
 
@@ -145,8 +160,20 @@ mod tests {
         let dir = TempDir::new();
         fs::write(dir.join("file"), "").expect("a file");
         for name in ["file", "no/such/place"] {
-            let place = Place::new(dir.join(name), Trust::Named).expect("a path");
+            let place = Place::named(dir.join(name)).expect("a path");
             assert!(place.open().is_err(), "{name}");
         }
+    }
+
+    #[test]
+    fn a_process_that_became_another_user_writes_to_that_users_place() {
+        let Some(stranger) = Stranger::new() else {
+            return;
+        };
+        let stat = stranger.act(|| Place::Shared.open().map(|(_, stat)| stat));
+        let stat = stat.expect("the stranger's own");
+        assert_eq!((stat.st_uid, stat.st_mode & 0o777), (Stranger::UID, 0o700));
+        // Only when it is empty, as it was before.
+        let _ = fs::remove_dir(user_directory(Stranger::UID));
     }
 }

@@ -7,8 +7,8 @@ use rustix::io::Errno;
 
 use crate::layout::{HEADER_BYTES, LANE_BYTES_MAX, header, u64_at};
 use crate::reader::directory::parse_id;
-use crate::reader::lane::{self, Lane};
-use crate::reader::{Header, LaneError, ProcessState, View};
+use crate::reader::header::published;
+use crate::reader::{Header, Lane, LaneError, ProcessState, View};
 
 /// What a reader accepts.
 #[derive(Debug, Clone, Copy)]
@@ -177,7 +177,7 @@ impl LaneFile {
         let known = self.lane.published();
         buffer.resize(known, 0);
         read_exactly(&self.fd, buffer, 0)?;
-        let published = lane::published(buffer)?;
+        let published = published(buffer)?;
         let end = self.lane.check_published(published)?;
         if end > known {
             // What is new is read after the length that says that it is there.

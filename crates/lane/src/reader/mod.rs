@@ -5,15 +5,21 @@
 //! where the series stand) is not read again. Reading never writes, and never waits for the program.
 
 mod directory;
+mod error;
+mod header;
 mod lane;
 mod lane_file;
 mod points;
 mod process;
+mod series;
 mod value;
 
 pub use directory::{Directory, Found, Listing};
-pub use lane::{Header, Lane, LaneError, Series, View};
+pub use error::LaneError;
+pub use header::Header;
+pub use lane::{Lane, View};
 pub use lane_file::{LaneFile, Limits, OpenError};
 pub use points::{Point, PointsRead};
 pub use process::ProcessState;
+pub use series::Series;
 pub use value::{Distribution, Value};

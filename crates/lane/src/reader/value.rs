@@ -1,6 +1,6 @@
 use crate::cells::{MAX_NONE, MIN_NONE};
 use crate::layout::{Kind, LINE_BYTES, u64_at, word};
-use crate::reader::lane::Entry;
+use crate::reader::series::Entry;
 use crate::{BUCKETS, bucket_bound};
 
 /// The value of a series in one copy of a lane. Each number is whole; those of one series may be a moment

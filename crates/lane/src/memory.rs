@@ -1,0 +1,151 @@
+//! The memory of one lane, as its writer sees it: series are added behind the others and never go.
+
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+
+use rustix::rand::GetRandomFlags;
+
+use crate::file::{self, Mapped};
+use crate::layout::{self, HEADER_BYTES, RING_OFFSET, entry, header, put};
+use crate::settings::Settings;
+use crate::spec::Description;
+
+/// One lane's memory.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    pub base: AtomicPtr<u8>,
+    pub bytes: AtomicUsize,
+    /// What is published, as this process knows it: the file itself may be scribbled over.
+    pub used: AtomicUsize,
+    pub has_ring: AtomicBool,
+    pub is_published: AtomicBool,
+}
+
+/// Where a series stands.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Made {
+    /// The start of the lane.
+    pub base: NonNull<u8>,
+    /// The series' description, from the start.
+    pub entry: usize,
+    /// Its slot, from the start.
+    pub slot: usize,
+}
+
+impl Lane {
+    pub(crate) const fn new() -> Lane {
+        Lane {
+            base: AtomicPtr::new(null_mut()),
+            bytes: AtomicUsize::new(0),
+            used: AtomicUsize::new(0),
+            has_ring: AtomicBool::new(false),
+            is_published: AtomicBool::new(false),
+        }
+    }
+
+    /// New memory for this lane, with the descriptions that it has so far and slots at zero.
+    pub(crate) fn make(&self, settings: &Settings, number: usize) -> Option<Mapped> {
+        let mut id = [0; 16];
+        let random = rustix::rand::getrandom(&mut id, GetRandomFlags::NONBLOCK);
+        // Without an identity of its own nobody could tell it from others.
+        let place = settings.place.as_ref().filter(|_| random == Ok(id.len()));
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        file::make(place, id, bytes, |memory| {
+            settings.fill_header(memory, id, number, self);
+            self.for_each_entry(|at, description| {
+                put(memory, at, description);
+                true
+            });
+        })
+    }
+
+    /// In a child: the same series at the same addresses, in memory that the parent does not share.
+    pub(crate) fn make_anew(&self, settings: &Settings, number: usize) -> Option<()> {
+        let base = NonNull::new(self.base.load(Ordering::Relaxed))?;
+        let fresh = self.make(settings, number)?;
+        // SAFETY: `base` is the mapping of this lane, of the same size, and the gate is closed: no
+        // thread of this process holds a reference into it.
+        self.keep(&unsafe { fresh.move_to(base) }?);
+        Some(())
+    }
+
+    pub(crate) fn keep(&self, mapped: &Mapped) {
+        self.is_published
+            .store(mapped.is_published, Ordering::Relaxed);
+        self.base.store(mapped.base.as_ptr(), Ordering::Relaxed);
+    }
+
+    /// Calls `each` with the offset and the description of every series, until it returns false.
+    fn for_each_entry(&self, mut each: impl FnMut(usize, &[u8]) -> bool) {
+        let Some(base) = NonNull::new(self.base.load(Ordering::Relaxed)) else {
+            return;
+        };
+        let used = self.used.load(Ordering::Relaxed);
+        let mut at = HEADER_BYTES;
+        while at + entry::TEXT <= used {
+            // SAFETY: within the mapping, because `used` is; a description does not change once it is
+            // there.
+            let start = unsafe { std::slice::from_raw_parts(base.as_ptr().add(at), entry::TEXT) };
+            let length = layout::u32_at(start, entry::BYTES).unwrap_or(0) as usize;
+            let slot = layout::u32_at(start, entry::SLOT).unwrap_or(0) as usize;
+            if slot < entry::TEXT || slot > length || length > used - at {
+                return;
+            }
+            // SAFETY: as above; the slot behind it, which does change, is left out.
+            let description = unsafe { std::slice::from_raw_parts(base.as_ptr().add(at), slot) };
+            if !each(at, description) {
+                return;
+            }
+            at += length;
+        }
+    }
+
+    pub(crate) fn find(&self, description: &Description) -> Option<Made> {
+        let base = NonNull::new(self.base.load(Ordering::Relaxed))?;
+        let mut found = None;
+        self.for_each_entry(|at, there| {
+            if description.is_same(there) {
+                found = Some(Made {
+                    base,
+                    entry: at,
+                    slot: at + there.len(),
+                });
+            }
+            found.is_none()
+        });
+        found
+    }
+
+    /// Adds a series behind the others; None when there is no room.
+    pub(crate) fn append(&self, description: &Description) -> Option<Made> {
+        let base = NonNull::new(self.base.load(Ordering::Relaxed))?;
+        let at = self.used.load(Ordering::Relaxed);
+        let end = at + description.entry_bytes;
+        let room = match self.has_ring.load(Ordering::Relaxed) {
+            true => RING_OFFSET,
+            false => self.bytes.load(Ordering::Relaxed),
+        };
+        if end > room {
+            return None;
+        }
+        let bytes = description.bytes();
+        // SAFETY: the range is within the mapping and not yet published, so that nobody else touches it.
+        let memory = unsafe { std::slice::from_raw_parts_mut(base.as_ptr().add(at), bytes.len()) };
+        put(memory, 0, bytes);
+        put(memory, entry::OFFSET, &(at as u32).to_le_bytes());
+        self.header_word(header::PUBLISHED)
+            .store(end as u64, Ordering::Release);
+        self.used.store(end, Ordering::Release);
+        Some(Made {
+            base,
+            entry: at,
+            slot: at + description.slot(),
+        })
+    }
+
+    /// A word of the header that changes while others read it.
+    pub(crate) fn header_word(&self, offset: usize) -> &AtomicU64 {
+        // SAFETY: only called on lanes with memory; the offset is one of the header's, and aligned.
+        unsafe { &*self.base.load(Ordering::Relaxed).add(offset).cast() }
+    }
+}
