@@ -2,10 +2,12 @@
 //! from memory and fresh blocks and from a sealed one. Then the first answer after a crash.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Instant;
 
 use pegel_bench::{Gate, Hour, Report, cpu_time, sum_of_192};
 use pegel_metric::{Clock, Selector};
+use pegel_query::{Annotations, Engine, Pairs, Request};
 use pegel_store::{Options, Question, Store};
 use pegel_testkit::TempDir;
 
@@ -15,9 +17,11 @@ fn main() -> ExitCode {
     let mut report = Report::new("query");
     let hour = Hour::record(START);
     measure(&mut report, &hour, "recent");
+    opentsdb(&mut report, &hour, "recent");
     restart(&mut report, &hour);
     hour.seal();
     measure(&mut report, &hour, "sealed");
+    opentsdb(&mut report, &hour, "sealed");
     report.finish()
 }
 
@@ -47,6 +51,52 @@ fn measure(report: &mut Report, hour: &Hour, from: &str) {
         Gate::AtMost(4.0),
         time(true),
     );
+}
+
+/// The same questions as Grafana asks them, from the body of the request to that of the answer.
+fn opentsdb(report: &mut Report, hour: &Hour, from: &str) {
+    let annotations = Annotations::open(hour.dir.path()).expect("no annotations");
+    let engine = Engine::new(hour.store.clone(), Arc::new(annotations), "nid1", false);
+    let repetitions = report.repetitions(51);
+    for (question, gate, fields) in [
+        (
+            "sum of the 192 by OpenTSDB",
+            3.0,
+            r#""downsample":"10s-avg""#,
+        ),
+        (
+            "rate of the 192 by OpenTSDB",
+            4.0,
+            r#""downsample":"10s-last","rate":true,"rateOptions":{"counter":true,"dropResets":true}"#,
+        ),
+        (
+            "a line for each of 24 CPUs by OpenTSDB",
+            5.0,
+            r#""downsample":"10s-avg","filters":[{"type":"wildcard","tagk":"cpu","filter":"*","groupBy":true}]"#,
+        ),
+    ] {
+        let body = format!(
+            r#"{{"start":{},"end":{},"queries":[{{"metric":"node_cpu_seconds_total","aggregator":"sum",{fields}}}]}}"#,
+            hour.start,
+            hour.start + Hour::MILLIS - 1
+        );
+        let mut figures = Vec::new();
+        for _ in 0..repetitions {
+            let before = cpu_time();
+            let request = Request::from_json(body.as_bytes(), &Pairs::default(), hour.clock.utc())
+                .expect("valid");
+            let mut answer = Vec::new();
+            engine.query(&request, &mut answer).expect("answered");
+            figures.push((cpu_time() - before).as_secs_f64() * 1e3);
+            assert!(answer.len() > 1_000, "the answer is not empty");
+        }
+        report.row(
+            &format!("{question}, {from}"),
+            "ms",
+            Gate::AtMost(gate),
+            figures,
+        );
+    }
 }
 
 /// Opens a copy of the files, as a crash would leave them, and asks a first question.

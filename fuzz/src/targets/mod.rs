@@ -7,6 +7,7 @@ mod exposition;
 mod lane;
 mod machine;
 mod metric;
+mod opentsdb;
 mod range;
 mod snapshot;
 mod store;
@@ -32,6 +33,9 @@ pub static TARGETS: &[Target] = &[
     metric::NAMES,
     config::CONFIG,
     range::RANGE,
+    opentsdb::JSON,
+    opentsdb::URI,
+    opentsdb::ZONE,
     collect::CPU,
     collect::STAT,
     collect::MEMORY,

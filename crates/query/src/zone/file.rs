@@ -1,7 +1,7 @@
 //! Reads a TZif file.
 
 use super::Zone;
-use super::rule::Rule;
+use super::rule::{Rule, sane};
 
 const HEADER_BYTES: usize = 44;
 /// No zone has changed its offset nearly as often.
@@ -98,8 +98,7 @@ fn read_body(bytes: &mut Bytes<'_>, header: &Header, width: usize) -> Option<Zon
         offsets.push(body.number(4)?);
         body.take(2)?;
     }
-    let is_sane = |offset: &i64| (-93_600..=93_600).contains(offset);
-    if !times.is_sorted() || !offsets.iter().all(is_sane) {
+    if !times.is_sorted() || offsets.iter().any(|offset| sane(*offset).is_none()) {
         return None;
     }
     let changes = times

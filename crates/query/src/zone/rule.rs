@@ -37,7 +37,7 @@ impl Rule {
         let mut rest = text;
         take_name(&mut rest)?;
         // What is written is what must be added to get UTC.
-        let standard = -take_time(&mut rest)?;
+        let standard = sane(-take_time(&mut rest)?)?;
         if rest.is_empty() {
             return Some(Rule {
                 standard,
@@ -47,7 +47,7 @@ impl Rule {
         take_name(&mut rest)?;
         let offset = match rest.starts_with(',') {
             true => standard + 3_600,
-            false => -take_time(&mut rest)?,
+            false => sane(-take_time(&mut rest)?)?,
         };
         let (begin, end) = rest.strip_prefix(',')?.split_once(',')?;
         let summer = Summer {
@@ -137,6 +137,11 @@ impl Change {
     }
 }
 
+/// No clock is further from UTC.
+pub(super) fn sane(offset: i64) -> Option<i64> {
+    (-93_600..=93_600).contains(&offset).then_some(offset)
+}
+
 /// Letters, or anything in angle brackets.
 fn take_name(rest: &mut &str) -> Option<()> {
     let end = match rest.strip_prefix('<') {
@@ -210,6 +215,7 @@ mod tests {
             "CET-1CEST,M3.5,M10.5.0",
             "<AB",
             "CET-1:2:3:4",
+            "CET99",
             "CET-1CEST,M3.5.0/x,M10.5.0",
         ] {
             assert_eq!(Rule::parse(text), None, "{text}");
