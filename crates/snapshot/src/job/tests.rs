@@ -26,10 +26,17 @@ fn told(variables: &[(&str, &str)], cgroup: &str) -> Option<String> {
     Some(text)
 }
 
+type Cases = &'static [(&'static [(&'static str, &'static str)], &'static str)];
+
+fn check(cases: Cases) {
+    for (variables, expected) in cases {
+        assert_eq!(told(variables, "").as_deref(), Some(*expected));
+    }
+}
+
 #[test]
-fn every_scheduler_is_known_by_its_variables() {
-    type Variables = &'static [(&'static str, &'static str)];
-    let cases: &[(Variables, &str)] = &[
+fn schedulers_of_clusters_are_known_by_their_variables() {
+    check(&[
         (
             &[
                 ("SLURM_JOB_ID", "4711"),
@@ -71,6 +78,12 @@ fn every_scheduler_is_known_by_its_variables() {
             ],
             "grid-engine 8 name=x",
         ),
+    ]);
+}
+
+#[test]
+fn schedulers_of_clouds_are_known_by_their_variables() {
+    check(&[
         (
             &[
                 ("AWS_BATCH_JOB_ID", "a-b"),
@@ -110,10 +123,7 @@ fn every_scheduler_is_known_by_its_variables() {
             &[("PEGEL_JOB", "mine"), ("SLURM_JOB_ID", "1")],
             "pegel mine",
         ),
-    ];
-    for (variables, expected) in cases {
-        assert_eq!(told(variables, "").as_deref(), Some(*expected));
-    }
+    ]);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The snapshot for people: one page of Markdown that reads well as it is.
 
+mod compute;
 mod hardware;
 mod software;
 mod table;
@@ -17,8 +18,8 @@ pub(crate) fn page(snapshot: &Snapshot) -> String {
         ("Job", software::job(snapshot)),
         ("Cloud", software::cloud(snapshot)),
         ("Machine", hardware::machine(snapshot)),
-        ("Processors", hardware::processors(snapshot)),
-        ("Memory", hardware::memory(snapshot)),
+        ("Processors", compute::processors(snapshot)),
+        ("Memory", compute::memory(snapshot)),
         ("GPUs", hardware::gpus(snapshot)),
         ("Network", hardware::network(snapshot)),
         ("Disks", hardware::disks(snapshot)),
@@ -96,6 +97,15 @@ fn counted(gpus: &[Gpu]) -> Vec<String> {
         .iter()
         .map(|(name, count)| format!("{count} × {name}"))
         .collect()
+}
+
+/// What is not known is not written.
+fn text(value: &Option<String>) -> String {
+    value.clone().unwrap_or_default()
+}
+
+fn number<T: ToString>(value: Option<T>) -> String {
+    value.map(|number| number.to_string()).unwrap_or_default()
 }
 
 /// Parts that are there, with a separator between.

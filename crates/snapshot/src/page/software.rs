@@ -2,15 +2,8 @@
 
 use super::table::{line_of, pairs, table};
 use super::units::{bytes, plural, short};
+use super::{number, text};
 use crate::snapshot::Snapshot;
-
-fn text(value: &Option<String>) -> String {
-    value.clone().unwrap_or_default()
-}
-
-fn number<T: ToString>(value: Option<T>) -> String {
-    value.map(|number| number.to_string()).unwrap_or_default()
-}
 
 pub(super) fn job(snapshot: &Snapshot) -> String {
     let Some(job) = &snapshot.job else {
