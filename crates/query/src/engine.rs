@@ -1,4 +1,6 @@
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use pegel_metric::{Millis, Selector, Series};
@@ -18,6 +20,23 @@ pub struct Engine {
     /// suggested wherever they hold the text, and an unknown metric has no lines.
     pub dragon_compat: bool,
     pub limits: Limits,
+    names: Arc<Mutex<Names>>,
+}
+
+/// How long the list of names serves. It decides between two ways to say that there is nothing, no more.
+const NAMES_TIME: Duration = Duration::from_secs(10);
+
+/// The names of all metrics that the store holds, as hashes, and when they were looked up.
+#[derive(Debug, Default)]
+struct Names {
+    at: Option<Instant>,
+    hashes: HashSet<u64>,
+}
+
+fn hash(name: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// What one request may take.
@@ -49,6 +68,7 @@ impl Engine {
             node: node.into(),
             dragon_compat,
             limits: Limits::default(),
+            names: Arc::default(),
         }
     }
 
@@ -70,10 +90,33 @@ impl Engine {
     }
 
     /// An error where no series has this name.
+    ///
+    /// Whether there ever was one only the indexes of all blocks can tell. A dashboard asks again and again for
+    /// metrics that a node does not have, so that they are looked through at most once in ten seconds.
     pub(crate) fn check_known(&self, metric: &str, deadline: Instant) -> Result<(), Problem> {
         let mut is_known = false;
-        self.each_series(Selector::name(metric), deadline, &mut |_| is_known = true)?;
-        match is_known {
+        let selector = Selector::name(metric);
+        self.store.latest(&selector, 0, &mut |_, _| is_known = true);
+        if is_known {
+            return Ok(());
+        }
+        let mut names = self
+            .names
+            .lock()
+            .expect("no thread panics while it holds this lock");
+        let wanted = hash(metric);
+        let is_fresh = names.at.is_some_and(|at| at.elapsed() < NAMES_TIME);
+        if !is_fresh && !names.hashes.contains(&wanted) {
+            let mut hashes = HashSet::new();
+            self.each_series(Selector::all(), deadline, &mut |series| {
+                hashes.insert(hash(series.name()));
+            })?;
+            *names = Names {
+                at: Some(Instant::now()),
+                hashes,
+            };
+        }
+        match names.hashes.contains(&wanted) {
             true => Ok(()),
             false => Err(Problem::unknown_name("metrics", metric)),
         }

@@ -45,7 +45,7 @@ pub(crate) fn evaluate(
     deadline: Instant,
     visit: &mut Visit<'_>,
 ) -> Result<u64, Problem> {
-    let Some(chosen) = Chosen::new(engine, query, deadline)? else {
+    let Some(chosen) = Chosen::new(engine, request, query, deadline)? else {
         return Ok(0);
     };
     let Some(mut plan) = plan(engine, request, query, deadline)? else {

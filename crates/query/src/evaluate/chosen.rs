@@ -2,12 +2,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use pegel_metric::{Selector, Series};
+use pegel_metric::{Millis, Selector, Series};
+use pegel_store::{QueryError, Question};
 
 use crate::engine::Engine;
 use crate::filter::Filter;
 use crate::problem::Problem;
-use crate::request::{SubQuery, Subject};
+use crate::request::{Request, SubQuery, Subject};
 use crate::tags::{HOST, tag};
 use crate::tsuid::tsuid;
 
@@ -23,6 +24,7 @@ impl Chosen {
     /// Nothing where no series has one of the names that were given.
     pub fn new(
         engine: &Engine,
+        request: &Request,
         query: &SubQuery,
         deadline: Instant,
     ) -> Result<Option<Chosen>, Problem> {
@@ -45,9 +47,14 @@ impl Chosen {
         }
         group_keys.sort_unstable();
         group_keys.dedup();
+        let has_expression = filters.iter().any(Filter::is_expression);
+        let mut selector = selector(name, filters, query.explicit_tags, engine.node.clone());
+        if has_expression {
+            selector = tried(engine, request, name, &selector, deadline)?;
+        }
         Ok(Some(Chosen {
             metric: name.clone(),
-            selector: selector(name, filters, query.explicit_tags, engine.node.clone()),
+            selector,
             group_keys,
         }))
     }
@@ -76,6 +83,34 @@ fn selector(name: &str, filters: Vec<Filter>, is_explicit: bool, node: Arc<str>)
         filters.iter().all(|filter| filter.matches(series, &node))
             && (!is_explicit || has_exactly(series, &filters))
     })
+}
+
+/// The series that a selector with regular expressions matches, by name. The store asks its selector while others wait
+/// for it; an expression may take long.
+fn tried(
+    engine: &Engine,
+    request: &Request,
+    name: &str,
+    selector: &Selector,
+    deadline: Instant,
+) -> Result<Selector, Problem> {
+    let mut question = Question::new(Selector::name(name), request.start, Millis::MAX, None);
+    question.bytes_max = engine.limits.bytes_max;
+    question.deadline = deadline;
+    let mut all: Vec<Arc<Series>> = Vec::new();
+    engine
+        .store
+        .series(&question, &mut |series| all.push(series.clone()))?;
+    let mut found = HashSet::new();
+    for series in all {
+        if Instant::now() > deadline {
+            return Err(QueryError::TooLong.into());
+        }
+        if selector.matches(&series) {
+            found.insert(series);
+        }
+    }
+    Ok(Selector::chosen(name, move |series| found.contains(series)))
 }
 
 /// Whether a series has the keys of the filters and no others. A host that only answers add may be missing.

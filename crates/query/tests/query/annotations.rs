@@ -189,9 +189,18 @@ fn an_unknown_metric_is_an_error_and_a_known_one_without_samples_is_not() {
     let unknown = (400, "No such name for 'metrics': 'no.such'".to_owned());
     assert_eq!(of(&shelf, "no.such", "2h-ago").map_err(told), Err(unknown));
     assert_eq!(of(&shelf, "m", "1m-ago").expect("answered"), json!([]));
+    // What was not there a moment ago may be there now.
+    shelf.put("no.such", &[(0, 1.0)]);
+    assert_eq!(
+        of(&shelf, "no.such", "2h-ago")
+            .expect("answered")
+            .as_array()
+            .map(Vec::len),
+        Some(1)
+    );
     shelf.engine.dragon_compat = true;
     assert_eq!(
-        of(&shelf, "no.such", "2h-ago").expect("answered"),
+        of(&shelf, "still.no.such", "2h-ago").expect("answered"),
         json!([])
     );
 }
