@@ -1,6 +1,7 @@
 //! statsd lines into the agent, and into others in the same run: CPU per million metrics, what one core can send
 //! without loss, and memory per name.
 
+mod lines;
 mod load;
 mod peers;
 
@@ -16,6 +17,7 @@ use load::Sender;
 
 fn main() -> ExitCode {
     let mut report = Report::new("statsd");
+    lines::row(&mut report);
     let agent = AgentBuilder::new(release_binary())
         .config("limits: {series_per_sender: 150000}")
         .start();

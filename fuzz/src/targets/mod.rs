@@ -10,6 +10,7 @@ mod metric;
 mod opentsdb;
 mod range;
 mod snapshot;
+mod statsd;
 mod store;
 
 /// One thing to fuzz.
@@ -28,6 +29,7 @@ pub static TARGETS: &[Target] = &[
     exposition::PROMETHEUS,
     exposition::OPENMETRICS,
     exposition::ENCODE,
+    statsd::STATSD,
     metric::SERIES,
     metric::SELECTOR,
     metric::NAMES,

@@ -30,8 +30,7 @@ pub(crate) struct DatagramSocket {
     pub is_unix: bool,
 }
 
-/// Reads until `stop`. Waits in `poll` when there is nothing; while there is, naps shortly between two
-/// calls, so that one call takes many.
+/// Reads until `stop`. After a call that brought few, it naps shortly, so that the next one brings many.
 pub(crate) fn read_datagrams(
     sockets: &[DatagramSocket],
     shared: &Shared,
@@ -40,31 +39,41 @@ pub(crate) fn read_datagrams(
 ) {
     let mut receiver = Receiver::new();
     let naps: Vec<Duration> = sockets.iter().map(nap).collect();
-    let mut is_stopping = false;
-    while !is_stopping {
-        match wait(sockets, stop) {
-            Ok(stopping) => is_stopping = stopping,
+    let all = sockets.iter().map(|socket| socket.socket.as_fd());
+    let all: Vec<BorrowedFd<'_>> = all.chain([stop.as_fd()]).collect();
+    let mut polled: Vec<PollFd<'_>> = all
+        .iter()
+        .map(|fd| PollFd::new(fd, PollFlags::IN))
+        .collect();
+    loop {
+        match poll(&mut polled, None) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => continue,
             Err(error) => {
                 tracing::error!(%error, "statsd datagrams are no longer read");
                 return;
             }
         }
-        // Round after round, until all sockets are empty.
-        loop {
-            let (mut most, mut nap) = (0, NAP_MAX);
-            for (socket, may_nap) in sockets.iter().zip(&naps) {
-                let count = take(socket, &mut receiver, shared, &mut origins);
-                if count > 0 {
-                    most = most.max(count);
-                    nap = nap.min(*may_nap);
-                }
+        let is_stopping = !polled[sockets.len()].revents().is_empty();
+        let (mut most, mut nap) = (0, NAP_MAX);
+        for (at, socket) in sockets.iter().enumerate() {
+            if polled[at].revents().is_empty() {
+                continue;
             }
-            if most == 0 {
-                break;
+            let mut take = || take(socket, &mut receiver, shared, &mut origins);
+            let mut count = take();
+            // What came before the end is read to the end.
+            while is_stopping && count > 0 {
+                count = take();
             }
-            if most < FEW && nap >= NAP_MIN && !is_stopping {
-                std::thread::sleep(nap);
-            }
+            most = most.max(count);
+            nap = nap.min(naps[at]);
+        }
+        if is_stopping {
+            return;
+        }
+        if most < FEW && nap >= NAP_MIN {
+            std::thread::sleep(nap);
         }
     }
 }
@@ -101,21 +110,6 @@ fn take(
         }
     }
     count
-}
-
-/// Whether it is time to stop.
-fn wait(sockets: &[DatagramSocket], stop: &Arc<Stop>) -> io::Result<bool> {
-    let all = sockets.iter().map(|socket| socket.socket.as_fd());
-    let all: Vec<BorrowedFd<'_>> = all.chain([stop.as_fd()]).collect();
-    let mut polled: Vec<PollFd<'_>> = all
-        .iter()
-        .map(|fd| PollFd::new(fd, PollFlags::IN))
-        .collect();
-    match poll(&mut polled, None) {
-        Ok(_) => Ok(polled.last().is_some_and(|stop| !stop.revents().is_empty())),
-        Err(rustix::io::Errno::INTR) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
 }
 
 /// As long as the socket surely holds what comes meanwhile, with a margin of four.

@@ -1,0 +1,47 @@
+//! What a line costs between the kernel and the store: reading it, finding its name, adding it up.
+
+use std::sync::Arc;
+
+use pegel_bench::{Gate, Report, cpu_time};
+use pegel_ingest::gate::{Gate as Admission, GateSettings};
+use pegel_ingest::statsd::{Origin, Statsd, StatsdKeys};
+use pegel_metric::Input;
+
+use crate::load;
+
+pub fn row(report: &mut Report) {
+    let settings = GateSettings {
+        level: 3,
+        series_max: 100_000,
+        series_per_sender: 100_000,
+        rules: Default::default(),
+        reserved: Arc::default(),
+    };
+    let gate = Arc::new(Admission::new(settings, Arc::default()));
+    let statsd = Statsd::new(&StatsdKeys::default(), &gate);
+    let origin = Origin {
+        sender: gate.sender(Input::Statsd, "bench"),
+        id: 1,
+    };
+    let datagrams = load::datagrams(20);
+    let round = || {
+        for datagram in &datagrams {
+            statsd.take(datagram, &origin).expect("good lines");
+        }
+    };
+    round();
+    const ROUNDS: usize = 1000;
+    let figures = (0..report.repetitions(9))
+        .map(|_| {
+            let before = cpu_time();
+            (0..ROUNDS).for_each(|_| round());
+            (cpu_time() - before).as_nanos() as f64 / (ROUNDS * load::NAMES) as f64
+        })
+        .collect();
+    report.row(
+        "a line into the table, 20 per datagram",
+        "ns",
+        Gate::AtMost(60.0),
+        figures,
+    );
+}
