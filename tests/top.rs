@@ -10,6 +10,7 @@ use rustix::process::{Pid, Signal};
 
 const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
 const BOUND: Duration = Duration::from_secs(30);
+const USUAL: [(&str, &str); 2] = [("TERM", "tmux-256color"), ("LANG", "C.UTF-8")];
 
 /// A tmux server of its own with one window, gone when the value goes out of scope.
 struct Terminal {
@@ -142,8 +143,7 @@ fn top(agent: &AgentProcess, options: &str) -> String {
 
 #[test]
 fn every_view_is_reached_by_its_key() {
-    let Some(terminal) = Terminal::open(80, 24, &[("TERM", "tmux-256color"), ("LANG", "C.UTF-8")])
-    else {
+    let Some(terminal) = Terminal::open(80, 24, &USUAL) else {
         return;
     };
     let agent = agent();
@@ -179,8 +179,7 @@ fn every_view_is_reached_by_its_key() {
 
 #[test]
 fn series_are_filtered_sorted_and_told_in_detail() {
-    let Some(terminal) = Terminal::open(120, 40, &[("TERM", "tmux-256color"), ("LANG", "C.UTF-8")])
-    else {
+    let Some(terminal) = Terminal::open(120, 40, &USUAL) else {
         return;
     };
     let agent = agent();
@@ -231,8 +230,7 @@ fn series_are_filtered_sorted_and_told_in_detail() {
 
 #[test]
 fn an_agent_may_restart_under_it() {
-    let Some(terminal) = Terminal::open(80, 24, &[("TERM", "tmux-256color"), ("LANG", "C.UTF-8")])
-    else {
+    let Some(terminal) = Terminal::open(80, 24, &USUAL) else {
         return;
     };
     let home = TempDir::new();
@@ -280,8 +278,7 @@ fn foreground(terminal: &Terminal) -> Pid {
 
 #[test]
 fn the_terminal_is_restored_whatever_ends_it() {
-    let Some(terminal) = Terminal::open(80, 24, &[("TERM", "tmux-256color"), ("LANG", "C.UTF-8")])
-    else {
+    let Some(terminal) = Terminal::open(80, 24, &USUAL) else {
         return;
     };
     let agent = agent();
@@ -301,12 +298,11 @@ fn the_terminal_is_restored_whatever_ends_it() {
 
 #[test]
 fn it_ends_with_its_terminal() {
-    let Some(terminal) = Terminal::open(80, 24, &[("TERM", "tmux-256color"), ("LANG", "C.UTF-8")])
-    else {
+    let Some(terminal) = Terminal::open(80, 24, &USUAL) else {
         return;
     };
     let agent = agent();
-    // A shell that is told to does not pass the signal on: then there is only the broken terminal.
+    // Where the parent ignores the signal, as nohup does, it ends all the same.
     for ignored in ["", "trap '' HUP; "] {
         terminal.run("clear");
         let line = format!("{ignored}{PEGEL} top -u {}", agent.socket.display());
@@ -331,8 +327,7 @@ fn it_ends_with_its_terminal() {
 
 #[test]
 fn it_can_be_suspended_and_resized() {
-    let Some(terminal) = Terminal::open(80, 24, &[("TERM", "tmux-256color"), ("LANG", "C.UTF-8")])
-    else {
+    let Some(terminal) = Terminal::open(80, 24, &USUAL) else {
         return;
     };
     let agent = agent();
