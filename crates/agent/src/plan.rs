@@ -21,7 +21,7 @@ use crate::notify::Notify;
 use crate::own;
 use crate::place::{self, FileSystem};
 use crate::shown;
-use crate::snapshots::snapshot_subject;
+use crate::snapshots::{self, snapshot_subject};
 use crate::sources::{Environment, Loaded};
 
 /// How large a store on a tmpfs may grow unless the configuration says so.
@@ -142,7 +142,8 @@ fn lanes(dir: &Path, environment: Environment<'_>) -> Option<LanesSettings> {
 /// The names of everything that the agent collects by itself.
 fn reserved_names() -> Arc<HashSet<&'static str>> {
     let collected = REGISTRY.iter().flat_map(|entry| entry.families);
-    let own = own::families().map(|family| &*family.name);
+    let own = own::families().chain(snapshots::families());
+    let own = own.map(|family| &*family.name);
     Arc::new(collected.map(|family| &*family.name).chain(own).collect())
 }
 

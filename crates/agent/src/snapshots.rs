@@ -29,6 +29,11 @@ static WATCHED: Family = Family::new(
     "1 where a cloud answers when it is asked for events.",
 );
 
+/// What is published about the cloud.
+pub(crate) fn families() -> impl Iterator<Item = &'static Family> {
+    [&EVENT, &WATCHED].into_iter()
+}
+
 /// What a snapshot looks at.
 pub fn snapshot_subject(loaded: &Loaded, environment: sources::Environment<'_>) -> Subject {
     let config = &loaded.config;
