@@ -7,6 +7,7 @@ use pegel_store::PushError;
 use pegel_wire::{Batch, PointFault};
 
 use crate::Intake;
+use crate::gate::Refusal;
 use crate::points::{Offered, PointRefusal};
 use crate::senders::Sender;
 
@@ -60,7 +61,8 @@ impl Intake {
         batch: &Batch<'_>,
         defaults: Defaults<'_>,
     ) -> Result<Verdict, PushError> {
-        let now = self.now();
+        let (now, kept_level) = (self.now(), self.gate().level());
+        let level = |level: Option<Level>| level.unwrap_or(defaults.level);
         let labels: Vec<(&str, &str)> = batch.labels().iter().map(|(k, v)| (&**k, &**v)).collect();
         let mut verdict = Verdict::default();
         let mut offered = Vec::with_capacity(batch.len());
@@ -72,13 +74,17 @@ impl Intake {
                 Ok(point) if defaults.not_before.is_some_and(|at| time(point.time) < at) => {
                     Refused::Removed
                 }
+                // The gate sees a series once; points of one series may be of several levels.
+                Ok(point) if level(point.level) > kept_level => {
+                    PointRefusal::from(Refusal::Level(level(point.level), kept_level)).into()
+                }
                 Ok(point) => {
                     places.push(place);
                     offered.push(Offered {
                         name: &point.name,
                         labels: &labels[batch.labels_of(point)],
                         help: defaults.help,
-                        level: point.level.unwrap_or(defaults.level),
+                        level: level(point.level),
                         time: time(point.time),
                         value: point.value,
                     });

@@ -15,6 +15,7 @@ use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use pegel_metric::Input;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -195,20 +196,22 @@ async fn answer(request: Request<Incoming>, visit: Visit, shared: Shared) -> Res
         Ok(caller) => caller,
         Err(denied) => return denied.into_response(),
     };
-    head.extensions.insert(caller.clone());
-    let (method, path) = (head.method.clone(), head.uri.path().to_owned());
-    // A body that never comes to its end is in the books, too.
-    let mut unread = Some(Unread::Gone);
+    let mut coming = Coming {
+        unread: Some(Unread::Gone),
+        input: routes::input_of(head.uri.path()).filter(|_| head.method == Method::POST),
+        who: caller.peer.account(),
+        site: site.clone(),
+    };
+    head.extensions.insert(caller);
     let answered = timeout(settings.request_time, async {
         let announced = announced(&head).filter(|bytes| *bytes > settings.body_bytes_max as u64);
-        let body = match (announced, &method) {
+        let body = match (announced, &head.method) {
             (Some(_), _) => Err(Unread::TooLarge),
-            (None, &Method::POST | &Method::PUT | &Method::DELETE) => {
-                site.bodies.read(body).await
-            }
+            (None, &Method::POST | &Method::PUT | &Method::DELETE) => site.bodies.read(body).await,
             (None, _) => read_past(body, settings.body_bytes_max).await,
         };
-        unread = body.as_ref().err().copied();
+        coming.unread = body.as_ref().err().copied();
+        drop(coming);
         match body {
             Ok(body) => {
                 router
@@ -219,21 +222,36 @@ async fn answer(request: Request<Incoming>, visit: Visit, shared: Shared) -> Res
         }
     })
     .await;
-    if let Some(unread) = unread {
-        if let Some(refusal) = unread.refusal() {
-            refusals.count(refusal);
-            site.limited.count(&caller.peer.account(), refusal);
-        }
-        if let (&Method::POST, Some(input)) = (&method, routes::input_of(&path)) {
-            let sender = site.app.intake.sender(input, &caller.peer.account());
-            site.app.intake.refuse(&sender, unread.reason());
-        }
-    }
     match answered {
         Ok(Ok(response)) => response,
         Err(_) => {
             refusals.count(Refusal::RequestTime);
             Failure::late().into_response()
+        }
+    }
+}
+
+/// A body on its way. One that does not arrive, for whatever reason, is in the books: hyper drops what works on
+/// a request whose client is gone.
+struct Coming {
+    unread: Option<Unread>,
+    input: Option<Input>,
+    who: String,
+    site: Arc<Site>,
+}
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        let Some(unread) = self.unread else {
+            return;
+        };
+        if let Some(refusal) = unread.refusal() {
+            self.site.refusals.count(refusal);
+            self.site.limited.count(&self.who, refusal);
+        }
+        if let Some(input) = self.input {
+            let intake = &self.site.app.intake;
+            intake.refuse(&intake.sender(input, &self.who), unread.reason());
         }
     }
 }

@@ -59,11 +59,35 @@ pub fn get(address: &Address, path: &str) -> io::Result<Answer> {
 }
 
 pub fn get_with(address: &Address, path: &str, headers: &[(&str, &str)]) -> io::Result<Answer> {
-    let mut request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
+    ask(address, "GET", path, headers, b"")
+}
+
+/// A request with a body.
+pub fn post(
+    address: &Address,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> io::Result<Answer> {
+    let length = body.len().to_string();
+    let headers = [headers, &[("Content-Length", length.as_str())]].concat();
+    ask(address, "POST", path, &headers, body)
+}
+
+fn ask(
+    address: &Address,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> io::Result<Answer> {
+    let mut request =
+        format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
     for (name, value) in headers {
         request.push_str(&format!("{name}: {value}\r\n"));
     }
     request.push_str("\r\n");
+    let request = [request.as_bytes(), body].concat();
     let raw = match address {
         Address::Tcp(address) => {
             let stream = TcpStream::connect_timeout(address, TIMEOUT)?;
@@ -85,8 +109,8 @@ pub fn get_with(address: &Address, path: &str, headers: &[(&str, &str)]) -> io::
     })
 }
 
-fn exchange(mut stream: impl Read + Write, request: &str) -> io::Result<Vec<u8>> {
-    stream.write_all(request.as_bytes())?;
+fn exchange(mut stream: impl Read + Write, request: &[u8]) -> io::Result<Vec<u8>> {
+    stream.write_all(request)?;
     let mut raw = Vec::new();
     stream.read_to_end(&mut raw)?;
     assert_not_shown("an answer", &raw);

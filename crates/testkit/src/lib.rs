@@ -28,7 +28,7 @@ pub use fake_clock::FakeClock;
 pub use faulty_files::{Fault, FaultyFiles, Operation};
 pub use forked::Forked;
 pub use golden::assert_golden;
-pub use http::{Address, Answer, get, get_with};
+pub use http::{Address, Answer, get, get_with, post};
 pub use island::Island;
 pub use need::{need, need_hardware, need_peer};
 pub use neighbour::Neighbour;

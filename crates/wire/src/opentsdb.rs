@@ -218,6 +218,7 @@ mod tests {
             (b"put a 1 1 k=v =v", Fault::Tag),
             (b"put a 1 1 k=", Fault::Tag),
             (b"put a 1 1 k=\0", Fault::Control),
+            (b"put a\x01 1 1", Fault::Control),
             (b"put \xff 1 1", Fault::Utf8),
             (b"putt a 1 1", Fault::NotAPoint),
             (b"", Fault::NotAPoint),

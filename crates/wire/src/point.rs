@@ -37,7 +37,7 @@ pub enum Fault {
     TagsMany,
     #[error("a name or a tag is not UTF-8")]
     Utf8,
-    #[error("a tag has a control character")]
+    #[error("a name or a tag has a control character")]
     Control,
     #[error("the level is not a whole number from 0 to 255")]
     Level,
@@ -189,7 +189,7 @@ impl<'a> Draft<'a> {
 
 fn name(value: Value<'_>) -> Result<Cow<'_, str>, Fault> {
     match value {
-        Value::Text(Some(text)) => Ok(text),
+        Value::Text(Some(text)) => plain(text),
         Value::Text(None) => Err(Fault::Utf8),
         Value::Null => Err(Fault::NameMissing),
         _ => Err(Fault::NameKind),
@@ -277,9 +277,13 @@ fn tags<'a>(
 }
 
 fn checked((key, value): Label<'_>) -> Result<Label<'_>, Fault> {
-    match value.chars().any(char::is_control) {
+    Ok((key, plain(value)?))
+}
+
+fn plain(text: Cow<'_, str>) -> Result<Cow<'_, str>, Fault> {
+    match text.chars().any(char::is_control) {
         true => Err(Fault::Control),
-        false => Ok((key, value)),
+        false => Ok(text),
     }
 }
 
@@ -292,6 +296,7 @@ pub(crate) fn add<'a>(
     tags: impl Iterator<Item = Result<(&'a str, &'a str), Fault>>,
 ) -> Result<(), Fault> {
     let first = batch.labels.len();
+    let name = plain(name.into())?;
     for tag in tags {
         let label = tag.and_then(|(key, value)| checked((key.into(), value.into())));
         match label {
@@ -305,7 +310,7 @@ pub(crate) fn add<'a>(
         }
     }
     batch.points.push(Ok(Point {
-        name: name.into(),
+        name,
         time: Some(time),
         value,
         level: None,

@@ -2,6 +2,8 @@
 
 mod lifecycle;
 mod limits;
+mod lines;
 mod routes;
 mod stream;
 mod support;
+mod writes;

@@ -1,0 +1,275 @@
+//! Lines instead of HTTP: the text protocol of the socket, and OpenTSDB's telnet protocol.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use pegel_testkit::eventually;
+use serde_json::json;
+
+use crate::support::{Site, now};
+
+struct Lines(UnixStream);
+
+impl Site {
+    fn lines(&self) -> Lines {
+        let path = self.running().socket_path().expect("a socket");
+        let stream = UnixStream::connect(path).expect("connected");
+        let patience = Some(Duration::from_secs(20));
+        stream.set_read_timeout(patience).expect("set");
+        Lines(stream)
+    }
+
+    fn value(&self, name: &str) -> serde_json::Value {
+        let found = self.get(&format!("/api/v1/values?names={name}")).json();
+        found[0]["value"].clone()
+    }
+}
+
+impl Lines {
+    fn send(&mut self, text: impl AsRef<[u8]>) {
+        self.0.write_all(text.as_ref()).expect("sent");
+    }
+
+    /// The answer to one line.
+    #[track_caller]
+    fn answer(&mut self) -> String {
+        let mut text = String::new();
+        let mut byte = [0];
+        while self.0.read(&mut byte).expect("an answer") == 1 {
+            match byte[0] {
+                b'\n' => return text,
+                byte => text.push(char::from(byte)),
+            }
+        }
+        panic!("the connection ended after {text:?}")
+    }
+
+    #[track_caller]
+    fn ask(&mut self, line: &str) -> String {
+        self.send(format!("{line}\n"));
+        self.answer()
+    }
+
+    fn rest(mut self) -> String {
+        let mut bytes = Vec::new();
+        let _ = self.0.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+#[test]
+fn each_line_is_answered_once_it_is_stored() {
+    let site = Site::new();
+    let mut client = site.lines();
+    let time = now() - 10;
+    assert_eq!(client.ask("jobs:2|c"), "ok");
+    assert_eq!(client.ask("jobs:3|c\r"), "ok");
+    assert_eq!(client.ask("depth:42|g|#q:main"), "ok");
+    assert_eq!(client.ask(&format!("put p.q {time} 1.5 k=v")), "ok");
+    assert_eq!(site.value("jobs"), 5.0);
+    assert_eq!(site.value("depth"), 42.0);
+    assert_eq!(site.value("p.q"), 1.5);
+    // At once, and with blank lines between.
+    client.send(format!(
+        "jobs:1|c\n\nput p.q {} 2 k=v\nnonsense\njobs:1|c\n",
+        time + 1
+    ));
+    let answers: Vec<String> = (0..4).map(|_| client.answer()).collect();
+    assert_eq!(
+        answers,
+        ["ok", "ok", "error no ':' between name and value", "ok"]
+    );
+    assert_eq!(site.value("jobs"), 7.0);
+    assert_eq!(site.value("p.q"), 2.0);
+    site.assert_books("push", 8, 7, &[("malformed", 1)]);
+    let senders = site.get("/status").json()["senders"].clone();
+    let uid = rustix::process::geteuid().as_raw();
+    let who = senders[0]["sender"].as_str().expect("a name").to_owned();
+    assert!(who.starts_with(&format!("uid {uid} (")), "{who}");
+}
+
+#[test]
+fn bad_lines_are_refused_by_reason_and_the_next_is_taken() {
+    let site = Site::new();
+    let mut client = site.lines();
+    let time = now();
+    for (line, reason) in [
+        (":1|c".to_owned(), "the name is empty"),
+        (
+            format!("{}:1|c", "x".repeat(1025)),
+            "the name is longer than 1024 bytes",
+        ),
+        ("a:x|c".to_owned(), "the value is not a number"),
+        ("a:NaN|g".to_owned(), "the value is not finite"),
+        ("a:1e400|g".to_owned(), "the value is not finite"),
+        ("a:1|zz".to_owned(), "the type is none of"),
+        ("a:1|c|@7".to_owned(), "the sample rate"),
+        ("a\u{0}:1|c".to_owned(), "the line has a control character"),
+        ("put".to_owned(), "the metric name is missing"),
+        ("put a".to_owned(), "the timestamp is missing"),
+        ("put a now 1".to_owned(), "the timestamp is not a number"),
+        (format!("put a {time} inf"), "the value is not finite"),
+        (format!("put a {time} 1e400"), "the value is not finite"),
+        (
+            format!("put a {time} 1 x"),
+            "a tag must be written KEY=VALUE",
+        ),
+        (
+            format!("put {} {time} 1", "x".repeat(1025)),
+            "the metric name has 1025 bytes",
+        ),
+        (
+            "put a 1 1".to_owned(),
+            "the time lies before what the store keeps",
+        ),
+        (
+            format!("put a {} 1", time + 86_400_000),
+            "the time is more than ten minutes ahead",
+        ),
+        ("level x a:1|c".to_owned(), "not `level N LINE`"),
+        (
+            "level 4 a:1|c".to_owned(),
+            "it is for level 4, and the agent keeps up to level 3",
+        ),
+        (
+            format!("level 4 put a {time} 1"),
+            "it is for level 4, and the agent keeps up to level 3",
+        ),
+    ] {
+        let answer = client.ask(&line);
+        let shown = &line[..line.len().min(60)];
+        assert!(
+            answer.starts_with(&format!("error {reason}")),
+            "{shown}: {answer}"
+        );
+    }
+    client.send(b"b\xff:1|c\nput \xff 1 1\n");
+    assert_eq!(client.answer(), "error the line is not UTF-8");
+    assert_eq!(client.answer(), "error a name or a tag is not UTF-8");
+    assert_eq!(client.ask("level 3 fine:1|c"), "ok");
+    assert_eq!(site.value("fine"), 1.0);
+    site.assert_books(
+        "push",
+        23,
+        1,
+        &[("level", 2), ("too_old", 1), ("future", 1)],
+    );
+}
+
+#[test]
+fn lines_may_come_byte_by_byte_but_not_for_ever() {
+    let site = Site::with(|settings| settings.head_time = Duration::from_millis(400));
+    let mut client = site.lines();
+    for byte in b"slow:1|c\nslow:1|c\n" {
+        client.send([*byte]);
+    }
+    assert_eq!(
+        (client.answer(), client.answer()),
+        ("ok".to_owned(), "ok".to_owned())
+    );
+    let begun = Instant::now();
+    client.send("slow:1");
+    assert_eq!(client.rest(), "error the line took longer than 400ms\n");
+    assert!(begun.elapsed() >= Duration::from_millis(400));
+    assert_eq!(site.refused("line_time"), 1);
+    site.assert_books("push", 3, 2, &[("malformed", 1)]);
+    let begun = Instant::now();
+    assert_eq!(site.lines().rest(), "", "one that says nothing is closed");
+    assert!(begun.elapsed() >= Duration::from_millis(400));
+    assert_eq!(site.refused("head_time"), 1);
+}
+
+#[test]
+fn a_line_that_does_not_end_is_not_taken() {
+    let site = Site::new();
+    for (text, is_counted) in [
+        ("half:1|c", true),
+        ("put half 1 1", true),
+        ("half:1|c\nhalf:2", true),
+    ] {
+        let mut client = site.lines();
+        client.send(text);
+        client.0.shutdown(std::net::Shutdown::Write).expect("shut");
+        let rest = client.rest();
+        assert!(
+            rest.ends_with("error the line does not end; end it with a newline\n"),
+            "{rest}"
+        );
+        assert!(is_counted);
+    }
+    assert_eq!(site.value("half"), 1.0);
+    site.assert_books("push", 4, 1, &[("malformed", 3)]);
+}
+
+#[test]
+fn a_line_that_is_too_long_is_skipped() {
+    let site = Site::with(|settings| settings.line_bytes_max = 1000);
+    let mut client = site.lines();
+    client.send("x".repeat(100_000));
+    assert_eq!(client.answer(), "error the line is longer than 1000 bytes");
+    client.send(":1|c\nshort:1|c\n");
+    assert_eq!(client.answer(), "ok");
+    assert_eq!(site.refused("line_size"), 1);
+    site.assert_books("push", 2, 1, &[("too_large", 1)]);
+}
+
+#[test]
+fn telnet_is_silent_when_all_is_well_and_shares_the_port_with_http() {
+    let site = Site::new();
+    let time = now();
+    let mut client = site.connect();
+    client.send(&format!(
+        "put t.a {time} 1 k=v\nput t.a x 1 k=v\nversion\nput t.a {} 2 k=v\n",
+        time + 1
+    ));
+    assert_eq!(
+        client.until("\n"),
+        "put: the timestamp is not a number of seconds (up to 10 digits) or milliseconds since 1970\n"
+    );
+    assert_eq!(client.until("\n"), "pegel 1.2.3\n");
+    client.send("a:1|c\n");
+    assert_eq!(
+        client.until("\n"),
+        "put: unknown command; `help` lists what there is\n"
+    );
+    client.send("help\n");
+    assert!(client.until("exit\n").starts_with("put METRIC TIME VALUE"));
+    client.send("exit\nput t.a 1 1\n");
+    assert_eq!(client.rest(), "");
+    assert_eq!(site.value("t.a"), 2.0);
+    site.assert_books("put", 4, 2, &[("malformed", 2)]);
+    // In one-byte pieces, too; and what begins alike but is no command is HTTP.
+    let mut client = site.connect();
+    for byte in format!("put t.a {} 3 k=v\nversion\n", time + 2).bytes() {
+        client.0.write_all(&[byte]).expect("sent");
+    }
+    assert_eq!(client.until("\n"), "pegel 1.2.3\n");
+    assert_eq!(site.value("t.a"), 3.0);
+    let mut client = site.connect();
+    client.send("put\r\n\r\n");
+    assert!(client.until("\r\n").starts_with("HTTP/1.1 400 "));
+    eventually("counted as no HTTP", || match site.refused("malformed") {
+        1 => Ok(()),
+        other => Err(other),
+    });
+}
+
+#[test]
+fn a_client_that_never_reads_is_let_go() {
+    let site = Site::with(|settings| settings.write_time = Duration::from_millis(300));
+    let mut client = site.lines();
+    // Each bad line is answered with more bytes than it has.
+    let lines = "x\n".repeat(10_000);
+    let begun = Instant::now();
+    while client.0.write_all(lines.as_bytes()).is_ok() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "nobody ends it");
+    }
+    eventually("counted", || match site.refused("slow_reader") {
+        1 => Ok(()),
+        other => Err(other),
+    });
+    let status = site.get("/status").json();
+    assert_eq!(status["http"]["socket_connections"], json!(0));
+    pegel_testkit::check_conserved(&status).expect("received = kept + dropped");
+}

@@ -1,0 +1,446 @@
+//! What programs post: OpenTSDB's `put`, and Dragon's calls.
+
+use std::io::Write;
+use std::sync::atomic::Ordering;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use pegel_testkit::{Address, Answer, check_conserved, post};
+use serde_json::{Value, json};
+
+use crate::support::{Site, now};
+
+impl Site {
+    #[track_caller]
+    fn post(&self, path: &str, body: impl AsRef<[u8]>) -> Answer {
+        self.post_with(path, &[], body)
+    }
+
+    #[track_caller]
+    fn post_with(&self, path: &str, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Answer {
+        let address = Address::Tcp(self.tcp());
+        post(&address, path, headers, body.as_ref()).expect("an answer")
+    }
+
+    /// Stored points of one name: labels, milliseconds, value.
+    fn stored(&self, name: &str) -> Vec<(Value, i64, f64)> {
+        let answer = self
+            .get(&format!("/api/v1/range?start=-1h&match={name}"))
+            .json();
+        let series = answer.as_array().expect("a list").iter();
+        let points = series.flat_map(|series| {
+            let points = series["points"].as_array().expect("points").clone();
+            let labels = series["labels"].clone();
+            points.into_iter().map(move |point| {
+                let time = point[0].as_i64().expect("a time");
+                (labels.clone(), time, point[1].as_f64().expect("a value"))
+            })
+        });
+        points.collect()
+    }
+
+    fn books(&self, input: &str) -> Value {
+        let status = self.get("/status").json();
+        check_conserved(&status).expect("received = kept + dropped");
+        let mut inputs = status["inputs"].as_array().expect("inputs").iter();
+        inputs
+            .find(|books| books["input"] == input)
+            .expect("this input")
+            .clone()
+    }
+
+    #[track_caller]
+    pub fn assert_books(&self, input: &str, received: u64, kept: u64, dropped: &[(&str, u64)]) {
+        let books = self.books(input);
+        assert_eq!(
+            (&books["received"], &books["kept"]),
+            (&json!(received), &json!(kept)),
+            "{books}"
+        );
+        for (reason, count) in dropped {
+            assert_eq!(books["dropped"][reason], json!(count), "{reason}: {books}");
+        }
+    }
+}
+
+fn gzip(text: &str) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(text.as_bytes()).expect("written");
+    encoder.finish().expect("finished")
+}
+
+#[test]
+fn dragons_points_are_stored_and_answered_as_dragon_does() {
+    let site = Site::new();
+    let time = now() / 1000 - 5;
+    let body = json!({"timestamp": time, "dps": [
+        {"metric": "m", "value": 1.5, "tags": {"gpu": 0}},
+        {"metric": "m", "value": "text"},
+        {"metric": "n", "value": 7, "telemetry_level": 4},
+        {"metric": "o", "value": 2, "telemetry_level": 1},
+    ]});
+    let answer = site.post("/api/metrics", body.to_string());
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    assert_eq!(answer.header("content-type"), Some("application/json"));
+    assert_eq!(
+        answer.text(),
+        "{\"success\":2,\"failed\":2,\"errors\":[\"point 1: the value is not a number\",\
+         \"n: it is for level 4, and the agent keeps up to level 3\"]}"
+    );
+    assert_eq!(site.stored("m"), [(json!({"gpu": "0"}), time * 1000, 1.5)]);
+    assert_eq!(site.stored("o"), [(json!({}), time * 1000, 2.0)]);
+    let listed = site.get("/api/v1/list?match=m").json();
+    assert_eq!(listed[0]["doc"], "Sent by a program to /api/metrics.");
+    site.assert_books("http", 4, 2, &[("bad_value", 1), ("level", 1)]);
+
+    let before = now();
+    let answer = site.post("/api/metrics", r#"{"dps":[{"metric":"p","value":3}]}"#);
+    assert_eq!(
+        answer.json(),
+        json!({"success": 1, "failed": 0, "errors": []})
+    );
+    let stored = site.stored("p");
+    assert!((before..=now()).contains(&stored[0].1), "{stored:?}");
+
+    let millis = now() - 777;
+    let body = json!({"timestamp": millis, "dps": [{"metric": "q", "value": -1}]});
+    site.post("/api/metrics", body.to_string());
+    assert_eq!(site.stored("q"), [(json!({}), millis, -1.0)]);
+}
+
+#[test]
+fn a_body_that_is_none_is_refused_and_in_the_books() {
+    let site = Site::new();
+    for (path, input) in [("/api/metrics", "http"), ("/api/put", "put")] {
+        for body in ["", "x", "{", "[1", "\u{0}", "\"text\"", "[[["] {
+            let answer = site.post(path, body);
+            assert_eq!(answer.status, 400, "{path} {body:?}");
+            assert!(
+                answer.json()["error"]["hint"].is_string(),
+                "{}",
+                answer.text()
+            );
+        }
+        site.assert_books(input, 7, 0, &[("malformed", 7)]);
+    }
+    let answer = site.post("/api/metrics", "[]");
+    assert_eq!(
+        answer.json()["error"]["message"],
+        "not JSON: byte 0: expected an object"
+    );
+}
+
+#[test]
+fn put_takes_one_point_or_many_and_answers_by_its_flags() {
+    let site = Site::new();
+    let time = now() - 1000;
+    let good = json!({"metric": "a.b", "timestamp": time, "value": "1.5", "tags": {"host": "x"}});
+    let answer = site.post("/api/put", good.to_string());
+    assert_eq!((answer.status, answer.text()), (204, ""));
+    assert_eq!(site.stored("a.b"), [(json!({"host": "x"}), time, 1.5)]);
+
+    for (flags, expected) in [
+        ("?summary", json!({"failed": 0, "success": 2})),
+        (
+            "?details=true&sync",
+            json!({"errors": [], "failed": 0, "success": 2}),
+        ),
+    ] {
+        let answer = site.post(&format!("/api/put{flags}"), json!([good, good]).to_string());
+        assert_eq!((answer.status, answer.json()), (200, expected), "{flags}");
+    }
+    let seconds = json!({"metric": "c", "timestamp": time / 1000, "value": 2, "tags": {"n": 7}});
+    let bad = json!({"metric": "c", "timestamp": "soon", "value": 2});
+    let body = json!([bad, seconds, 7]).to_string();
+    let answer = site.post("/api/put?details", &body);
+    assert_eq!(answer.status, 400);
+    let time_fault =
+        "the timestamp is not a number of seconds (up to 10 digits) or milliseconds since 1970";
+    let not_a_point = "a point must be an object with a metric and a value";
+    assert_eq!(
+        answer.json(),
+        json!({"errors": [
+            {"datapoint": bad, "error": time_fault},
+            {"datapoint": 7, "error": not_a_point},
+        ], "failed": 2, "success": 1})
+    );
+    assert_eq!(
+        site.stored("c"),
+        [(json!({"n": "7"}), time / 1000 * 1000, 2.0)]
+    );
+    let answer = site.post("/api/put?summary", &body);
+    assert_eq!(answer.json(), json!({"failed": 2, "success": 1}));
+    let answer = site.post("/api/put", &body);
+    assert_eq!(answer.status, 400);
+    let message = answer.json()["error"]["message"]
+        .as_str()
+        .expect("a text")
+        .to_owned();
+    assert!(
+        message.starts_with("2 of 3 points were refused; the first, number 0: "),
+        "{message}"
+    );
+    site.assert_books("put", 14, 8, &[("malformed", 6)]);
+}
+
+#[test]
+fn numbers_that_are_none_spoil_only_themselves() {
+    let site = Site::new();
+    let time = now();
+    for value in [
+        "NaN",
+        "Infinity",
+        "-Infinity",
+        "1e400",
+        "\"nan\"",
+        "[1]",
+        "true",
+        "null",
+    ] {
+        let body = format!(
+            r#"[{{"metric":"bad","timestamp":{time},"value":{value}}},{{"metric":"good","timestamp":{time},"value":1}}]"#
+        );
+        let answer = site.post("/api/put?details", body);
+        assert_eq!(answer.status, 400, "{value}");
+        let json = answer.json();
+        assert_eq!(
+            (&json["success"], &json["failed"]),
+            (&json!(1), &json!(1)),
+            "{value}: {json}"
+        );
+    }
+    assert_eq!(site.stored("bad"), []);
+    assert_eq!(site.stored("good").len(), 1);
+    site.assert_books("put", 16, 8, &[("bad_value", 7), ("malformed", 1)]);
+}
+
+#[test]
+fn names_have_limits_and_old_and_future_points_are_refused() {
+    let site = Site::new();
+    let time = now();
+    let point = |name: &str, time: i64, tag: &str| json!({"metric": name, "timestamp": time, "value": 1, "tags": {"k": tag}});
+    let long = "x".repeat(2000);
+    let huge = "x".repeat(17 << 10);
+    let day = 86_400_000;
+    let body = json!([
+        point("", time, "v"),
+        point(&long, time, "v"),
+        point("a\u{0}b", time, "v"),
+        point("ok", time, &huge),
+        point("ok", time, "a\nb"),
+        point("ok", time - 3 * day, "v"),
+        point("ok", time + day, "v"),
+        point("ok", time, "v"),
+    ]);
+    let answer = site.post("/api/put?details", body.to_string());
+    let json = answer.json();
+    assert_eq!(
+        (answer.status, &json["success"]),
+        (400, &json!(1)),
+        "{json}"
+    );
+    site.assert_books(
+        "put",
+        8,
+        1,
+        &[("bad_name", 5), ("too_old", 1), ("future", 1)],
+    );
+    let status = site.get("/status").json();
+    let sender = &status["senders"][0];
+    let uid = rustix::process::geteuid().as_raw();
+    assert_eq!(sender["sender"], json!(format!("uid {uid}")));
+    assert_eq!(sender["dropped"]["bad_name"], 5);
+}
+
+#[test]
+fn bodies_may_be_gzip_and_are_limited_all_the_same() {
+    let site = Site::with(|settings| settings.body_bytes_max = 2000);
+    let good = json!({"metric": "z", "timestamp": now(), "value": 1}).to_string();
+    let headers = [("Content-Encoding", "gzip")];
+    assert_eq!(
+        site.post_with("/api/put", &headers, gzip(&good)).status,
+        204
+    );
+    assert_eq!(site.stored("z").len(), 1);
+    assert_eq!(site.post_with("/api/put", &headers, &good).status, 400);
+    let bomb = gzip(&" ".repeat(100 << 10));
+    assert!(bomb.len() < 2000);
+    assert_eq!(site.post_with("/api/put", &headers, bomb).status, 413);
+    let zstd = [("Content-Encoding", "zstd")];
+    assert_eq!(site.post_with("/api/put", &zstd, &good).status, 415);
+    assert_eq!(site.post("/api/put", " ".repeat(2001)).status, 413);
+    site.assert_books("put", 5, 1, &[("malformed", 2), ("too_large", 2)]);
+    assert_eq!(site.refused("body_size"), 1);
+    let limited = site.get("/status").json()["http"]["limited"].clone();
+    let uid = rustix::process::geteuid().as_raw();
+    assert_eq!(limited[format!("uid {uid}")], json!({"body_size": 1}));
+}
+
+#[test]
+fn all_bodies_together_have_a_limit() {
+    let site = Site::with(|settings| settings.bodies_bytes_max = 64 << 10);
+    let mut slow = site.connect();
+    slow.send("POST /api/put HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50000\r\n\r\n");
+    slow.send(&" ".repeat(40_000));
+    pegel_testkit::eventually("the first body is held", || {
+        let held = site.get("/status").json()["http"]["body_bytes"].as_u64();
+        match held {
+            Some(held) if held >= 40_000 => Ok(()),
+            held => Err(held),
+        }
+    });
+    let answer = site.post("/api/put", " ".repeat(40_000));
+    assert_eq!(answer.status, 503, "{}", answer.text());
+    assert!(answer.text().contains("limits.bodies"), "{}", answer.text());
+    assert_eq!(site.refused("body_memory"), 1);
+    let small = json!({"metric": "s", "timestamp": now(), "value": 1}).to_string();
+    assert_eq!(
+        site.post("/api/put", &small).status,
+        204,
+        "small ones find room"
+    );
+    slow.send(&" ".repeat(10_000));
+    assert!(slow.until("\r\n").starts_with("HTTP/1.1 400 "), "no JSON");
+    site.assert_books("put", 3, 1, &[("busy", 1), ("malformed", 1)]);
+    assert_eq!(site.get("/status").json()["http"]["body_bytes"], 0);
+}
+
+#[test]
+fn a_body_that_breaks_off_is_in_the_books() {
+    let site = Site::new();
+    let mut client = site.connect();
+    client.send("POST /api/put HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n[{\"me");
+    // Of one that is gone at once the kernel does not say whose it was.
+    pegel_testkit::eventually("it is on its way", || {
+        match site.get("/status").json()["http"]["body_bytes"].as_u64() {
+            Some(1024) => Ok(()),
+            held => Err(held),
+        }
+    });
+    drop(client);
+    pegel_testkit::eventually("it is counted", || {
+        let books = site.books("put");
+        match books["dropped"]["malformed"].as_u64() {
+            Some(1) => Ok(()),
+            _ => Err(books),
+        }
+    });
+}
+
+#[test]
+fn a_clean_up_is_for_dragons_series_only() {
+    let site = Site::new();
+    let time = now() / 1000;
+    for (name, at) in [("d", time - 100), ("d", time - 50), ("gone", time - 100)] {
+        let body = json!({"timestamp": at, "dps": [{"metric": name, "value": at}]});
+        assert_eq!(site.post("/api/metrics", body.to_string()).status, 201);
+    }
+    let body = json!({"metric": "p", "timestamp": time - 100, "value": 1, "tags": {}});
+    site.post("/api/put", body.to_string());
+    let answer = site.post(
+        "/api/tsdb_cleanup",
+        json!({"start_time": time - 50}).to_string(),
+    );
+    assert_eq!(answer.status, 201);
+    assert_eq!(answer.text(), "{\"errors\":[],\"failed\":0,\"success\":0}");
+    assert_eq!(site.stored("d").len(), 1, "strictly older ones are gone");
+    assert_eq!(site.stored("gone"), []);
+    assert_eq!(site.get("/api/v1/values?match=gone").text(), "[]");
+    assert_eq!(site.stored("p").len(), 1);
+    let late = json!({"timestamp": time - 60, "dps": [{"metric": "d", "value": 1}]});
+    let answer = site.post("/api/metrics", late.to_string()).json();
+    assert_eq!(
+        answer["errors"],
+        json!(["d: the time lies before the last clean-up"])
+    );
+    for body in ["{}", "", r#"{"start_time":"x"}"#] {
+        assert_eq!(site.post("/api/tsdb_cleanup", body).status, 400, "{body}");
+    }
+    // A time to come hides what is there, not what comes.
+    let answer = site.post(
+        "/api/tsdb_cleanup",
+        json!({"start_time": time + 9999}).to_string(),
+    );
+    assert_eq!(answer.status, 201);
+    assert_eq!(site.stored("d"), []);
+    let body = json!({"timestamp": now(), "dps": [{"metric": "d", "value": 5}]});
+    assert_eq!(
+        site.post("/api/metrics", body.to_string()).json()["success"],
+        1
+    );
+    site.assert_books("http", 5, 4, &[("too_old", 1)]);
+}
+
+#[test]
+fn only_the_agent_of_a_job_is_ended_by_a_client() {
+    let site = Site::new();
+    assert_eq!(site.get("/api/ready").text(), "{\"is_ready\":true}");
+    let paths = [
+        "/api/set_shutdown",
+        "/api/telemetry_shutdown",
+        "/api/set_telemetry_shutdown",
+    ];
+    for path in paths {
+        let answer = site.get(path);
+        assert_eq!(answer.status, 403, "{path}");
+        assert!(
+            answer.text().contains("not started by a job"),
+            "{}",
+            answer.text()
+        );
+    }
+    for path in &paths[1..] {
+        let site = Site::of_job();
+        let mut client = site.connect();
+        client.send(&format!(
+            "HEAD {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        ));
+        assert!(client.rest().starts_with("HTTP/1.1 405 "), "{path}");
+        let foreign = [("Origin", "http://evil.example")];
+        let address = Address::Tcp(site.tcp());
+        let answer = pegel_testkit::get_with(&address, path, &foreign).expect("an answer");
+        assert_eq!(answer.status, 403, "another site's page");
+        let answer = site.get("/api/set_shutdown");
+        assert_eq!(answer.text(), "{\"errors\":[],\"failed\":0,\"success\":1}");
+        assert!(!site.finished.load(Ordering::Relaxed));
+        let answer = site.get(path);
+        assert_eq!(
+            answer.json(),
+            json!({"shutdown": true, "shutdown_begin": true})
+        );
+        assert!(site.finished.load(Ordering::Relaxed));
+    }
+}
+
+#[test]
+fn a_key_is_exchanged_for_a_token() {
+    let site = Site::with(|settings| {
+        settings.auth_key = Some("planted key".parse().expect("a secret"));
+    });
+    for body in ["", "{}", r#"{"auth_key":"wrong"}"#, r#"{"auth_key":7}"#] {
+        let answer = site.post("/api/token", body);
+        assert_eq!(
+            (answer.status, answer.text()),
+            (400, "{\"msg\":\"Bad auth_key\"}"),
+            "{body}"
+        );
+    }
+    assert_eq!(site.refused("auth_key"), 1, "the others showed none");
+    let answer = site.post("/api/token", r#"{"auth_key":"planted key"}"#);
+    assert_eq!(answer.status, 200);
+    let token = answer.json()["access_token"]
+        .as_str()
+        .expect("a token")
+        .to_owned();
+    assert!(token.starts_with("Bearer ") && token.len() > 40);
+    let none = Site::new();
+    assert_eq!(none.post("/api/token", r#"{"auth_key":""}"#).status, 400);
+}
+
+#[test]
+fn what_takes_a_body_says_so() {
+    let site = Site::new();
+    let answer = site.get("/api/put");
+    assert_eq!((answer.status, answer.header("allow")), (405, Some("POST")));
+    assert_eq!(site.post("/api/v1/list", "{}").status, 405);
+}
