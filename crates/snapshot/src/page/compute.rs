@@ -1,0 +1,206 @@
+//! Processors and memory.
+
+use super::table::{pairs, table};
+use super::units::{bytes, plural, short};
+use super::{joined, number, text};
+use crate::cpu::Cpu;
+use crate::dimms::Dimm;
+use crate::snapshot::Snapshot;
+
+/// Flags that people look for; the others are in the JSON.
+const FLAGS: &[&str] = &[
+    "sse4_2",
+    "avx",
+    "avx2",
+    "fma",
+    "avx512f",
+    "avx512_vnni",
+    "avx512_bf16",
+    "avx512_fp16",
+    "amx_tile",
+    "amx_bf16",
+    "amx_int8",
+    "sha_ni",
+    "aes",
+    "vaes",
+    "asimd",
+    "sve",
+    "sve2",
+    "bf16",
+    "i8mm",
+    "sme",
+    "constant_tsc",
+    "nonstop_tsc",
+    "hypervisor",
+];
+
+pub(super) fn processors(snapshot: &Snapshot) -> String {
+    let cpu = &snapshot.cpu;
+    if cpu.threads == 0 && cpu.model.is_none() {
+        return String::new();
+    }
+    let topology = match cpu.cores {
+        0 => plural(cpu.threads, "thread"),
+        cores => format!(
+            "{}, {}, {} ({} per core), {}",
+            plural(cpu.sockets, "socket"),
+            plural(cores, "core"),
+            plural(cpu.threads, "thread"),
+            cpu.threads_per_core,
+            plural(cpu.numa_nodes.len(), "NUMA node"),
+        ),
+    };
+    let shown = FLAGS
+        .iter()
+        .filter(|flag| cpu.flags.iter().any(|known| known == *flag));
+    let flags = match cpu.flags.len() {
+        0 => String::new(),
+        count => format!(
+            "{} … {count} in all",
+            shown.copied().collect::<Vec<_>>().join(" ")
+        ),
+    };
+    let range = match (cpu.mhz_min, cpu.mhz_max) {
+        (Some(min), Some(max)) => format!("{} to {} GHz", short(min / 1000.0), short(max / 1000.0)),
+        _ => String::new(),
+    };
+    let governor = joined(&[cpu.driver.as_deref(), cpu.governor.as_deref()]);
+    let mut out = pairs(&[
+        ("Model", text(&cpu.model)),
+        (
+            "Identity",
+            joined(&[cpu.vendor.as_deref(), cpu.identity.as_deref()]),
+        ),
+        ("Microcode", text(&cpu.microcode)),
+        ("Topology", topology),
+        ("Online", text(&cpu.online)),
+        ("SMT", text(&cpu.smt)),
+        ("Frequency", range),
+        ("Governor", governor),
+        ("Flags", flags),
+    ]);
+    out.push_str(&caches(cpu));
+    out.push_str(&numa_nodes(cpu));
+    out
+}
+
+pub(super) fn memory(snapshot: &Snapshot) -> String {
+    let memory = &snapshot.memory;
+    if memory.total_bytes == 0 {
+        return String::new();
+    }
+    let huge = memory
+        .huge_pages
+        .iter()
+        .map(|pages| format!("{} × {}", pages.count, bytes(pages.page_bytes)));
+    let swap = match memory.swap_bytes {
+        0 => "none".to_owned(),
+        count => bytes(count),
+    };
+    let modules = match (memory.dimms.len(), memory.slots) {
+        (0, _) => String::new(),
+        (count, Some(slots)) => format!("{count} in {slots} slots"),
+        (count, None) => count.to_string(),
+    };
+    let mut out = pairs(&[
+        ("Total", bytes(memory.total_bytes)),
+        ("Swap", swap),
+        ("Pages", number(memory.page_bytes.map(bytes))),
+        ("Huge pages", huge.collect::<Vec<_>>().join(", ")),
+        (
+            "Transparent huge pages",
+            text(&memory.transparent_huge_pages),
+        ),
+        ("Swappiness", number(memory.swappiness)),
+        ("Overcommit", number(memory.overcommit)),
+        ("NUMA balancing", number(memory.numa_balancing)),
+        ("ECC", text(&memory.ecc)),
+        ("Modules", modules),
+    ]);
+    let rows = modules_by_kind(&memory.dimms);
+    if !rows.is_empty() {
+        out.push('\n');
+        out.push_str(&table(
+            &["count", "size", "type", "speed", "maker", "part", "slots"],
+            &rows,
+        ));
+    }
+    out
+}
+
+/// Modules that are the same, once.
+fn modules_by_kind(dimms: &[Dimm]) -> Vec<Vec<String>> {
+    let mut kinds: Vec<(&Dimm, Vec<&str>)> = Vec::new();
+    let kind = |dimm: &Dimm| Dimm {
+        locator: None,
+        bank: None,
+        ..dimm.clone()
+    };
+    for dimm in dimms {
+        let locator = dimm.locator.as_deref().unwrap_or("?");
+        match kinds
+            .iter_mut()
+            .find(|(known, _)| kind(known) == kind(dimm))
+        {
+            Some((_, locators)) => locators.push(locator),
+            None => kinds.push((dimm, vec![locator])),
+        }
+    }
+    let rows = kinds.iter().map(|(dimm, locators)| {
+        let speed = match (dimm.configured_mts, dimm.speed_mts) {
+            (Some(now), Some(most)) if now != most => format!("{now} of {most} MT/s"),
+            (Some(speed), _) | (None, Some(speed)) => format!("{speed} MT/s"),
+            _ => String::new(),
+        };
+        vec![
+            locators.len().to_string(),
+            bytes(dimm.bytes),
+            text(&dimm.kind),
+            speed,
+            text(&dimm.manufacturer),
+            text(&dimm.part),
+            locators.join(" "),
+        ]
+    });
+    rows.collect()
+}
+
+fn caches(cpu: &Cpu) -> String {
+    let rows = cpu.caches.iter().map(|cache| {
+        vec![
+            format!("L{} {}", cache.level, cache.kind),
+            bytes(cache.bytes),
+            cache.count.to_string(),
+            plural(cache.shared_by, "thread"),
+            number(cache.ways),
+            number(cache.line_bytes.map(bytes)),
+        ]
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    match rows.is_empty() {
+        true => String::new(),
+        false => {
+            let head = ["cache", "size", "count", "shared by", "ways", "line"];
+            format!("\n{}", table(&head, &rows))
+        }
+    }
+}
+
+/// One node is no topology.
+fn numa_nodes(cpu: &Cpu) -> String {
+    if cpu.numa_nodes.len() < 2 {
+        return String::new();
+    }
+    let rows = cpu.numa_nodes.iter().map(|node| {
+        let distances = node.distances.iter().map(u32::to_string);
+        vec![
+            node.node.to_string(),
+            node.cpus.clone(),
+            number(node.memory_bytes.map(bytes)),
+            distances.collect::<Vec<_>>().join(" "),
+        ]
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    let head = ["node", "processors", "memory", "distances"];
+    format!("\n{}", table(&head, &rows))
+}
