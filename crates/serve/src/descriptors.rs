@@ -8,6 +8,8 @@ use crate::settings::Settings;
 /// What the rest of the agent may need: the files of the collectors, the log, and the blocks that four
 /// questions about days read at once.
 const OTHERS: usize = 320;
+/// A lane takes one. Where the limit does not allow that many, further lanes wait until there is room.
+const LANES: usize = 4096;
 /// How many refused clients per listener are told why at one time; others are only closed.
 const FAREWELLS_MAX: usize = 32;
 
@@ -29,7 +31,7 @@ impl Allowance {
             socket: settings.socket_connections_max,
             farewells: FAREWELLS_MAX,
         };
-        let limit = raise(OTHERS + wished.total(listeners));
+        let limit = raise(OTHERS + LANES + wished.total(listeners));
         let allowed = wished.within(limit, listeners);
         if allowed != wished {
             tracing::warn!(
