@@ -6,10 +6,11 @@ mod browser;
 mod prefix;
 
 use std::fs;
+use std::net::UdpSocket;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use browser::Page;
 use pegel_testkit::{AgentBuilder, AgentProcess, TempDir, eventually, need};
@@ -166,6 +167,86 @@ fn saved(dir: &Path, ending: &str) -> Result<Vec<u8>, String> {
     } else {
         Ok(bytes)
     }
+}
+
+#[test]
+fn leaving_the_page_frees_its_connection() {
+    let Some(chromium) = need("chromium") else {
+        return;
+    };
+    let agent = agent();
+    let mut page = Page::start(&chromium);
+    // A browser keeps pages that were left, and has six connections for an agent: the seventh page would wait.
+    let begun = Instant::now();
+    for _ in 0..9 {
+        page.open(&url(&agent));
+        page.until_live();
+    }
+    // A connection that is never freed would be missed for a minute.
+    assert!(
+        begun.elapsed() < Duration::from_secs(45),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert_eq!(page.complaints(), [""; 0]);
+}
+
+#[test]
+fn programs_are_shown_by_job_with_their_calls_and_own_metrics() {
+    let Some(chromium) = need("chromium") else {
+        return;
+    };
+    let agent = agent();
+    let statsd = agent.endpoint.json["statsd"]["udp"][0].clone();
+    let statsd = statsd.as_str().expect("a statsd listener").to_owned();
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let send = |text: &str| socket.send_to(text.as_bytes(), &statsd).expect("sent");
+    let calls = "mpi_time_total:0.3|c|#call:MPI_Allreduce,jobid:48213\n\
+                 mpi_hits_total:30|c|#call:MPI_Allreduce,jobid:48213\n\
+                 mpi_size_total:4096|c|#call:MPI_Allreduce,jobid:48213\n\
+                 mpi_time_total:0.1|c|#call:MPI_Bcast,jobid:48213\n\
+                 mpi_hits_total:1|c|#call:MPI_Bcast,jobid:48213\n\
+                 strace_size_total:8192|c|#scall:write,jobid:48213\n\
+                 strace_hits_total:2|c|#scall:write,jobid:48213\n\
+                 train.loss:0.25|g|#jobid:48213\n\
+                 other.queue:7|g";
+    send(calls);
+    let mut page = Page::start(&chromium);
+    page.size(1440, 1600);
+    page.open(&format!("{}#/programs", url(&agent)));
+    page.until_live();
+    let text = "document.querySelector('main').textContent";
+    page.until(&format!(
+        "{text}.includes('Job 48213') && {text}.includes('Without a job')"
+    ));
+    let rows = "[...document.querySelectorAll('.calls tbody tr')].map(row => row.cells[0].textContent).join()";
+    let shares = "[...document.querySelectorAll('.calls tbody tr')].slice(0, 2).map(row => parseFloat(row.cells[2].textContent))";
+    eventually("the calls are ranked by their time", || {
+        send(calls);
+        thread::sleep(Duration::from_millis(100));
+        let (order, shares) = (page.eval(rows), page.eval(shares));
+        let is_near = |at: usize, wanted: f64| {
+            let share = shares[at].as_f64();
+            share.is_some_and(|share| (share - wanted).abs() < 5.0)
+        };
+        let is_right =
+            order == "MPI_Allreduce,MPI_Bcast,write" && is_near(0, 75.0) && is_near(1, 25.0);
+        if is_right {
+            Ok(())
+        } else {
+            Err((order, shares))
+        }
+    });
+    page.until(&format!(
+        "{text}.includes('train.loss') && {text}.includes('0.25')"
+    ));
+    page.until(&format!("{text}.includes('other.queue')"));
+    // Senders are counted where metrics are searched.
+    page.press("4");
+    page.until(&format!(
+        "{text}.includes('Series by sender') && {text}.includes('127.0.0.1')"
+    ));
+    assert_eq!(page.complaints(), [""; 0]);
 }
 
 /// The points of the first chart as `[[ms, value], …]`, by way of the page's own CSV.

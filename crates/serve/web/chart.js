@@ -19,7 +19,8 @@ const uPlot = /** @type {any} */ (globalThis).uPlot;
 const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif';
 /** Powers of two, so that axes of bytes have round numbers. */
 const BINARY_STEPS = Array.from({ length: 60 }, (_, at) => 2 ** at);
-const FILL_LINES_MAX = 3;
+/** Areas cost more than lines, and hide each other. */
+const FILL_LINES_MAX = 1;
 
 export class Chart {
   /**
@@ -89,12 +90,12 @@ export class Chart {
     const options = {
       width: Math.max(this.host.clientWidth, 60),
       height: this.height,
-      padding: [8, 18, 0, 0],
+      padding: [8, 26, 0, 0],
       legend: { show: false },
       bands,
       series: [{}, ...series],
       scales: { x: { time: true, range: () => this.range }, y: { range: (/** @type {any} */ _, /** @type {number} */ low, /** @type {number} */ high) => this.#span(low, high) } },
-      axes: [this.#axis({ space: 70, size: 26, values: timeTexts }), this.#axis(this.#valueAxis())],
+      axes: [this.#axis({ space: timeSpace, size: 26, values: timeTexts }), this.#axis(this.#valueAxis())],
       cursor: {
         sync: { key: "pegel" },
         drag: { x: true, y: false, setScale: false },
@@ -166,6 +167,11 @@ function stacked(lines) {
 /** @param {string} paint `#rrggbb` @param {number} share */
 function faint(paint, share) {
   return paint + Math.round(share * 255).toString(16).padStart(2, "0");
+}
+
+/** Room for a time: shorter without seconds. @param {any} _plot @param {number} _axis @param {number} low @param {number} high */
+function timeSpace(_plot, _axis, low, high) {
+  return high - low > 240 ? 50 : 66;
 }
 
 /** @param {any} plot @param {number[]} splits @param {number} _axis @param {number} _space @param {number} step */

@@ -14,6 +14,7 @@ import { bounds, fitStep, isLive, onMove, stretch } from "./window.js";
  */
 
 const RELOAD_MS = 120e3;
+const REDRAW_MS = 2e3;
 /** Slow series have few samples: their last one may lie before the window. */
 const LEAD_MS = 30e3;
 
@@ -62,6 +63,7 @@ export class Feed {
     this.failure = null;
     this.loading = 0;
     this.moving = 0;
+    this.drawn = 0;
     this.stopWatching = () => {};
     this.stopMoving = onMove(() => this.#moved());
     observed.set(element, this);
@@ -130,8 +132,12 @@ export class Feed {
       restart: () => frame.restart(),
       resync: () => this.reload(),
       tick: (at) => {
-        frame.tick(at);
-        if (this.visible) this.drawSoon();
+        const cell = frame.last;
+        if (frame.tick(at)) this.reload();
+        // Within a cell little changes: drawing it now and then is enough.
+        if (!this.visible || (frame.last === cell && at - this.drawn < REDRAW_MS)) return;
+        this.drawn = at;
+        this.drawSoon();
       },
     });
   }

@@ -236,12 +236,13 @@ export class Frame {
   /**
    * Goes on to a time of the stream.
    * @param {number} at
+   * @returns {boolean} whether it left a hole that only the store can fill
    */
   tick(at) {
-    if (this.count === 0) return;
+    if (this.count === 0) return false;
     const cell = Math.floor(at / this.step);
     const ahead = cell - this.last;
-    if (ahead < 0) return;
+    if (ahead < 0) return false;
     if (ahead > 0) this.#advance(ahead);
     for (const track of this.tracks.values()) this.#step(track, at);
     const bridge = ahead <= BRIDGE_CELLS ? Math.max(ahead, 1) : 1;
@@ -253,6 +254,7 @@ export class Frame {
       const mean = group.sum / group.count;
       for (let back = 1; back <= bridge; back += 1) group.data[this.count - back] = mean;
     }
+    return ahead > BRIDGE_CELLS;
   }
 
   /** @param {number} cells */

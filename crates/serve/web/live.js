@@ -170,17 +170,24 @@ export function feed(event) {
   }
 }
 
+function pause() {
+  close();
+  gap = true;
+  become("paused");
+}
+
+function resume() {
+  if (source || document.hidden) return;
+  become("connecting");
+  failures = 0;
+  soon(0);
+}
+
 document.addEventListener("visibilitychange", () => {
   clearTimeout(hiding);
-  if (document.hidden) {
-    hiding = setTimeout(() => {
-      close();
-      gap = true;
-      become("paused");
-    }, HIDDEN_MS);
-  } else if (!source) {
-    become("connecting");
-    failures = 0;
-    soon(0);
-  }
+  if (document.hidden) hiding = setTimeout(pause, HIDDEN_MS);
+  else resume();
 });
+// Browsers keep a page that was left, to go back to it, and its connection with it; they allow six for each agent.
+addEventListener("pagehide", pause);
+addEventListener("pageshow", (event) => event.persisted && resume());

@@ -65,13 +65,18 @@ export function programsView(main) {
     jobs.clear();
     place.replaceChildren();
     if (own.length === 0) return void place.append(nothing(facts, summary));
-    say(summary, `${whole(own.length)} series of programs${names.length > JOBS_MAX ? `; the first ${JOBS_MAX} of ${names.length} jobs` : ""} · ${facts.senders.length === 1 ? "1 sender" : `${facts.senders.length} senders`}`);
+    say(summary, `${whole(own.length)} series of programs${names.length > JOBS_MAX ? `; the first ${JOBS_MAX} of ${names.length} jobs` : ""} · ${plural(facts.senders.filter((/** @type {any} */ each) => each.series > 0).length, "sender")}`);
     for (const name of names.slice(0, JOBS_MAX)) {
       const job = jobCard(name, own.filter((each) => jobOf(each.labels) === name));
       jobs.set(name, job);
       place.append(job.element);
     }
   }
+}
+
+/** @param {number} count @param {string} word */
+function plural(count, word) {
+  return `${whole(count)} ${word}${count === 1 ? "" : "s"}`;
 }
 
 /** @param {any} facts @param {Element} summary */
@@ -83,8 +88,8 @@ function nothing(facts, summary) {
     ["NAME:1|c", "statsd lines, to where the agent listens"],
     ["POST /api/put", "points in OpenTSDB's form"],
   ];
-  const senders = facts.senders.length;
-  const because = facts.level < 1 ? "The agent runs at level 0, which keeps nothing of programs." : senders > 0 ? `${senders} senders are known, but none has a live series: they ended, or what they sent was dropped. Status says why.` : "The agent is ready to take their metrics; nobody has sent any since it started.";
+  const senders = facts.senders.filter((/** @type {any} */ each) => each.received > 0).length;
+  const because = facts.level < 1 ? "The agent runs at level 0, which keeps nothing of programs." : senders > 0 ? `${plural(senders, "sender")} sent something, but there is no live series: they ended, or what they sent was dropped. Status says more.` : "The agent is ready to take their metrics; nobody has sent any since it started.";
   return el("div", { class: "card" }, el("h2", { text: "Why is this empty?" }), el("p", { text: because }), el("dl", { class: "ways" }, ways.flatMap(([way, meaning]) => [el("dt", {}, el("code", { text: way })), el("dd", { text: meaning })])));
 }
 
@@ -148,12 +153,12 @@ function callsPart(kind, heading, where) {
     const weight = (/** @type {string} */ call) => means[1].get(call) || (means[0].get(call) ?? 0) * 1e-9;
     calls.sort((a, b) => weight(b) - weight(a));
     const rankLines = feed.frame.lines("rank").filter((group) => group.labels.rank !== "");
-    const inside = rankLines.length > 0 ? `${number((total / rankLines.length) * 100, "%")} of the time of ${rankLines.length} ranks was spent in ${heading}` : `${heading} takes as much time as ${number(total)} processes that do nothing else`;
+    const inside = rankLines.length > 0 ? `${number((total / rankLines.length) * 100, "%")} of the time of ${rankLines.length} ranks was spent in ${heading}` : `${heading} ${kind === "mpi" ? "takes" : "take"} as much time as ${number(total)} processes that do nothing else`;
     say(share, total > 0 ? `${inside}; most of it in ${calls[0]}. Means over the shown time.` : "Means over the shown time.");
     table.show(
       calls.slice(0, CALLS_MAX).map((call) => {
         const [hits, spent, moved] = means.map((each) => each.get(call) ?? 0);
-        return { key: call, share: total > 0 ? (spent / total) * 100 : 0, cells: [call, number(spent, "seconds/s"), total > 0 ? number((spent / total) * 100, "%") : "–", number(hits, "/s"), hits > 0 ? number(spent / hits, "seconds") : "–", number(moved, "bytes/s")] };
+        return { key: call, share: total > 0 ? (spent / total) * 100 : 0, cells: [call, number(spent, "seconds/s"), total > 0 ? number((spent / total) * 100, "%") : "–", number(hits, "/s"), hits > 0 ? number(spent / hits, "seconds") : "–", moved > 0 ? number(moved, "bytes/s") : "–"] };
       }),
       "No call in the shown time.",
     );
