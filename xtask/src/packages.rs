@@ -5,10 +5,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Program, and the Debian package that brings it.
-const PROGRAMS: [(&str, &str); 18] = [
+const PROGRAMS: [(&str, &str); 19] = [
     ("collectd", "collectd-core"),
     ("c++", "g++"),
     ("cc", "gcc"),
+    ("chromium", "chromium"),
     ("curl", "curl"),
     ("ip", "iproute2"),
     ("nm", "binutils"),
