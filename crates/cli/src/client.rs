@@ -58,19 +58,27 @@ impl Client {
         Err(no_agent(&candidates))
     }
 
-    /// Sends a request and reads the head of the answer.
-    pub fn ask(&self, path: &str, query: &[(&str, &str)]) -> anyhow::Result<Answer> {
-        let mut stream = match connect(&self.socket) {
+    /// A connection of one's own to the agent.
+    pub fn connect(&self) -> anyhow::Result<UnixStream> {
+        let stream = match connect(&self.socket) {
             Ok(stream) => stream,
             Err(Unreachable::Nobody) => return Err(no_agent(std::slice::from_ref(&self.socket))),
             Err(Unreachable::Other(error)) => return Err(error),
         };
+        stream
+            .set_read_timeout(Some(TIMEOUT))
+            .with_context(|| format!("cannot use {}", self.socket.display()))?;
+        Ok(stream)
+    }
+
+    /// Sends a request and reads the head of the answer.
+    pub fn ask(&self, path: &str, query: &[(&str, &str)]) -> anyhow::Result<Answer> {
+        let mut stream = self.connect()?;
         let request = format!(
             "GET {} HTTP/1.0\r\nHost: localhost\r\nAccept: application/json\r\n\r\n",
             target(path, query)
         );
         let what = || format!("the agent on {} did not answer", self.socket.display());
-        stream.set_read_timeout(Some(TIMEOUT)).with_context(what)?;
         stream.write_all(request.as_bytes()).with_context(what)?;
         let mut body = BufReader::new(stream);
         let status = read_head(&mut body).with_context(what)?;

@@ -14,6 +14,7 @@ mod list;
 mod logging;
 mod man;
 mod output;
+mod push;
 mod snapshot;
 mod tau;
 mod top;
@@ -47,6 +48,7 @@ enum Command {
     Get(get::Args),
     Track(track::Args),
     Top(top::Args),
+    Push(push::Args),
     Snapshot(snapshot::Args),
     Config(config::Args),
     Doctor(doctor::Args),
@@ -83,6 +85,7 @@ fn main() -> ExitCode {
         Command::Get(args) => get::run(args),
         Command::Track(args) => track::run(args),
         Command::Top(args) => top::run(args),
+        Command::Push(args) => push::run(args),
         Command::Snapshot(args) => snapshot::run(args),
         Command::Config(args) => config::run(args),
         Command::Doctor(args) => doctor::run(args),
