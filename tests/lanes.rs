@@ -64,7 +64,7 @@ fn what_a_program_counted_is_shown_when_asked() {
         samples.contains(",20.0]").then_some(()).ok_or(samples)
     });
     let status = agent.status();
-    assert_eq!(status["lanes"]["alive"], 1, "{status}");
+    assert_eq!(status["lanes"]["alive"], 1, "{}", status["lanes"]);
     let sender = &status["senders"][0];
     assert!(
         sender["sender"]

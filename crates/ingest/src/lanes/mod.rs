@@ -175,6 +175,7 @@ impl Lanes {
             self.add(opened, None, now);
         }
         self.looked = now;
+        self.say_status();
     }
 
     /// Reads every lane.
@@ -217,6 +218,7 @@ impl Lanes {
         for id in gone {
             self.forget(&id, now);
         }
+        self.say_status();
         if now - self.expired > 3_600_000 {
             self.expired = now;
             self.totals.expire(now - FORGET_AFTER_MS);
@@ -423,7 +425,6 @@ impl Source for Lanes {
         // Before reading: what is read after the end is all there is.
         if is_time_to_look {
             self.tend(now);
-            self.say_status();
         }
         self.read(now);
         self.totals.emit(tick);
