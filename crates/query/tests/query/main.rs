@@ -3,6 +3,7 @@
 mod against_slow;
 mod annotations;
 mod bounds;
+mod filters;
 mod rules;
 mod shelf;
 mod slow;
