@@ -8,43 +8,39 @@ mod amount;
 mod directories;
 mod journal;
 mod lane;
+mod part;
+mod remember;
+mod ring;
 mod status;
 mod totals;
+mod wanted;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use pegel_lane::reader::ProcessState;
 use pegel_metric::{Clock, Input, Millis, Reason, Tick};
 use pegel_store::Store;
 
 use crate::board::Board;
 use crate::gate::{Gate, Refusal};
-use crate::points::{Offered, Points};
+use crate::points::Points;
 use crate::pulse::Source;
 use crate::senders::Sender;
 use directories::{Directories, Opened};
 use journal::{Journal, Kept, LaneId};
-use lane::{KnownLane, borrowed};
+use lane::KnownLane;
 use totals::Totals;
 
 pub use journal::{JournalError, read as read_journal};
 pub use status::LanesStatus;
 
-/// The file goes this long after its process.
-const REMOVE_AFTER_MS: Millis = 60_000;
-/// Where the process cannot be seen: after this long without change.
-const REMOVE_UNSEEN_AFTER_MS: Millis = 24 * 3_600_000;
 /// Counters of programs that ended leave the board when nobody added to them for this long.
 const FORGET_AFTER_MS: Millis = 24 * 3_600_000;
 /// How often to look for new and for ended lanes.
 const LOOK_MS: Millis = 1_000;
 /// How often what lanes counted goes to the journal.
 const JOURNAL_MS: Millis = 1_000;
-/// How often what went to the journal is forced to disk. What is lost by a power cut before that is made
-/// up from what the store has.
-const SYNC_MS: Millis = 10_000;
 
 /// Where lanes are, and where to remember them.
 #[derive(Debug, Clone)]
@@ -197,7 +193,7 @@ impl Lanes {
                 Ok(read) => {
                     gate.received(&lane.sender, read.lost);
                     gate.dropped(&lane.sender, Reason::Overrun, read.lost);
-                    store_points(lane, &points, &self.points, gate, now);
+                    ring::store_points(lane, &points, &self.points, gate, now);
                 }
                 Err(error) => lane.fault = Some(error.to_string()),
             }
@@ -258,81 +254,6 @@ impl Lanes {
         self.directories.release(&lane.file);
     }
 
-    /// Puts what changed into the journal.
-    fn remember(&mut self, now: Millis) {
-        self.journaled = now;
-        let changed: Vec<LaneId> = self
-            .lanes
-            .iter()
-            .filter(|(_, lane)| !lane.is_journaled)
-            .map(|(id, _)| *id)
-            .collect();
-        for id in changed {
-            if let Some(mut lane) = self.lanes.remove(&id) {
-                self.journal_lane(&mut lane);
-                self.lanes.insert(id, lane);
-            }
-        }
-        if self.journal.has_grown() {
-            self.rewrite();
-            return;
-        }
-        let written = self.journal.write();
-        self.say_journal(written.err().map(|error| error.to_string()));
-        if now - self.synced >= SYNC_MS {
-            self.synced = now;
-            self.sync();
-        }
-    }
-
-    fn journal_lane(&mut self, lane: &mut KnownLane) {
-        // A journal that cannot be written must not grow in memory: it will be written anew.
-        if self.journal.pending_bytes() > PENDING_BYTES_MAX {
-            return;
-        }
-        let kept = lane.kept();
-        for (number, _) in &kept.amounts {
-            if let Some(series) = self.totals.introduce(*number) {
-                self.journal.put_series(*number, &series);
-            }
-        }
-        self.journal.put_lane(&lane.id(), &kept);
-        lane.is_journaled = true;
-    }
-
-    fn rewrite(&mut self) {
-        let mut kept = Kept::default();
-        for (number, series, base) in self.totals.counters() {
-            kept.series.insert(number, series);
-            kept.base.insert(number, base);
-        }
-        for (id, lane) in &mut self.lanes {
-            kept.lanes.insert(*id, lane.kept());
-            lane.is_journaled = true;
-        }
-        let written = self.journal.rewrite(&kept);
-        self.say_journal(written.err().map(|error| error.to_string()));
-    }
-
-    /// Off this thread: a disk may take its time.
-    fn sync(&self) {
-        if let Ok(file) = self.journal.for_sync() {
-            let syncing = move || {
-                let _ = file.sync_data();
-            };
-            let _ = std::thread::Builder::new()
-                .name("lane-journal".to_owned())
-                .spawn(syncing);
-        }
-    }
-
-    fn say_journal(&self, trouble: Option<String>) {
-        if let Some(error) = &trouble {
-            tracing::warn!(error, "the journal of lanes cannot be written");
-        }
-        self.status_mut().journal = trouble;
-    }
-
     fn status_mut(&self) -> std::sync::MutexGuard<'_, LanesStatus> {
         self.status
             .lock()
@@ -351,66 +272,6 @@ impl Lanes {
         let ended = self.lanes.values().filter(|lane| lane.has_ended).count() as u64;
         status.ended = ended;
         status.alive = self.lanes.len() as u64 - ended;
-    }
-}
-
-/// What waits for a journal that cannot be written.
-const PENDING_BYTES_MAX: usize = 4 << 20;
-
-fn store_points(
-    lane: &KnownLane,
-    points: &[pegel_lane::reader::Point],
-    store: &Points,
-    gate: &Gate,
-    now: Millis,
-) {
-    let parts = points
-        .iter()
-        .map(|point| (point, lane.points_part(point.series)));
-    let (known, unknown): (Vec<_>, Vec<_>) = parts.partition(|(_, part)| part.is_some());
-    // Their series was not admitted, which was counted once for the series.
-    gate.received(&lane.sender, unknown.len() as u64);
-    gate.dropped(&lane.sender, Reason::BadName, unknown.len() as u64);
-    if known.is_empty() {
-        return;
-    }
-    let labels: Vec<Vec<(&str, &str)>> = known
-        .iter()
-        .filter_map(|(_, part)| part.map(|part| borrowed(&part.labels)))
-        .collect();
-    let offered: Vec<Offered<'_>> = known
-        .iter()
-        .zip(&labels)
-        .filter_map(|((point, part), labels)| {
-            let part = (*part)?;
-            Some(Offered {
-                name: &part.name,
-                labels,
-                help: &part.help,
-                level: part.level,
-                time: point.time_ms,
-                value: point.value,
-            })
-        })
-        .collect();
-    // Counted by the store and by the gate; a full queue is a drop under its reason.
-    if let Err(error) = store.offer(&lane.sender, &offered, now) {
-        tracing::warn!(%error, "points of a lane could not be stored");
-    }
-}
-
-impl KnownLane {
-    /// Whether its file has no use any more.
-    fn is_forgotten(&self, now: Millis) -> bool {
-        if !self.has_ended {
-            return false;
-        }
-        let quiet = now - self.quiet_since;
-        match self.file.process() {
-            ProcessState::Alive => false,
-            ProcessState::Gone => quiet >= REMOVE_AFTER_MS,
-            ProcessState::NotVisible => quiet >= REMOVE_UNSEEN_AFTER_MS,
-        }
     }
 }
 

@@ -7,70 +7,15 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use pegel_metric::{Family, Kind, Level, Millis, Series, Tick};
+use pegel_metric::{Family, Kind, Millis, Series, Tick};
 
 use super::amount::{Amount, CounterKind};
 use super::journal::KeptSeries;
 use crate::board::{Board, Place};
-use crate::gate::{Admitted, Gate, Offer, Pass, Refusal};
+use crate::gate::{Admitted, Gate, Pass, Refusal};
 use crate::senders::Sender;
 
-pub use pegel_lane::Aggregation;
-
-/// What a series is made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    Counter(CounterKind),
-    Gauge(Aggregation),
-}
-
-impl Role {
-    fn kind(self) -> Kind {
-        match self {
-            Role::Counter(_) => Kind::Counter,
-            Role::Gauge(_) => Kind::Gauge,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Role::Counter(CounterKind::Whole) => "counter",
-            Role::Counter(CounterKind::Float) => "float_counter",
-            Role::Counter(CounterKind::Bucket) => "bucket",
-            Role::Gauge(_) => "gauge",
-        }
-    }
-
-    /// Whether both can stand under one name. How a gauge is summed up is as the first lane said.
-    fn fits(self, other: Role) -> bool {
-        match (self, other) {
-            (Role::Gauge(_), Role::Gauge(_)) => true,
-            (a, b) => a == b,
-        }
-    }
-}
-
-/// A series that a lane declares.
-#[derive(Debug, Clone, Copy)]
-pub struct Wanted<'a> {
-    pub name: &'a str,
-    pub labels: &'a [(&'a str, &'a str)],
-    pub help: &'a str,
-    pub level: Level,
-    pub role: Role,
-}
-
-impl<'a> Wanted<'a> {
-    fn offer(&self) -> Offer<'a> {
-        Offer {
-            name: self.name,
-            labels: self.labels,
-            kind: self.role.kind(),
-            help: self.help,
-            level: self.level,
-        }
-    }
-}
+pub use super::wanted::{Aggregation, Role, Wanted};
 
 /// The place of a series in [`Totals`], and its number in the journal.
 pub type Number = u32;
