@@ -4,6 +4,7 @@ mod codec;
 mod collect;
 mod config;
 mod exposition;
+mod ingest;
 mod lane;
 mod machine;
 mod metric;
@@ -49,6 +50,8 @@ pub static TARGETS: &[Target] = &[
     collect::NETWORK,
     collect::VMSTAT,
     collect::PROCESS,
+    ingest::JOURNAL,
+    ingest::PATTERN,
     lane::LANE,
     lane::LANE_FILE,
     machine::MACHINE,

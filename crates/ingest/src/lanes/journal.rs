@@ -180,21 +180,7 @@ impl Journal {
 
     /// Writes a new file that says only this, and puts it in place of the old one.
     pub fn rewrite(&mut self, kept: &Kept) -> io::Result<()> {
-        let mut bytes = Vec::new();
-        put(&mut bytes, |body| body.extend(begin()));
-        for (&number, series) in &kept.series {
-            put(&mut bytes, |body| put_series(body, number, series));
-        }
-        for (number, amount) in &kept.base {
-            put(&mut bytes, |body| {
-                body.push(BASE);
-                body.extend(number.to_le_bytes());
-                body.extend(amount.to_bits().to_le_bytes());
-            });
-        }
-        for (id, lane) in &kept.lanes {
-            put(&mut bytes, |body| put_lane(body, id, lane));
-        }
+        let bytes = kept.to_bytes();
         let new = self.path.with_extension("new");
         let mut file = OpenOptions::new()
             .read(true)
@@ -277,6 +263,26 @@ fn record(bytes: &[u8]) -> Option<&[u8]> {
 }
 
 impl Kept {
+    /// A journal that says this and no more.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        put(&mut bytes, |body| body.extend(begin()));
+        for (&number, series) in &self.series {
+            put(&mut bytes, |body| put_series(body, number, series));
+        }
+        for (number, amount) in &self.base {
+            put(&mut bytes, |body| {
+                body.push(BASE);
+                body.extend(number.to_le_bytes());
+                body.extend(amount.to_bits().to_le_bytes());
+            });
+        }
+        for (id, lane) in &self.lanes {
+            put(&mut bytes, |body| put_lane(body, id, lane));
+        }
+        bytes
+    }
+
     /// Nothing when the body makes no sense, the format when it is not ours.
     fn take(&mut self, body: &[u8]) -> Option<Result<(), u32>> {
         let (&kind, mut rest) = body.split_first()?;
@@ -325,8 +331,11 @@ impl Kept {
             kind: CounterKind::from_byte(kind)?,
             level,
         };
-        self.series.insert(number, series);
-        Some(())
+        // Amounts are read by the kind of their series, which therefore stays.
+        let known = self.series.insert(number, series.clone());
+        known
+            .is_none_or(|known| known.kind == series.kind)
+            .then_some(())
     }
 
     fn amount(&self, number: u32, bits: u64) -> Option<Amount> {

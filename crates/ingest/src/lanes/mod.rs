@@ -4,9 +4,9 @@
 //! The file is removed a while after its process is gone, when the journal has what was in it.
 //! See `pegel_lane` for the file, [`journal`] for what is remembered, [`totals`] for the sums.
 
-mod amount;
+pub mod amount;
 mod directories;
-mod journal;
+pub mod journal;
 mod lane;
 mod part;
 mod remember;
@@ -32,7 +32,7 @@ use journal::{Journal, Kept, LaneId};
 use lane::KnownLane;
 use totals::Totals;
 
-pub use journal::{JournalError, read as read_journal};
+pub use journal::JournalError;
 pub use status::LanesStatus;
 
 /// Counters of programs that ended leave the board when nobody added to them for this long.
