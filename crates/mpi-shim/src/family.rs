@@ -1,0 +1,116 @@
+//! Which MPI library this process uses, and what follows from that.
+
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::resolve;
+
+/// Libraries of one family agree on the size of handles, on the layout of a status and on constants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Family {
+    /// Open MPI, Spectrum MPI, and others that derive from it.
+    OpenMpi = 1,
+    /// MPICH, MVAPICH, Intel MPI, Cray MPICH, ParaStation MPI.
+    Mpich = 2,
+    /// Any library behind the binary interface that MPI 5 defines.
+    Abi = 3,
+}
+
+static FAMILY: AtomicU8 = AtomicU8::new(0);
+
+#[inline]
+pub(crate) fn family() -> Family {
+    match FAMILY.load(Ordering::Relaxed) {
+        1 => Family::OpenMpi,
+        2 => Family::Mpich,
+        3 => Family::Abi,
+        _ => detect(),
+    }
+}
+
+#[cold]
+fn detect() -> Family {
+    let family = if resolve::file_of(c"PMPI_Init").is_some_and(|path| is_abi(&path)) {
+        Family::Abi
+    } else if !resolve::find(c"ompi_mpi_comm_world").is_null() {
+        Family::OpenMpi
+    } else {
+        Family::Mpich
+    };
+    FAMILY.store(family as u8, Ordering::Relaxed);
+    family
+}
+
+fn is_abi(path: &CStr) -> bool {
+    let path = path.to_bytes();
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+    name.starts_with(b"libmpi_abi.")
+}
+
+impl Family {
+    /// How far apart handles stand in an array.
+    #[inline]
+    pub const fn handle_bytes(self) -> usize {
+        match self {
+            Family::Mpich => 4,
+            Family::OpenMpi | Family::Abi => 8,
+        }
+    }
+
+    /// The address that says that the caller wants no status.
+    #[inline]
+    pub const fn status_ignore(self) -> usize {
+        match self {
+            Family::Mpich => 1,
+            Family::OpenMpi | Family::Abi => 0,
+        }
+    }
+
+    /// The address of a send buffer that says that the data is in the other one.
+    pub const fn in_place(self) -> usize {
+        match self {
+            Family::Mpich => usize::MAX,
+            Family::OpenMpi | Family::Abi => 1,
+        }
+    }
+
+    /// The root that a member of the root's own group names, who has no part in the call.
+    #[inline]
+    pub const fn proc_null(self) -> i32 {
+        match self {
+            Family::Mpich => -1,
+            Family::OpenMpi | Family::Abi => -2,
+        }
+    }
+
+    /// The root that the root of a call between two groups names.
+    pub const fn root(self) -> i32 {
+        match self {
+            Family::OpenMpi => -4,
+            Family::Mpich | Family::Abi => -3,
+        }
+    }
+
+    /// What MPI_Topo_test says of a Cartesian, a general and a distributed graph.
+    pub const fn topologies(self) -> Option<[i32; 3]> {
+        match self {
+            Family::OpenMpi => Some([1, 2, 3]),
+            Family::Mpich => Some([2, 1, 3]),
+            Family::Abi => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_standard_interface_is_known_by_the_name_of_its_library() {
+        assert!(is_abi(c"/usr/lib/libmpi_abi.so.1"));
+        assert!(is_abi(c"libmpi_abi.so"));
+        assert!(!is_abi(c"/opt/libmpi_abi.d/libmpi.so.40"));
+        assert!(!is_abi(c"/usr/lib/x86_64-linux-gnu/libmpich.so.12"));
+    }
+}

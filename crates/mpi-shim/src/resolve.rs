@@ -1,0 +1,170 @@
+//! Finds the functions that the wrappers stand in front of.
+
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// A function of the MPI library, or of another tool before it; looked up at its first use.
+#[derive(Debug)]
+pub(crate) struct Real {
+    /// Ends with a zero byte.
+    name: &'static str,
+    at: AtomicPtr<()>,
+}
+
+impl Real {
+    pub const fn new(name: &'static str) -> Real {
+        Real {
+            name,
+            at: AtomicPtr::new(null_mut()),
+        }
+    }
+
+    #[inline(always)]
+    pub fn get(&self) -> *const () {
+        let at = self.at.load(Ordering::Acquire);
+        match at.is_null() {
+            true => self.look_up(),
+            false => at,
+        }
+    }
+
+    #[cold]
+    fn look_up(&self) -> *const () {
+        let name = CStr::from_bytes_with_nul(self.name.as_bytes()).unwrap_or(c"");
+        let mut at = find(name).cast::<()>();
+        if at.is_null() {
+            at = missing as *mut ();
+        }
+        self.at.store(at, Ordering::Release);
+        at
+    }
+}
+
+/// Stands for a function that the library does not have. A program that was linked to the library cannot
+/// call it; one that looked for it by name gets an error, MPI_ERR_OTHER or one that reads much the same.
+extern "C-unwind" fn missing() -> usize {
+    16
+}
+
+/// Where a name leads behind this library: the next one in the order in which the program's libraries were
+/// loaded, else any, else what the loaded object that has MPI knows. The last is needed for languages that
+/// load MPI by themselves and for themselves alone, as Python does.
+pub(crate) fn find(name: &CStr) -> *mut c_void {
+    // SAFETY: the name is a text; what is found is only compared and handed on.
+    unsafe {
+        let next = libc::dlsym(libc::RTLD_NEXT, name.as_ptr());
+        if !next.is_null() {
+            return next;
+        }
+        let any = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
+        if !any.is_null() && !is_own(any) {
+            return any;
+        }
+        match object_with_mpi() {
+            object if object.is_null() => null_mut(),
+            object => libc::dlsym(object, name.as_ptr()),
+        }
+    }
+}
+
+/// The file that a function comes from.
+pub(crate) fn file_of(name: &CStr) -> Option<CString> {
+    let file = about(find(name))?.dli_fname;
+    if file.is_null() {
+        return None;
+    }
+    // SAFETY: a text that the dynamic linker keeps.
+    Some(unsafe { CStr::from_ptr(file) }.to_owned())
+}
+
+fn about(at: *const c_void) -> Option<libc::Dl_info> {
+    let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: any address may be asked for; the answer is filled in when there is one.
+    let found = unsafe { libc::dladdr(at, info.as_mut_ptr()) };
+    // SAFETY: filled in, and zeros before.
+    (found != 0).then(|| unsafe { info.assume_init() })
+}
+
+fn is_own(at: *const c_void) -> bool {
+    let own = about(missing as *const c_void);
+    let other = about(at);
+    matches!((own, other), (Some(own), Some(other)) if own.dli_fbase == other.dli_fbase)
+}
+
+/// The handle of a loaded object that has `PMPI_Init`, itself or through what it needs; kept open for good.
+fn object_with_mpi() -> *mut c_void {
+    static OBJECT: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+    let known = OBJECT.load(Ordering::Acquire);
+    if !known.is_null() {
+        return known;
+    }
+    let found = loaded_files().iter().find_map(|file| open_if_mpi(file));
+    let found = found.unwrap_or(null_mut());
+    OBJECT.store(found, Ordering::Release);
+    found
+}
+
+fn open_if_mpi(file: &CStr) -> Option<*mut c_void> {
+    let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
+    // SAFETY: with NOLOAD nothing is loaded and nothing of it runs; the handle is ours to close.
+    unsafe {
+        let object = libc::dlopen(file.as_ptr(), flags);
+        if object.is_null() {
+            return None;
+        }
+        let init = libc::dlsym(object, c"PMPI_Init".as_ptr());
+        if !init.is_null() && !is_own(init) {
+            return Some(object);
+        }
+        libc::dlclose(object);
+    }
+    None
+}
+
+/// The names are gathered first: nothing may be opened while the dynamic linker walks its list.
+fn loaded_files() -> Vec<CString> {
+    let mut files: Vec<CString> = Vec::new();
+    // SAFETY: `gather` gets the vector that is given here.
+    unsafe { libc::dl_iterate_phdr(Some(gather), (&raw mut files).cast()) };
+    files
+}
+
+// SAFETY: called by the dynamic linker alone, with the vector of `loaded_files`.
+unsafe extern "C" fn gather(
+    object: *mut libc::dl_phdr_info,
+    _: libc::size_t,
+    files: *mut c_void,
+) -> c_int {
+    // SAFETY: both are valid for the length of this call; a name is a text or null.
+    unsafe {
+        let name = (*object).dlpi_name;
+        // The program itself has no name.
+        if !name.is_null() && *name != 0 {
+            (*files.cast::<Vec<CString>>()).push(CStr::from_ptr(name).to_owned());
+        }
+    }
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_is_found_and_what_is_not_is_missing() {
+        assert!(!find(c"getpid").is_null());
+        let absent = Real::new("PMPI_No_such_function\0");
+        assert_eq!(absent.get(), missing as *const ());
+        assert_eq!(absent.get(), missing as *const ());
+        assert_eq!(missing(), 16);
+    }
+
+    #[test]
+    fn an_address_is_told_to_be_ours_or_not() {
+        assert!(is_own(find as *const c_void));
+        assert!(!is_own(find(c"getpid")));
+        let libc = file_of(c"getpid").expect("from a file");
+        assert!(loaded_files().contains(&libc), "{libc:?}");
+    }
+}

@@ -1,0 +1,216 @@
+//! How many bytes a call moves, told from its arguments: the rules for single transfers.
+
+use crate::arguments::{Arguments, Wide, Width, read_handle};
+use crate::family::family;
+use crate::library::size_of;
+use crate::request;
+use crate::status::{self, Status};
+
+/// What a wrapper keeps while the real function runs.
+#[derive(Debug)]
+pub(crate) struct Own {
+    status: Status,
+    request: usize,
+}
+
+impl Own {
+    #[inline]
+    pub fn new() -> Own {
+        Own {
+            status: Status::new(),
+            request: 0,
+        }
+    }
+}
+
+pub(crate) trait Rule {
+    /// Whether the call is timed, and counted when it is over; if not, it is counted when it begins.
+    const TIMED: bool = true;
+
+    /// May replace arguments.
+    #[inline]
+    fn before(_: &mut [usize], _: &mut Own) {}
+
+    /// After success: the bytes.
+    fn after<W: Width>(arguments: &Arguments<'_>, own: &Own) -> u64;
+}
+
+/// Counted by name. `MPI_Abort` as well, which does not come back.
+#[derive(Debug)]
+pub(crate) struct Local;
+
+impl Rule for Local {
+    const TIMED: bool = false;
+
+    #[inline]
+    fn after<W: Width>(_: &Arguments<'_>, _: &Own) -> u64 {
+        0
+    }
+}
+
+/// Waits, or has others wait, and moves no data that it names.
+#[derive(Debug)]
+pub(crate) struct Timed;
+
+impl Rule for Timed {
+    #[inline]
+    fn after<W: Width>(_: &Arguments<'_>, _: &Own) -> u64 {
+        0
+    }
+}
+
+/// So many elements of a type. Of a call without elements the type may mean nothing.
+#[inline]
+pub(crate) fn bytes(count: u64, datatype: usize) -> u64 {
+    match count {
+        0 => 0,
+        count => count.saturating_mul(size_of(datatype)),
+    }
+}
+
+/// A count and a type, by their places.
+#[derive(Debug)]
+pub(crate) struct Posted<const COUNT: usize, const TYPE: usize>;
+
+impl<const COUNT: usize, const TYPE: usize> Rule for Posted<COUNT, TYPE> {
+    #[inline]
+    fn after<W: Width>(arguments: &Arguments<'_>, _: &Own) -> u64 {
+        bytes(arguments.count::<W>(COUNT), arguments.word(TYPE))
+    }
+}
+
+/// The same, unless the root says that the caller has no part in it: then its arguments mean nothing.
+#[derive(Debug)]
+pub(crate) struct Rooted<const COUNT: usize, const TYPE: usize, const ROOT: usize>;
+
+impl<const COUNT: usize, const TYPE: usize, const ROOT: usize> Rule for Rooted<COUNT, TYPE, ROOT> {
+    #[inline]
+    fn after<W: Width>(arguments: &Arguments<'_>, _: &Own) -> u64 {
+        match arguments.int(ROOT) == family().proc_null() {
+            true => 0,
+            false => bytes(arguments.count::<W>(COUNT), arguments.word(TYPE)),
+        }
+    }
+}
+
+/// One element of a type.
+#[derive(Debug)]
+pub(crate) struct Single<const TYPE: usize>;
+
+impl<const TYPE: usize> Rule for Single<TYPE> {
+    fn after<W: Width>(arguments: &Arguments<'_>, _: &Own) -> u64 {
+        size_of(arguments.word(TYPE))
+    }
+}
+
+/// Two transfers in one call.
+#[derive(Debug)]
+pub(crate) struct Both<const C: usize, const T: usize, const C2: usize, const T2: usize>;
+
+impl<const C: usize, const T: usize, const C2: usize, const T2: usize> Rule for Both<C, T, C2, T2> {
+    fn after<W: Width>(arguments: &Arguments<'_>, own: &Own) -> u64 {
+        let first = Posted::<C, T>::after::<W>(arguments, own);
+        first.saturating_add(Posted::<C2, T2>::after::<W>(arguments, own))
+    }
+}
+
+/// What came, as the status says: the caller's, or ours where the caller wants none.
+#[derive(Debug)]
+pub(crate) struct Received<const TYPE: usize, const STATUS: usize>;
+
+impl<const TYPE: usize, const STATUS: usize> Rule for Received<TYPE, STATUS> {
+    #[inline]
+    fn before(words: &mut [usize], own: &mut Own) {
+        if let Some(status) = words.get_mut(STATUS)
+            && *status == family().status_ignore()
+        {
+            *status = own.status.address();
+        }
+    }
+
+    #[inline]
+    fn after<W: Width>(arguments: &Arguments<'_>, _: &Own) -> u64 {
+        let (status, datatype) = (arguments.word(STATUS), arguments.word(TYPE));
+        // SAFETY: the library filled it in, because the call succeeded.
+        unsafe { status::received(family(), status, datatype) }
+    }
+}
+
+/// Sends and receives: what was posted and what came.
+#[derive(Debug)]
+pub(crate) struct Exchanged<const STATUS: usize>;
+
+impl<const STATUS: usize> Rule for Exchanged<STATUS> {
+    fn before(words: &mut [usize], own: &mut Own) {
+        Received::<2, STATUS>::before(words, own);
+    }
+
+    fn after<W: Width>(arguments: &Arguments<'_>, own: &Own) -> u64 {
+        // Only a library whose status keeps a secret needs the type; in both calls the received one is
+        // made of the same elements.
+        let came = Received::<2, STATUS>::after::<W>(arguments, own);
+        Posted::<1, 2>::after::<W>(arguments, own).saturating_add(came)
+    }
+}
+
+/// Makes a persistent request, whose address comes last: the bytes count at each start of it.
+#[derive(Debug)]
+pub(crate) struct Prepared<R>(R);
+
+impl<R: Rule> Rule for Prepared<R> {
+    fn after<W: Width>(arguments: &Arguments<'_>, own: &Own) -> u64 {
+        let bytes = R::after::<W>(arguments, own);
+        // SAFETY: the library has just written the request there.
+        let handle = unsafe { read_handle(arguments.last(), 0) };
+        request::remember(handle, bytes);
+        0
+    }
+}
+
+/// Partitions, and a large count for each, in `MPI_Psend_init` and `MPI_Precv_init`.
+#[derive(Debug)]
+pub(crate) struct Partitioned;
+
+impl Rule for Partitioned {
+    fn after<W: Width>(arguments: &Arguments<'_>, _: &Own) -> u64 {
+        let partitions = arguments.count::<W>(1);
+        let elements = partitions.saturating_mul(arguments.count::<Wide>(2));
+        bytes(elements, arguments.word(3))
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Start;
+
+impl Rule for Start {
+    fn after<W: Width>(arguments: &Arguments<'_>, _: &Own) -> u64 {
+        request::bytes_of(arguments.handle_at(0, 0))
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Startall;
+
+impl Rule for Startall {
+    fn after<W: Width>(arguments: &Arguments<'_>, _: &Own) -> u64 {
+        let count = arguments.count::<W>(0) as usize;
+        (0..count).fold(0, |sum: u64, index| {
+            sum.saturating_add(request::bytes_of(arguments.handle_at(1, index)))
+        })
+    }
+}
+
+/// Afterwards the handle is null, and may soon belong to another request.
+#[derive(Debug)]
+pub(crate) struct RequestFree;
+
+impl Rule for RequestFree {
+    fn before(words: &mut [usize], own: &mut Own) {
+        own.request = Arguments::new(words).handle_at(0, 0);
+    }
+
+    fn after<W: Width>(_: &Arguments<'_>, own: &Own) -> u64 {
+        request::forget(own.request);
+        0
+    }
+}

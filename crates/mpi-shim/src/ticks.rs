@@ -1,0 +1,175 @@
+//! Time for wrappers: the processor's own counter, made into nanoseconds with the system's clock.
+//!
+//! The system's clock alone costs more than all else that a wrapper does. The rate of the counter is
+//! measured while the program runs, over the time since its first MPI call at first, then over ever longer
+//! stretches up to a second, without a thread and without waiting. Where the kernel does not trust the
+//! counter, its clock is used after all.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+/// Nanoseconds per tick, times 2^32.
+static RATE: AtomicU64 = AtomicU64::new(0);
+/// The count at which the rate is to be measured again.
+static MEASURE_AT: AtomicU64 = AtomicU64::new(0);
+/// Where the present stretch began: the count, and the clock.
+static BEGIN_TICKS: AtomicU64 = AtomicU64::new(0);
+static BEGIN_NANOS: AtomicU64 = AtomicU64::new(0);
+static IS_MEASURED_NOW: AtomicBool = AtomicBool::new(false);
+static USES_CLOCK: AtomicBool = AtomicBool::new(false);
+
+/// Stretches become no longer than about this.
+const STRETCH_NANOS: u64 = 1_000_000_000;
+/// A look at both that took longer was interrupted, and says nothing.
+const LOOK_NANOS_MAX: u64 = 2_000;
+
+/// Before the first call that is timed. Again later: nothing.
+pub(crate) fn start() {
+    static IS_STARTED: AtomicBool = AtomicBool::new(false);
+    if IS_STARTED.swap(true, Relaxed) {
+        return;
+    }
+    USES_CLOCK.store(!counter::is_steady(), Relaxed);
+    let (ticks, nanos) = look();
+    BEGIN_NANOS.store(nanos, Relaxed);
+    BEGIN_TICKS.store(ticks, Relaxed);
+}
+
+#[inline]
+pub(crate) fn now() -> u64 {
+    match USES_CLOCK.load(Relaxed) {
+        true => pegel_lane::monotonic_ns(),
+        false => counter::read(),
+    }
+}
+
+/// The time between two counts.
+#[inline]
+pub(crate) fn nanos(begin: u64, end: u64) -> u64 {
+    if end >= MEASURE_AT.load(Relaxed) {
+        measure(end);
+    }
+    // Counters of two processors may be a little apart.
+    convert(end.saturating_sub(begin), RATE.load(Relaxed))
+}
+
+#[inline]
+fn convert(ticks: u64, rate: u64) -> u64 {
+    (u128::from(ticks) * u128::from(rate) >> 32) as u64
+}
+
+/// The counter and the clock at one time.
+fn look() -> (u64, u64) {
+    let mut best = (0, 0);
+    for _ in 0..8 {
+        let before = pegel_lane::monotonic_ns();
+        let ticks = now();
+        let after = pegel_lane::monotonic_ns();
+        best = (ticks, before + (after - before) / 2);
+        if after - before < LOOK_NANOS_MAX {
+            break;
+        }
+    }
+    best
+}
+
+#[cold]
+fn measure(end: u64) {
+    if IS_MEASURED_NOW.swap(true, Relaxed) {
+        return;
+    }
+    let (ticks, nanos) = look();
+    let past_ticks = ticks.saturating_sub(BEGIN_TICKS.load(Relaxed)).max(1);
+    let past_nanos = nanos.saturating_sub(BEGIN_NANOS.load(Relaxed));
+    let rate = (u128::from(past_nanos) << 32) / u128::from(past_ticks);
+    RATE.store(u64::try_from(rate).unwrap_or(0).max(1), Relaxed);
+    MEASURE_AT.store(end.saturating_add(past_ticks), Relaxed);
+    if past_nanos > STRETCH_NANOS {
+        BEGIN_TICKS.store(ticks, Relaxed);
+        BEGIN_NANOS.store(nanos, Relaxed);
+    }
+    IS_MEASURED_NOW.store(false, Relaxed);
+}
+
+#[cfg(target_arch = "x86_64")]
+mod counter {
+    use std::arch::x86_64::{__cpuid, _rdtsc};
+
+    #[inline]
+    pub fn read() -> u64 {
+        // SAFETY: every processor of this kind has the instruction.
+        unsafe { _rdtsc() }
+    }
+
+    /// Whether it counts at one rate, the same on all processors of this machine.
+    pub fn is_steady() -> bool {
+        let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+        match std::fs::read_to_string(path).as_deref().map(str::trim) {
+            Ok("tsc") => true,
+            // These stand on it, on machines where it is said to be constant; where nothing can be read,
+            // the processor itself is asked.
+            Ok("kvm-clock" | "hyperv_clocksource_tsc_page") | Err(_) => is_constant(),
+            Ok(_) => false,
+        }
+    }
+
+    #[allow(unused_unsafe)] // Newer compilers know that asking is safe.
+    fn is_constant() -> bool {
+        // SAFETY: every processor of this kind can be asked; the second question only where the first says so.
+        unsafe {
+            __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & (1 << 8) != 0
+        }
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+mod counter {
+    #[inline]
+    pub fn read() -> u64 {
+        let ticks: u64;
+        // SAFETY: Linux lets programs read it.
+        unsafe { std::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack)) };
+        ticks
+    }
+
+    /// The architecture promises one rate for all.
+    pub fn is_steady() -> bool {
+        true
+    }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod counter {
+    pub fn read() -> u64 {
+        pegel_lane::monotonic_ns()
+    }
+
+    pub fn is_steady() -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_become_nanoseconds() {
+        let half = 1 << 31;
+        assert_eq!(convert(2_600_000_000, half), 1_300_000_000);
+        assert_eq!(convert(u64::MAX / 2, 1 << 32), u64::MAX / 2);
+    }
+
+    #[test]
+    fn time_agrees_with_the_clock() {
+        start();
+        for pause_ms in [1, 20, 200] {
+            let (begin_clock, begin) = (pegel_lane::monotonic_ns(), now());
+            std::thread::sleep(std::time::Duration::from_millis(pause_ms));
+            let (end, end_clock) = (now(), pegel_lane::monotonic_ns());
+            let (clock, counted) = (end_clock - begin_clock, nanos(begin, end));
+            assert!(counted <= clock + clock / 100, "{counted} of {clock}");
+            assert!(counted > pause_ms * 990_000, "{counted} of {clock}");
+        }
+        assert_eq!(nanos(7, 3), 0);
+    }
+}
