@@ -224,6 +224,14 @@ impl Calls {
             cells::add(line, &line[word::CALL_NANOS], nanos);
         }
     }
+
+    /// Counts a call whose bytes and time are not known.
+    #[inline]
+    pub fn hit(&self) {
+        if let Some(line) = self.0.line(0) {
+            line[word::CALL_HITS].fetch_add(1, Relaxed);
+        }
+    }
 }
 
 /// How often values of which size came; its count, sum, smallest and largest.
