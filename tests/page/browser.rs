@@ -20,6 +20,7 @@ const BOUND: Duration = Duration::from_secs(60);
 const WITH_PIPES: &str = r#"exec "$@" 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/null"#;
 
 /// One page of one browser; both are gone at the end of the test.
+#[derive(Debug)]
 pub struct Page {
     child: Child,
     commands: ChildStdin,
@@ -261,6 +262,11 @@ impl Page {
                 .map(str::to_owned)
         };
         self.events.iter().filter(sent).filter_map(url).collect()
+    }
+
+    /// The process group of the browser.
+    pub fn group(&self) -> u32 {
+        self.child.id()
     }
 
     pub fn forget_events(&mut self) {

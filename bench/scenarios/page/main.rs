@@ -1,0 +1,104 @@
+//! The page: processor time of the whole browser per tick with fifty charts on the screen, and what all its files weigh.
+
+#[path = "../../../tests/page/browser.rs"]
+#[allow(dead_code)] // The tests use more of it.
+mod browser;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use browser::Page;
+use pegel_bench::{Gate, Report, is_once, release_binary};
+use pegel_testkit::{AgentBuilder, AgentProcess, get_with, need};
+
+const TICK: Duration = Duration::from_millis(500);
+const POINTS: usize = 600;
+
+fn main() -> ExitCode {
+    let mut report = Report::new("page");
+    let agent = AgentBuilder::new(release_binary()).start();
+    let kilobytes = transferred(&agent) as f64 / 1000.0;
+    report.row(
+        "all files of the page, compressed",
+        "KB",
+        Gate::AtMost(100.0),
+        vec![kilobytes],
+    );
+    if let Some(chromium) = need("chromium") {
+        let mut page = Page::start(&chromium);
+        page.size(1700, 4600);
+        page.before_all(include_str!("../../../tests/page/ticks.js"));
+        page.open(&format!("http://{}/#/metrics", agent.http()));
+        page.until("document.querySelectorAll('.results button').length > 0");
+        page.eval(include_str!("panels.js"));
+        page.until("document.querySelectorAll('.panel').length === 50");
+        page.eval(&format!("makeTicks(names, {})", POINTS + 10));
+        page.until("document.querySelectorAll('.panel canvas').length === 50");
+        let (ticks, windows) = if is_once() { (2, 1) } else { (20, 3) };
+        let figures = (0..windows)
+            .map(|_| cpu_per_tick(&mut page, ticks))
+            .collect();
+        report.row(
+            "50 panels × 600 points at 2 Hz, all processes",
+            "ms per tick",
+            Gate::AtMost(50.0),
+            figures,
+        );
+    }
+    agent.stop();
+    report.finish()
+}
+
+/// What a browser loads at first, as it goes over the wire.
+fn transferred(agent: &AgentProcess) -> usize {
+    let headers = [("Accept", "text/html"), ("Accept-Encoding", "identity")];
+    let index = get_with(agent.http(), "/", &headers).expect("the page");
+    let mut files: BTreeSet<&str> = index
+        .text()
+        .split("=\"page/")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next())
+        .collect();
+    files.insert("index.html");
+    let gzipped = [("Accept-Encoding", "gzip")];
+    let bytes = |file: &&str| {
+        get_with(agent.http(), &format!("/page/{file}"), &gzipped)
+            .expect("a file")
+            .body
+            .len()
+    };
+    files.iter().map(bytes).sum()
+}
+
+fn cpu_per_tick(page: &mut Page, ticks: u32) -> f64 {
+    let before = group_cpu_time(page.group());
+    let mut next = Instant::now();
+    for _ in 0..ticks {
+        page.eval("makeTicks(names, 1)");
+        next += TICK;
+        thread::sleep(next.saturating_duration_since(Instant::now()));
+    }
+    (group_cpu_time(page.group()) - before).as_secs_f64() * 1000.0 / f64::from(ticks)
+}
+
+/// Of all processes of a group, with threads that ended.
+fn group_cpu_time(group: u32) -> Duration {
+    let entries = fs::read_dir("/proc").expect("proc").flatten();
+    let ticks: u64 = entries
+        .filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok())
+        .filter_map(|stat| member_ticks(&stat, group))
+        .sum();
+    Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
+}
+
+/// The clock ticks that a process used, from its `stat`, when it is one of the group's.
+fn member_ticks(stat: &str, group: u32) -> Option<u64> {
+    let (_, rest) = stat.rsplit_once(") ")?;
+    let fields: Vec<&str> = rest.split(' ').collect();
+    let is_member = fields.get(2)?.parse() == Ok(group);
+    let ticks = |at: usize| fields.get(at)?.parse::<u64>().ok();
+    is_member.then_some(ticks(11)? + ticks(12)?)
+}
