@@ -254,9 +254,9 @@ const POINTS: &str = "(async () => {
     const texts = []; const make = URL.createObjectURL; const click = HTMLAnchorElement.prototype.click;
     URL.createObjectURL = blob => { texts.push(blob.text()); return 'data:,'; };
     HTMLAnchorElement.prototype.click = () => {};
-    [...document.querySelectorAll('.chosen .panel-tools button')].find(b => b.textContent === 'CSV').click();
+    [...document.querySelectorAll('.chosen .panel-tools button')].find(b => b.textContent === 'CSV')?.click();
     URL.createObjectURL = make; HTMLAnchorElement.prototype.click = click;
-    const rows = (await texts[0]).trim().split('\\n').slice(1).map(row => row.split(','));
+    const rows = (await texts[0] ?? '').trim().split('\\n').slice(1).map(row => row.split(','));
     return rows.filter(row => row[2] !== '').map(row => [Number(row[1]), Number(row[2])]);
 })()";
 
@@ -267,6 +267,47 @@ fn points(page: &mut Page) -> Vec<(i64, f64)> {
     rows.iter()
         .map(|row| point(row).expect("numbers"))
         .collect()
+}
+
+#[test]
+fn what_was_followed_live_is_what_the_store_says_later() {
+    let Some(chromium) = need("chromium") else {
+        return;
+    };
+    let agent = agent();
+    let mut page = Page::start(&chromium);
+    page.size(1440, 900);
+    let address = format!("{}#/metrics?chart=node_context_switches_total", url(&agent));
+    page.open(&address);
+    page.until_live();
+    page.until("document.querySelectorAll('.chosen canvas').length === 1");
+    let loaded = points(&mut page).len();
+    let live = eventually("a dozen ticks", || {
+        let shown = points(&mut page);
+        if shown.len() > loaded + 12 {
+            Ok(shown)
+        } else {
+            Err(shown.len())
+        }
+    });
+    page.open(&address);
+    page.until_live();
+    let stored = eventually("the same from the store", || {
+        let shown = points(&mut page);
+        if shown.len() > live.len() {
+            Ok(shown)
+        } else {
+            Err(shown.len())
+        }
+    });
+    for (time, rate) in live {
+        let same = stored.iter().find(|(known, _)| *known == time);
+        let (_, expected) = same.unwrap_or_else(|| panic!("{time} is not in the store"));
+        assert!(
+            (rate - expected).abs() <= expected.abs() * 1e-9 + 1e-9,
+            "{time}: {rate} {expected}"
+        );
+    }
 }
 
 #[test]

@@ -53,7 +53,10 @@ export function changesCard() {
 
   /** @param {Change[]} changes @param {number} recent @param {number} span */
   function show(changes, recent, span) {
-    note.textContent = changes.length > 0 ? `The last ${duration(recent)} beside the ${duration(span - recent)} before.` : `Nothing stands out: the last ${duration(recent)} are like the ${duration(span - recent)} before.`;
+    const [from, to] = bounds();
+    const known = to - Math.max(from, stretch.oldest ?? to);
+    if (changes.length === 0 && known < span / 2) note.textContent = `Nothing to compare with yet: the store has ${duration(known)} of these ${duration(span)}.`;
+    else note.textContent = changes.length > 0 ? `The last ${duration(recent)} beside the ${duration(span - recent)} before.` : `Nothing stands out: the last ${duration(recent)} are like the ${duration(span - recent)} before.`;
     table.replaceChildren(...changes.map(changeRow));
   }
 

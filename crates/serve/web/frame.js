@@ -36,6 +36,7 @@ import { labelText, nameTest, textOf } from "./series.js";
  * @property {Column} data
  * @property {number} sum of the ticks in the current cell
  * @property {number} count
+ * @property {number} back so many cells the next value is for
  */
 
 /**
@@ -142,7 +143,16 @@ export class Frame {
     if (query.rate && points.length > 1 && newest - tail[0] <= reach) {
       const [before, previous] = points[points.length - 2];
       if (tail[1] !== null && previous !== null && tail[1] >= previous) track.current = this.#mapped(query, ((tail[1] - previous) / (tail[0] - before)) * 1000);
+      // Within a longer step nobody knows when the last sample was taken: the first tick will tell.
+      if (tail[1] !== null && Math.min(this.step, track.interval) <= this.rate * 1.01) this.#remember(track, tail[0], tail[1]);
     }
+  }
+
+  /** @param {Track} track @param {number} time @param {number} value */
+  #remember(track, time, value) {
+    track.lastTime = time;
+    track.lastValue = value;
+    track.seen = time;
   }
 
   /** @param {Query} query @param {number} value */
@@ -202,6 +212,7 @@ export class Frame {
         counts: new Uint16Array(this.count),
         sum: 0,
         count: 0,
+        back: 0,
       });
       this.groups.set(id, /** @type {Group} */ (group));
     }
@@ -248,11 +259,13 @@ export class Frame {
     const bridge = ahead <= BRIDGE_CELLS ? Math.max(ahead, 1) : 1;
     for (const group of this.groups.values()) {
       const value = folded(group);
+      const cells = Math.min(Math.max(bridge, group.back), this.count);
+      group.back = 0;
       if (value === null) continue;
       group.sum += value;
       group.count += 1;
       const mean = group.sum / group.count;
-      for (let back = 1; back <= bridge; back += 1) group.data[this.count - back] = mean;
+      for (let back = 1; back <= cells; back += 1) group.data[this.count - back] = mean;
     }
     return ahead > BRIDGE_CELLS;
   }
@@ -286,8 +299,7 @@ export class Frame {
     }
     if (entry.value === null) return;
     if (track.lastTime === null) {
-      track.lastTime = Math.max(entry.ts, at - track.interval);
-      track.lastValue = entry.value;
+      this.#remember(track, Math.max(entry.ts, at - track.interval), entry.value);
       track.seen = entry.ts;
       return;
     }
@@ -297,6 +309,8 @@ export class Frame {
       const more = entry.value - track.lastValue;
       // A counter that fell was started anew.
       track.current = more >= 0 ? this.#mapped(query, (more / since) * 1000) : null;
+      // A slow series tells of all the time since its last sample.
+      if (track.interval > this.rate * 1.5) track.group.back = Math.max(track.group.back, Math.round(since / this.step));
       track.lastTime = Math.max(entry.ts, track.lastTime);
       track.lastValue = entry.value;
       track.seen = entry.ts;

@@ -159,10 +159,15 @@ const CARDS = [
     ],
     rows: (frame) => {
       const [used, total, power, warm] = ["used", "total", "power", "warm"].map((key) => by(frame, key, "gpu"));
-      return frame.lines("busy").map((group) => {
+      return frame.lines("busy").flatMap((group) => {
         const gpu = group.labels.gpu;
-        const texts = [number(last(group.data), "%"), total.has(gpu) && `${number(last(used.get(gpu)), "bytes")} of ${number(last(total.get(gpu)), "bytes")}`, power.has(gpu) && number(last(power.get(gpu)), "watts"), warm.has(gpu) && number(last(warm.get(gpu)), "celsius")];
-        return { label: /^\d+$/.test(gpu) ? `GPU ${gpu}` : gpu, share: last(group.data), calm: true, text: texts.filter(Boolean).join(" · "), spark: group.data, max: 100 };
+        const name = /^\d+$/.test(gpu) ? `GPU ${gpu}` : gpu;
+        const texts = [number(last(group.data), "%"), power.has(gpu) && number(last(power.get(gpu)), "watts"), warm.has(gpu) && number(last(warm.get(gpu)), "celsius")];
+        /** @type {Row[]} */
+        const rows = [{ label: name, share: last(group.data), calm: true, text: texts.filter(Boolean).join(" · "), spark: group.data, max: 100 }];
+        const [inUse, all] = [last(used.get(gpu)), last(total.get(gpu))];
+        if (inUse !== null && all) rows.push({ label: `${name} memory`, share: (inUse / all) * 100, calm: true, text: `${number(inUse, "bytes")} of ${number(all, "bytes")}`, spark: used.get(gpu), max: all });
+        return rows;
       });
     },
   },
@@ -208,9 +213,14 @@ function cardOf(card, grid) {
   return feed;
 
   function draw() {
-    const wanted = card.rows(feed.frame).slice(0, 12);
+    const known = feed.frame.lines().some((group) => last(group.data) !== null);
+    const wanted = known ? card.rows(feed.frame).slice(0, 12) : [];
     element.classList.toggle("is-empty", wanted.length === 0);
-    if (wanted.length === 0) return empty();
+    if (wanted.length === 0) {
+      rows.clear();
+      list.replaceChildren();
+      return empty();
+    }
     say(note, card.note?.(feed.frame) ?? "");
     for (const label of [...rows.keys()]) {
       if (wanted.some((row) => row.label === label)) continue;
