@@ -115,10 +115,14 @@ impl Senders {
             .clone()
     }
 
-    /// Every sender, the one with the most series first.
+    /// Every sender that sent something, the one with the most series first.
     pub fn accounts(&self) -> Vec<Account> {
-        let mut accounts: Vec<Account> =
-            self.lock().values().map(|sender| account(sender)).collect();
+        let known = self.lock();
+        let accounts = known.values().map(|sender| account(sender));
+        let has_sent = |account: &Account| {
+            account.received > 0 || account.series > 0 || !account.dropped.is_empty()
+        };
+        let mut accounts: Vec<Account> = accounts.filter(has_sent).collect();
         accounts
             .sort_by(|a, b| (b.series, &a.sender, a.input).cmp(&(a.series, &b.sender, b.input)));
         accounts

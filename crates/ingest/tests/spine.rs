@@ -139,6 +139,8 @@ fn counters_go_on_where_the_agent_before_left_them() {
         let store = scene.store();
         let gate = gate(&store, 10_000);
         drop(pulse(&scene, &store, &gate, 600));
+        // Behind the last tick in the store's queue.
+        let _ = store.push(Input::Programs, Vec::new());
         assert_eq!(current(&store, "c*").len(), 600);
         store.close();
     }
