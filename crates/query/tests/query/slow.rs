@@ -113,7 +113,8 @@ fn value_at(track: &Points, time: Millis, aggregator: &str) -> Option<f64> {
     let before = track.iter().rev().find(|point| point.0 < time)?;
     let after = track.iter().find(|point| point.0 > time)?;
     Some(match aggregator {
-        "zimsum" => 0.0,
+        // The manual's table: zero if missing.
+        "zimsum" | "count" => 0.0,
         "mimmin" => f64::MAX,
         "mimmax" => f64::MIN,
         "pfsum" => before.1,
