@@ -9,6 +9,7 @@ mod lane;
 mod machine;
 mod metric;
 mod opentsdb;
+mod points;
 mod range;
 mod snapshot;
 mod statsd;
@@ -39,6 +40,9 @@ pub static TARGETS: &[Target] = &[
     opentsdb::JSON,
     opentsdb::URI,
     opentsdb::ZONE,
+    points::PUT,
+    points::PUT_LINE,
+    points::DRAGON,
     collect::CPU,
     collect::STAT,
     collect::MEMORY,
