@@ -15,7 +15,7 @@ use rustix::process::Signal;
 
 const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
 
-const PATHS: [&str; 8] = [
+const PATHS: [&str; 10] = [
     "/",
     "/metrics",
     "/status",
@@ -23,6 +23,8 @@ const PATHS: [&str; 8] = [
     "/api/v1/list",
     "/api/v1/values",
     "/api/v1/range?match=*{",
+    "/api/v1/config",
+    "/page/app.js",
     "/api/v1/nothing",
 ];
 

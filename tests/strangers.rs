@@ -15,7 +15,7 @@ use rustix::process::Signal;
 
 const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
 /// Everything that can be asked for, and something that cannot.
-const PATHS: [&str; 8] = [
+const PATHS: [&str; 10] = [
     "/",
     "/metrics",
     "/metrics/",
@@ -23,6 +23,8 @@ const PATHS: [&str; 8] = [
     "/api/v1/list",
     "/api/v1/values",
     "/api/v1/range",
+    "/api/v1/config",
+    "/page/app.js",
     "/api/v1/nothing",
 ];
 
@@ -182,6 +184,8 @@ fn an_agent_of_another_user_serves_that_user_and_root_only() {
             &socket,
             "--listen",
             "127.0.0.1:0",
+            "--statsd",
+            "off",
         ])
         .env_clear()
         .env("HOME", &place)

@@ -264,7 +264,8 @@ impl Page {
         self.events.iter().filter(sent).filter_map(url).collect()
     }
 
-    /// The process group of the browser.
+    /// The process group of the browser; for the bench.
+    #[allow(dead_code)]
     pub fn group(&self) -> u32 {
         self.child.id()
     }
