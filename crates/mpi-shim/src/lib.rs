@@ -27,6 +27,7 @@ mod resolve;
 mod rule;
 mod status;
 mod table;
+mod threads;
 mod ticks;
 mod wrap;
 

@@ -141,10 +141,12 @@ impl<const TYPE: usize, const STATUS: usize> Rule for Received<TYPE, STATUS> {
 pub(crate) struct Exchanged<const STATUS: usize>;
 
 impl<const STATUS: usize> Rule for Exchanged<STATUS> {
+    #[inline]
     fn before(words: &mut [usize], own: &mut Own) {
         Received::<2, STATUS>::before(words, own);
     }
 
+    #[inline]
     fn after<W: Width>(arguments: &Arguments<'_>, own: &Own) -> u64 {
         // Only a library whose status keeps a secret needs the type; in both calls the received one is
         // made of the same elements.

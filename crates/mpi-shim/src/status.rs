@@ -1,18 +1,22 @@
 //! What a status says about the data that came.
 
+use std::mem::MaybeUninit;
+
 use crate::family::Family;
 use crate::library;
 
-/// Room for the status of any family, aligned for all of them.
+/// Room for the status of any family, aligned for all of them. Nothing is in it before a library writes.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(16))]
-pub(crate) struct Status([u8; 64]);
+pub(crate) struct Status(MaybeUninit<[u8; 64]>);
 
 impl Status {
+    #[inline]
     pub const fn new() -> Status {
-        Status([0; 64])
+        Status(MaybeUninit::uninit())
     }
 
+    #[inline]
     pub fn address(&mut self) -> usize {
         self.0.as_mut_ptr() as usize
     }
@@ -43,20 +47,23 @@ pub(crate) unsafe fn received(family: Family, status: usize, datatype: usize) ->
 mod tests {
     use super::*;
 
+    fn status(words: [u32; 6]) -> Status {
+        let mut bytes = [0; 64];
+        for (to, word) in bytes.chunks_exact_mut(4).zip(words) {
+            to.copy_from_slice(&word.to_ne_bytes());
+        }
+        Status(MaybeUninit::new(bytes))
+    }
+
     #[test]
     fn each_family_has_its_own_place_for_the_count() {
-        let mut open_mpi = Status::new();
-        open_mpi.0[..12].fill(0xff);
-        open_mpi.0[16..24].copy_from_slice(&(5_u64 << 32 | 7).to_ne_bytes());
+        let mut open_mpi = status([9, 9, 9, 9, 7, 5]);
         // SAFETY: laid out as Open MPI does.
         let bytes = unsafe { received(Family::OpenMpi, open_mpi.address(), 0) };
         assert_eq!(bytes, 5 << 32 | 7);
 
-        let mut mpich = Status::new();
-        mpich.0[8..20].fill(0xff);
-        mpich.0[..4].copy_from_slice(&7_u32.to_ne_bytes());
         // A cancelled one is marked in the lowest bit.
-        mpich.0[4..8].copy_from_slice(&(5_u32 << 1 | 1).to_ne_bytes());
+        let mut mpich = status([7, 5 << 1 | 1, 9, 9, 9, 0]);
         // SAFETY: laid out as MPICH does.
         let bytes = unsafe { received(Family::Mpich, mpich.address(), 0) };
         assert_eq!(bytes, 5 << 32 | 7);

@@ -4,6 +4,7 @@
 use crate::arguments::{Narrow, Wide};
 use crate::collective::*;
 use crate::rule::*;
+use crate::threads::{Initialise, Session};
 use crate::wrap::calls;
 
 calls! {
@@ -226,10 +227,10 @@ calls! {
     Unpack 7 => Posted<4, 5>, c;
     Unpack_external 7 => Posted<5, 6>, c;
     // Starting, ending, and what all members of a communicator do together.
-    Init 2 => Timed;
-    Init_thread 4 => Timed;
+    Init 2 => Initialise;
+    Init_thread 4 => Initialise;
     Finalize 0 => Timed;
-    Session_init 3 => Timed;
+    Session_init 3 => Session;
     Session_finalize 1 => Timed;
     Abort 2 => Local;
     Comm_accept 5 => Timed;

@@ -37,9 +37,14 @@ pub(crate) fn start() {
 #[inline]
 pub(crate) fn now() -> u64 {
     match USES_CLOCK.load(Relaxed) {
-        true => pegel_lane::monotonic_ns(),
+        true => clock(),
         false => counter::read(),
     }
+}
+
+#[cold]
+fn clock() -> u64 {
+    pegel_lane::monotonic_ns()
 }
 
 /// The time between two counts.

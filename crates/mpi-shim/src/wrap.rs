@@ -34,7 +34,7 @@ pub(crate) fn pass<R: Rule, W: Width, const N: usize>(
         0 => R::after::<W>(&Arguments::new(&words), &own),
         _ => 0,
     };
-    visit.leave(bytes, ticks::nanos(begin, end));
+    visit.leave(bytes, begin, end);
     result
 }
 

@@ -1,0 +1,74 @@
+//! Builds the library that this crate carries. Cargo cannot yet depend on the file of another package, so
+//! that a second cargo does it, in a directory of its own that all profiles share.
+#![allow(clippy::print_stdout)] // That is how a build script talks to cargo.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+const LIBRARY: &str = "libpegel_mpi.so";
+
+fn main() {
+    for path in [
+        "build.rs",
+        "../mpi-shim",
+        "../lane/src",
+        "../lane/Cargo.toml",
+    ] {
+        println!("cargo::rerun-if-changed={path}");
+    }
+    let out = PathBuf::from(variable("OUT_DIR"));
+    // OUT_DIR is PROFILE/build/PACKAGE/out.
+    let target_dir = out.ancestors().nth(4).unwrap_or(&out).join("mpi-shim");
+    build(&target_dir);
+    let built = built_in(&target_dir);
+    let library = fs::read(&built).unwrap_or_else(|e| panic!("{}: {e}", built.display()));
+    fs::write(out.join(LIBRARY), &library).expect("OUT_DIR can be written");
+    let mut hasher = DefaultHasher::new();
+    library.hash(&mut hasher);
+    println!(
+        "cargo::rustc-env=PEGEL_MPI_LIBRARY_HASH={:016x}",
+        hasher.finish()
+    );
+}
+
+fn build(target_dir: &Path) {
+    let mut cargo = Command::new(variable("CARGO"));
+    cargo
+        .args(["build", "--quiet", "--release", "--lib"])
+        .args(["--manifest-path", "../mpi-shim/Cargo.toml"])
+        .arg("--target-dir")
+        .arg(target_dir);
+    if is_cross() {
+        cargo.arg("--target").arg(variable("TARGET"));
+    }
+    // What is meant for the outer build: sanitizers, coverage, clippy in place of the compiler.
+    for name in [
+        "RUSTFLAGS",
+        "CARGO_ENCODED_RUSTFLAGS",
+        "RUSTC_WORKSPACE_WRAPPER",
+        "CARGO_MAKEFLAGS",
+        "MAKEFLAGS",
+    ] {
+        cargo.env_remove(name);
+    }
+    let status = cargo.status().expect("cargo can be started");
+    assert!(status.success(), "{cargo:?}: {status}");
+}
+
+fn built_in(target_dir: &Path) -> PathBuf {
+    let mut dir = target_dir.to_owned();
+    if is_cross() {
+        dir.push(variable("TARGET"));
+    }
+    dir.join("release").join(LIBRARY)
+}
+
+fn is_cross() -> bool {
+    variable("HOST") != variable("TARGET")
+}
+
+fn variable(name: &str) -> String {
+    env::var(name).unwrap_or_else(|_| panic!("cargo sets {name}"))
+}
