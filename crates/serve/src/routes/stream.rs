@@ -208,7 +208,7 @@ mod tests {
     fn a_form_is_known_or_named() {
         assert!(form("values").expect("known").is_none());
         assert!(form("columns").expect("known").is_some());
-        let failure = form("rows").err().expect("not known");
+        let failure = form("rows").expect_err("not known");
         assert_eq!(failure.message(), "form=rows is not known");
     }
 
