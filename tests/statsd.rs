@@ -21,6 +21,11 @@ fn agent() -> AgentBuilder {
     AgentBuilder::new(PEGEL).args(&["--rate", "100ms"])
 }
 
+/// Its interval does not end while the test runs.
+fn without_flush() -> AgentProcess {
+    agent().config("statsd: {flush: 3650d}").start()
+}
+
 fn place<'a>(agent: &'a AgentProcess, kind: &str) -> &'a str {
     let place = &agent.endpoint.json["statsd"][kind];
     let first = place.get(0).unwrap_or(place);
@@ -395,7 +400,7 @@ fn the_clients_of_the_python_package_index_are_understood() {
     let Some(python) = need_peer("python/bin/python3") else {
         return;
     };
-    let agent = agent().start();
+    let agent = without_flush();
     let script = r#"
 import sys, statsd
 from datadog.dogstatsd import DogStatsd
@@ -460,7 +465,7 @@ fn the_clients_of_npm_are_understood() {
     let Some(node) = pegel_testkit::need("node") else {
         return;
     };
-    let agent = agent().start();
+    let agent = without_flush();
     let script = r#"
 const port = Number(process.argv[1]);
 const HotShots = require("hot-shots"), Client = require("statsd-client");

@@ -329,6 +329,8 @@ fn the_agent_makes_no_system_call_that_the_filter_forbids() {
             "agent",
             "--listen",
             "127.0.0.1:0",
+            "--statsd",
+            "off",
             "--level",
             "4",
             "--rate",

@@ -15,7 +15,7 @@ use super::door::Door;
 use super::figures::Figures;
 use super::net::{
     BindError, Bound, Drops, Listeners, Origins, Sockets, Stop, StreamLimits, bind, read_datagrams,
-    read_streams,
+    read_streams, read_unix_datagrams,
 };
 use super::settings::{Place, StatsdKeys};
 use super::source::Published;
@@ -158,25 +158,30 @@ impl Listening {
     }
 
     fn drops(&self, gate: &Gate) -> Vec<Drops> {
-        let all = self.sockets.datagrams.iter().flatten();
         // Who sends over a UNIX socket waits: there the kernel drops nothing.
-        let udp = all.filter(|socket| !socket.is_unix);
-        udp.filter_map(|socket| {
+        let all = self.sockets.udp.iter().flatten();
+        all.filter_map(|socket| {
             let sender = gate.sender(Input::Statsd, "kernel");
-            Drops::new(&socket.socket, sender).ok()
+            Drops::new(socket, sender).ok()
         })
         .collect()
     }
 
     /// Starts the threads that read.
     pub fn start(&mut self) -> Result<(), BindError> {
-        for datagrams in std::mem::take(&mut self.sockets.datagrams) {
-            if datagrams.is_empty() {
-                continue;
+        for sockets in std::mem::take(&mut self.sockets.udp) {
+            if !sockets.is_empty() {
+                let (shared, stop, origins) = self.for_thread();
+                self.spawn("statsd", move || {
+                    read_datagrams(&sockets, &shared, origins, &stop);
+                })?;
             }
-            let (shared, stop, origins) = (self.shared.clone(), self.stop.clone(), self.origins());
-            self.spawn("statsd", move || {
-                read_datagrams(&datagrams, &shared, origins, &stop);
+        }
+        if let Some(socket) = &self.sockets.unix {
+            let socket = socket.try_clone().map_err(BindError::Threads)?;
+            let (shared, stop, origins) = self.for_thread();
+            self.spawn("statsd-unix", move || {
+                read_unix_datagrams(&socket, &shared, origins, &stop);
             })?;
         }
         let listeners = Listeners {
@@ -186,15 +191,16 @@ impl Listening {
         if listeners.tcp.is_empty() && listeners.unix.is_none() {
             return Ok(());
         }
-        let (shared, stop, origins) = (self.shared.clone(), self.stop.clone(), self.origins());
+        let (shared, stop, origins) = self.for_thread();
         let (door, limits) = (self.door.clone(), self.limits);
         self.spawn("statsd-streams", move || {
             read_streams(&listeners, limits, &shared, origins, &door, &stop);
         })
     }
 
-    fn origins(&self) -> Origins {
-        Origins::new(self.shared.gate.clone(), self.door.clone())
+    fn for_thread(&self) -> (Arc<Shared>, Arc<Stop>, Origins) {
+        let origins = Origins::new(self.shared.gate.clone(), self.door.clone());
+        (self.shared.clone(), self.stop.clone(), origins)
     }
 
     fn spawn(&mut self, name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), BindError> {
@@ -207,6 +213,10 @@ impl Listening {
     /// Reads what the kernel holds, then ends the threads.
     pub fn stop(&mut self) {
         self.stop.now();
+        if let Some(socket) = &self.sockets.unix {
+            // The thread that waits for it wakes up. What is queued can still be read.
+            let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Read);
+        }
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }

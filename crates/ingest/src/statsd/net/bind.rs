@@ -10,7 +10,6 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use super::super::door::{Door, Protocol};
 use super::super::running::Plan;
-use super::datagrams::DatagramSocket;
 use super::unix::{self, UnixPath};
 
 /// How many ports beyond the wanted one are tried where that is asked for.
@@ -67,7 +66,8 @@ pub struct Bound {
 pub(crate) struct Sockets {
     pub bound: Bound,
     /// For each thread.
-    pub datagrams: Vec<Vec<DatagramSocket>>,
+    pub udp: Vec<Vec<OwnedFd>>,
+    pub unix: Option<OwnedFd>,
     pub tcp: Vec<TcpListener>,
     pub unix_stream: Option<UnixListener>,
     pub paths: Vec<UnixPath>,
@@ -77,7 +77,8 @@ pub(crate) fn bind(plan: &Plan, door: &dyn Door) -> Result<Sockets, BindError> {
     let threads = plan.threads.max(1);
     let mut sockets = Sockets {
         bound: Bound::default(),
-        datagrams: (0..threads).map(|_| Vec::new()).collect(),
+        udp: (0..threads).map(|_| Vec::new()).collect(),
+        unix: None,
         tcp: Vec::new(),
         unix_stream: None,
         paths: Vec::new(),
@@ -90,12 +91,9 @@ pub(crate) fn bind(plan: &Plan, door: &dyn Door) -> Result<Sockets, BindError> {
         sockets.bound.udp.push(local);
         let more = share(&first, local, threads - 1).map_err(io_error(Protocol::Udp, local))?;
         let all = std::iter::once(OwnedFd::from(first)).chain(more);
-        for (socket, of_thread) in all.zip(&mut sockets.datagrams) {
+        for (socket, of_thread) in all.zip(&mut sockets.udp) {
             enlarge(&socket, plan.receive_buffer);
-            of_thread.push(DatagramSocket {
-                socket,
-                is_unix: false,
-            });
+            of_thread.push(socket);
         }
     }
     for address in &plan.tcp {
@@ -109,10 +107,7 @@ pub(crate) fn bind(plan: &Plan, door: &dyn Door) -> Result<Sockets, BindError> {
     if let Some(path) = &plan.unix {
         let (socket, owned) = unix::datagram(path)?;
         enlarge(&socket, plan.receive_buffer);
-        sockets.datagrams[0].push(DatagramSocket {
-            socket,
-            is_unix: true,
-        });
+        sockets.unix = Some(socket);
         sockets.bound.unix = Some(path.clone());
         sockets.paths.push(owned);
     }
@@ -244,10 +239,7 @@ mod tests {
         )
         .expect("a free port");
         let address = first.bound.udp[0];
-        assert_eq!(
-            first.datagrams.iter().map(Vec::len).collect::<Vec<_>>(),
-            [1, 1]
-        );
+        assert_eq!(first.udp.iter().map(Vec::len).collect::<Vec<_>>(), [1, 1]);
         for threads in [1, 2] {
             let error = bind(
                 &Plan {

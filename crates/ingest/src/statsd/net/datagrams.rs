@@ -20,26 +20,25 @@ const SMALL_DATAGRAM: usize = 1280;
 /// More datagrams than this come in no millisecond: what one core can send.
 const PER_MILLISECOND: usize = 500;
 const NAP_MAX: Duration = Duration::from_millis(1);
-/// The kernel's timers are no finer.
-const NAP_MIN: Duration = Duration::from_micros(50);
 
-/// A socket with datagrams, and whether they come with credentials.
-#[derive(Debug)]
-pub(crate) struct DatagramSocket {
-    pub socket: OwnedFd,
-    pub is_unix: bool,
+/// Which socket, and whether to wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum How {
+    Udp,
+    UnixWaiting,
+    UnixAtOnce,
 }
 
-/// Reads until `stop`. After a call that brought few, it naps shortly, so that the next one brings many.
+/// Reads UDP sockets until `stop`. After a call that brought few, it naps shortly, so that the next one brings many.
 pub(crate) fn read_datagrams(
-    sockets: &[DatagramSocket],
+    sockets: &[OwnedFd],
     shared: &Shared,
     mut origins: Origins,
     stop: &Arc<Stop>,
 ) {
     let mut receiver = Receiver::new();
     let naps: Vec<Duration> = sockets.iter().map(nap).collect();
-    let all = sockets.iter().map(|socket| socket.socket.as_fd());
+    let all = sockets.iter().map(AsFd::as_fd);
     let all: Vec<BorrowedFd<'_>> = all.chain([stop.as_fd()]).collect();
     let mut polled: Vec<PollFd<'_>> = all
         .iter()
@@ -60,7 +59,7 @@ pub(crate) fn read_datagrams(
             if polled[at].revents().is_empty() {
                 continue;
             }
-            let mut take = || take(socket, &mut receiver, shared, &mut origins);
+            let mut take = || take(socket, How::Udp, &mut receiver, shared, &mut origins);
             let mut count = take();
             // What came before the end is read to the end.
             while is_stopping && count > 0 {
@@ -72,20 +71,43 @@ pub(crate) fn read_datagrams(
         if is_stopping {
             return;
         }
-        if most < FEW && nap >= NAP_MIN {
+        if most < FEW {
             std::thread::sleep(nap);
         }
     }
 }
 
+/// Reads a UNIX socket until `stop`, which also shuts the socket down: that wakes this thread. Who sends waits
+/// when ten datagrams are unread, so that they must not be let gather.
+pub(crate) fn read_unix_datagrams(
+    socket: &OwnedFd,
+    shared: &Shared,
+    mut origins: Origins,
+    stop: &Stop,
+) {
+    let mut receiver = Receiver::new();
+    while !stop.is_now() {
+        take(
+            socket,
+            How::UnixWaiting,
+            &mut receiver,
+            shared,
+            &mut origins,
+        );
+    }
+    while take(socket, How::UnixAtOnce, &mut receiver, shared, &mut origins) > 0 {}
+}
+
 /// One call for one socket; how many datagrams it brought.
 fn take(
-    socket: &DatagramSocket,
+    socket: &OwnedFd,
+    how: How,
     receiver: &mut Receiver,
     shared: &Shared,
     origins: &mut Origins,
 ) -> usize {
-    let count = match receiver.receive(socket.socket.as_fd(), socket.is_unix) {
+    let (is_unix, wait) = (how != How::Udp, how == How::UnixWaiting);
+    let count = match receiver.receive(socket.as_fd(), is_unix, wait) {
         Ok(count) => count,
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return 0,
         // Errors of single datagrams (a host that is unreachable) do not stay with the socket.
@@ -95,7 +117,10 @@ fn take(
         }
     };
     let mut batch = shared.batch();
-    for datagram in receiver.datagrams() {
+    for datagram in receiver
+        .datagrams()
+        .filter(|datagram| !datagram.bytes.is_empty())
+    {
         let (origin, may_write) = origins.of(datagram.from);
         if !may_write {
             let lines = pegel_wire::statsd::Lines::new(datagram.bytes).count() as u64;
@@ -113,18 +138,9 @@ fn take(
 }
 
 /// As long as the socket surely holds what comes meanwhile, with a margin of four.
-fn nap(socket: &DatagramSocket) -> Duration {
-    let datagrams = match socket.is_unix {
-        // Who sends over a UNIX socket waits when this many are unread: nothing is lost, but time is.
-        true => std::fs::read_to_string("/proc/sys/net/unix/max_dgram_qlen")
-            .ok()
-            .and_then(|text| text.trim().parse().ok())
-            .unwrap_or(0),
-        false => {
-            rustix::net::sockopt::socket_recv_buffer_size(&socket.socket).unwrap_or(0)
-                / SMALL_DATAGRAM
-        }
-    };
-    let micros = datagrams / 4 * 1000 / PER_MILLISECOND;
+fn nap(socket: &OwnedFd) -> Duration {
+    let bytes = rustix::net::sockopt::socket_recv_buffer_size(socket).unwrap_or(0);
+    let datagrams = bytes / SMALL_DATAGRAM / 4;
+    let micros = datagrams * 1000 / PER_MILLISECOND;
     Duration::from_micros(micros as u64).min(NAP_MAX)
 }

@@ -11,7 +11,7 @@ mod unix;
 
 pub use bind::{BindError, Bound};
 pub(crate) use bind::{Sockets, bind};
-pub(crate) use datagrams::read_datagrams;
+pub(crate) use datagrams::{read_datagrams, read_unix_datagrams};
 pub(crate) use drops::Drops;
 pub(crate) use origins::Origins;
 pub(crate) use stop::Stop;

@@ -64,8 +64,13 @@ impl Receiver {
         }
     }
 
-    /// Takes what is there, without waiting. `with_credentials` for UNIX sockets.
-    pub fn receive(&mut self, socket: BorrowedFd<'_>, with_credentials: bool) -> io::Result<usize> {
+    /// Takes what is there. `with_credentials` for UNIX sockets; `wait` until there is something.
+    pub fn receive(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        with_credentials: bool,
+        wait: bool,
+    ) -> io::Result<usize> {
         self.filled.clear();
         // SAFETY: both are structures of integers and pointers, for which zero is valid.
         let (mut vectors, mut headers): ([libc::iovec; BATCH], [libc::mmsghdr; BATCH]) = unsafe {
@@ -92,6 +97,10 @@ impl Receiver {
                 header.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
             }
         }
+        let flags = match wait {
+            true => libc::MSG_WAITFORONE,
+            false => libc::MSG_DONTWAIT,
+        };
         // SAFETY: every header points to a buffer, an address and a control buffer of the lengths it gives;
         // all of them live until the call is over, and no two headers share any.
         let count = unsafe {
@@ -99,7 +108,7 @@ impl Receiver {
                 socket.as_raw_fd(),
                 headers.as_mut_ptr(),
                 BATCH as libc::c_uint,
-                libc::MSG_DONTWAIT as _,
+                flags as _,
                 std::ptr::null_mut(),
             )
         };
@@ -197,7 +206,7 @@ mod tests {
             let mut receiver = Receiver::new();
             assert_eq!(
                 receiver
-                    .receive(socket.as_fd(), false)
+                    .receive(socket.as_fd(), false, false)
                     .expect("four datagrams"),
                 4
             );
@@ -209,7 +218,7 @@ mod tests {
             let sender = From::Inet(from.local_addr().expect("bound"));
             assert!(all.iter().all(|d| d.from == sender && !d.is_cut), "{all:?}");
             let error = receiver
-                .receive(socket.as_fd(), false)
+                .receive(socket.as_fd(), false, false)
                 .expect_err("nothing left");
             assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
             assert_eq!(receiver.datagrams().count(), 0);
@@ -224,7 +233,9 @@ mod tests {
         other.send(&[b'x'; 100_000]).expect("sent");
         let mut receiver = Receiver::new();
         assert_eq!(
-            receiver.receive(one.as_fd(), true).expect("two datagrams"),
+            receiver
+                .receive(one.as_fd(), true, true)
+                .expect("two datagrams"),
             2
         );
         let all: Vec<Datagram<'_>> = receiver.datagrams().collect();

@@ -1,5 +1,6 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -7,18 +8,29 @@ use rustix::event::{EventfdFlags, eventfd};
 #[derive(Debug)]
 pub(crate) struct Stop {
     event: OwnedFd,
+    is_now: AtomicBool,
 }
 
 impl Stop {
     pub fn new() -> io::Result<Stop> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Stop { event })
+        Ok(Stop {
+            event,
+            is_now: AtomicBool::new(false),
+        })
     }
 
     /// From now on the descriptor is readable.
     pub fn now(&self) {
+        self.is_now.store(true, Ordering::SeqCst);
         // It fails only when it was written 2^64 times.
         let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+    }
+}
+
+impl Stop {
+    pub fn is_now(&self) -> bool {
+        self.is_now.load(Ordering::SeqCst)
     }
 }
 

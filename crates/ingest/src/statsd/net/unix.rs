@@ -30,7 +30,6 @@ pub(super) fn datagram(path: &Path) -> Result<(OwnedFd, UnixPath), BindError> {
     let socket = UnixDatagram::bind(path).map_err(failed(path))?;
     rustix::net::sockopt::set_socket_passcred(&socket, true)
         .map_err(|error| failed(path)(error.into()))?;
-    socket.set_nonblocking(true).map_err(failed(path))?;
     Ok((socket.into(), published(path)?))
 }
 
