@@ -10,10 +10,12 @@ mod doctor;
 mod failure;
 mod format;
 mod get;
+mod grafana;
 mod list;
 mod logging;
 mod man;
 mod output;
+mod prometheus_config;
 mod push;
 mod snapshot;
 mod tau;
@@ -50,6 +52,8 @@ enum Command {
     Top(top::Args),
     Push(push::Args),
     Snapshot(snapshot::Args),
+    Grafana(grafana::Args),
+    PrometheusConfig(prometheus_config::Args),
     Config(config::Args),
     Doctor(doctor::Args),
     Version(version::Args),
@@ -87,6 +91,8 @@ fn main() -> ExitCode {
         Command::Top(args) => top::run(args),
         Command::Push(args) => push::run(args),
         Command::Snapshot(args) => snapshot::run(args),
+        Command::Grafana(args) => grafana::run(args),
+        Command::PrometheusConfig(args) => prometheus_config::run(args),
         Command::Config(args) => config::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Version(args) => version::run(args),

@@ -1,0 +1,19 @@
+//! The dashboards: one for each level, one for programs, one for the agent itself.
+
+mod agent;
+mod level1;
+mod level2;
+mod level3;
+mod level4;
+mod programs;
+
+use super::dashboard::Dashboard;
+
+pub const ALL: [&Dashboard; 6] = [
+    &level1::DASHBOARD,
+    &level2::DASHBOARD,
+    &level3::DASHBOARD,
+    &level4::DASHBOARD,
+    &programs::DASHBOARD,
+    &agent::DASHBOARD,
+];

@@ -1,0 +1,273 @@
+//! Dashboards in the form that Grafana reads: schema 39, that of Grafana 10.4, which later ones take too.
+//!
+//! The data source is a variable, so that a file works wherever it is imported.
+
+use serde_json::{Map, Value, json};
+
+use super::dashboard::{Dashboard, Panel, Query, Row, Shape, Variable, What};
+
+const COLUMNS: u32 = 24;
+const PANEL_HEIGHT: u32 = 8;
+/// What Grafana sends in place of `$host` when all nodes are chosen.
+const EVERY: &str = ".*";
+
+/// The text of the file.
+pub fn text(dashboard: &Dashboard) -> String {
+    let mut text = format!("{:#}", json(dashboard));
+    text.push('\n');
+    text
+}
+
+fn json(dashboard: &Dashboard) -> Value {
+    json!({
+        "id": null,
+        "uid": format!("pegel-{}", dashboard.name),
+        "title": dashboard.title,
+        "description": dashboard.about,
+        "tags": ["pegel"],
+        "schemaVersion": 39,
+        "version": 1,
+        "editable": true,
+        "graphTooltip": 1,
+        "timezone": "browser",
+        "time": {"from": "now-15m", "to": "now"},
+        "refresh": "10s",
+        "timepicker": {"refresh_intervals": ["1s", "5s", "10s", "30s", "1m", "5m"]},
+        "annotations": {"list": []},
+        "links": [{
+            "type": "dashboards", "tags": ["pegel"], "title": "Pegel", "asDropdown": true,
+            "includeVars": true, "keepTime": true, "targetBlank": false, "icon": "external link",
+            "tooltip": "", "url": "",
+        }],
+        "templating": {"list": variables(dashboard)},
+        "panels": Page::default().rows(dashboard.rows),
+    })
+}
+
+fn variables(dashboard: &Dashboard) -> Vec<Value> {
+    let source = json!({
+        "type": "datasource", "name": "datasource", "label": "Data source", "query": "opentsdb",
+        "current": {"text": "Pegel", "value": "pegel"}, "hide": 0, "includeAll": false,
+        "multi": false, "options": [], "refresh": 1, "regex": "", "skipUrlSync": false,
+    });
+    // The agent keeps its own figures at every level, so that every node has this metric.
+    let nodes = Variable::Query {
+        name: "host",
+        label: "Nodes",
+        query: "tag_values(pegel_cpu_seconds_total, host)",
+        regex: "",
+        chosen: "All",
+    };
+    let chosen = std::iter::once(&nodes).chain(dashboard.variables);
+    std::iter::once(source)
+        .chain(chosen.map(variable))
+        .collect()
+}
+
+fn variable(variable: &Variable) -> Value {
+    match variable {
+        Variable::Query {
+            name,
+            label,
+            query,
+            regex,
+            chosen,
+        } => {
+            let has_all = *chosen == "All";
+            let current = match has_all {
+                true => json!({"selected": true, "text": ["All"], "value": ["$__all"]}),
+                false => json!({"selected": true, "text": chosen, "value": chosen}),
+            };
+            json!({
+                "type": "query", "name": name, "label": label, "query": query, "definition": query,
+                "datasource": source(), "regex": regex, "current": current, "hide": 0,
+                "includeAll": has_all, "multi": has_all,
+                // Metrics are repeated one by one; nodes are a filter, which may say "all" shortly.
+                "allValue": if *name == "host" { json!(EVERY) } else { Value::Null },
+                "options": [], "refresh": 2, "sort": 5, "skipUrlSync": false,
+            })
+        }
+        Variable::Text { name, label } => json!({
+            "type": "textbox", "name": name, "label": label, "query": "", "hide": 0,
+            "current": {"selected": true, "text": "", "value": ""},
+            "options": [{"selected": true, "text": "", "value": ""}], "skipUrlSync": false,
+        }),
+    }
+}
+
+fn source() -> Value {
+    json!({"type": "opentsdb", "uid": "${datasource}"})
+}
+
+/// Where the next panel goes.
+#[derive(Debug, Default)]
+struct Page {
+    last_id: u32,
+    x: u32,
+    y: u32,
+    /// Of the line that is being filled.
+    height: u32,
+}
+
+impl Page {
+    fn rows(mut self, rows: &[Row]) -> Vec<Value> {
+        let mut panels = Vec::new();
+        for row in rows {
+            let place = self.place(COLUMNS, 1);
+            let inner: Vec<Value> = row.panels.iter().map(|panel| self.panel(panel)).collect();
+            self.end_line();
+            let id = self.next_id();
+            let (inside, after) = match row.is_closed {
+                true => (inner, Vec::new()),
+                false => (Vec::new(), inner),
+            };
+            panels.push(json!({
+                "type": "row", "id": id, "title": row.title, "gridPos": place,
+                "collapsed": row.is_closed, "repeat": row.repeat, "panels": inside,
+            }));
+            panels.extend(after);
+        }
+        panels
+    }
+
+    fn panel(&mut self, panel: &Panel) -> Value {
+        let height = match panel.shape {
+            Shape::Lines => PANEL_HEIGHT,
+            Shape::Figures => PANEL_HEIGHT / 2,
+        };
+        let place = self.place(panel.width, height);
+        let queries = panel.queries.iter().zip('A'..='Z');
+        let targets: Vec<Value> = queries.map(|(query, id)| target(query, id)).collect();
+        json!({
+            "type": match panel.shape {
+                Shape::Lines => "timeseries",
+                Shape::Figures => "stat",
+            },
+            "id": self.next_id(), "title": panel.title, "description": panel.about,
+            "datasource": source(), "gridPos": place, "interval": "1s",
+            "fieldConfig": {"defaults": fields(panel), "overrides": []},
+            "options": options(panel), "targets": targets,
+        })
+    }
+
+    /// Left to right, in lines of equal height.
+    fn place(&mut self, width: u32, height: u32) -> Value {
+        if self.x + width > COLUMNS {
+            self.end_line();
+        }
+        let place = json!({"x": self.x, "y": self.y, "w": width, "h": height});
+        self.x += width;
+        self.height = self.height.max(height);
+        if self.x >= COLUMNS {
+            self.end_line();
+        }
+        place
+    }
+
+    fn end_line(&mut self) {
+        self.y += self.height;
+        (self.x, self.height) = (0, 0);
+    }
+
+    fn next_id(&mut self) -> u32 {
+        self.last_id += 1;
+        self.last_id
+    }
+}
+
+fn fields(panel: &Panel) -> Value {
+    let mut fields = Map::new();
+    fields.insert("unit".into(), json!(panel.unit));
+    let is_signed = panel.unit == "celsius";
+    if !is_signed {
+        fields.insert("min".into(), json!(0));
+    }
+    if let Some(max) = panel.max {
+        fields.insert("max".into(), json!(max));
+    }
+    let mut steps = vec![json!({"color": "green", "value": null})];
+    if let Some((yellow, red)) = panel.limits {
+        steps.push(json!({"color": "yellow", "value": yellow}));
+        steps.push(json!({"color": "red", "value": red}));
+    }
+    fields.insert(
+        "thresholds".into(),
+        json!({"mode": "absolute", "steps": steps}),
+    );
+    if panel.shape == Shape::Lines {
+        let style = match panel.limits {
+            Some(_) => "dashed",
+            None => "off",
+        };
+        fields.insert("color".into(), json!({"mode": "palette-classic"}));
+        fields.insert(
+            "custom".into(),
+            json!({
+                "drawStyle": "line", "lineWidth": 1, "fillOpacity": 5, "showPoints": "auto",
+                "pointSize": 4, "spanNulls": false, "stacking": {"mode": "none", "group": "A"},
+                "thresholdsStyle": {"mode": style},
+            }),
+        );
+    } else {
+        fields.insert("color".into(), json!({"mode": "thresholds"}));
+    }
+    Value::Object(fields)
+}
+
+fn options(panel: &Panel) -> Value {
+    match panel.shape {
+        Shape::Lines => json!({
+            "legend": {
+                "showLegend": true, "displayMode": "table", "placement": "bottom",
+                "calcs": ["lastNotNull", "max"], "sortBy": "Last *", "sortDesc": true,
+            },
+            "tooltip": {"mode": "multi", "sort": "desc"},
+        }),
+        Shape::Figures => json!({
+            "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": false},
+            "colorMode": "value", "graphMode": "area", "justifyMode": "auto",
+            "orientation": "auto", "textMode": "value_and_name",
+        }),
+    }
+}
+
+fn target(query: &Query, id: char) -> Value {
+    let is_rate = matches!(query.what, What::Rate | What::EachRate);
+    let is_each = matches!(query.what, What::EachValue | What::EachRate);
+    let mut filters = vec![json!({
+        "type": "regexp", "tagk": "host", "filter": "^${host:regex}$", "groupBy": true,
+    })];
+    filters.extend(
+        query
+            .by
+            .iter()
+            .map(|key| json!({"type": "wildcard", "tagk": key, "filter": "*", "groupBy": true})),
+    );
+    let mut target = json!({
+        "refId": id.to_string(), "datasource": source(), "metric": query.metric, "hide": false,
+        "aggregator": if is_each { "none" } else { "sum" },
+        "downsampleAggregator": match query.what {
+            What::Value | What::EachValue => "avg",
+            What::Highest => "max",
+            What::Rate | What::EachRate => "last",
+        },
+        "downsampleFillPolicy": "none", "disableDownsampling": false,
+        // Without a highest value of the counter, Grafana asks that resets be dropped.
+        "shouldComputeRate": is_rate, "isCounter": is_rate,
+        "filters": filters, "explicitTags": false,
+    });
+    // Without an alias, Grafana names a line by its metric and the tags in the filters.
+    if !is_each {
+        target["alias"] = json!(alias(query));
+    }
+    target
+}
+
+fn alias(query: &Query) -> String {
+    let mut words = vec!["$tag_host".to_owned()];
+    words.extend(query.by.iter().map(|key| format!("$tag_{key}")));
+    if !query.word.is_empty() {
+        words.push(query.word.to_owned());
+    }
+    words.join(" ")
+}

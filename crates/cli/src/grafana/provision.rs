@@ -1,0 +1,225 @@
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
+use pegel_agent::{Config, Loaded};
+use pegel_config::{Secret, User};
+
+use super::shelf::{Shelf, State, Wanted};
+use super::sources::{self, Url};
+use super::{advice, dashboards, json, token};
+use crate::failure::{Failure, USAGE};
+use crate::output;
+
+/// Where the dashboards lie, below the directory.
+const DASHBOARDS: &str = "dashboards/pegel";
+const PORT: u16 = 4242;
+
+/// Write data source and dashboards into Grafana's provisioning directory
+///
+/// Files of others, and ours that somebody changed, are left as they are. Grafana reads data sources when it
+/// starts, and dashboards at any time.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Grafana's provisioning directory, such as /etc/grafana/provisioning
+    #[arg(long, value_name = "DIR")]
+    dir: PathBuf,
+    /// Where Grafana reaches the agent [default: http://localhost with the port that the configuration has]
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// The file with the agent's token [default: $PEGEL_TOKEN, token_file of the configuration]
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Add the Prometheus that scrapes the agents as a second data source
+    #[arg(long, value_name = "URL")]
+    prometheus: Option<String>,
+    /// Whom the agent should serve without a token; may be repeated [default: grafana, prometheus]
+    #[arg(long = "user", value_name = "NAME")]
+    users: Vec<User>,
+    /// The path under which Grafana sees DIR, where it runs in a container
+    #[arg(long, value_name = "PATH")]
+    seen_as: Option<PathBuf>,
+    /// Write over our own files even if somebody changed them
+    #[arg(long)]
+    force: bool,
+    /// The agent's configuration file [default: $PEGEL_CONFIG, $DRAGON_TELEMETRY_CONFIG]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let loaded = pegel_agent::load(args.config.clone(), &[], &|name| std::env::var_os(name))
+        .map_err(|error| Failure::coded(USAGE, error.to_string()))?;
+    let url = match &args.url {
+        Some(url) => Url::parse(url, "--url")?,
+        None => Url::parse(&usual_url(&loaded.config), "listen")?,
+    };
+    let prometheus = args.prometheus.as_deref();
+    let prometheus = prometheus
+        .map(|url| Url::parse(url, "--prometheus"))
+        .transpose()?;
+    let configured = loaded.config.places.token_file.as_deref();
+    let token = token::find(args.token_file.as_deref(), configured)?;
+    if token.is_some() && !url.is_encrypted && !url.is_loopback {
+        return Err(Failure::usage(format!(
+            "{} would carry the token through the network in clear; use https",
+            url.as_str()
+        )));
+    }
+    let mut shelf = Shelf::open(&args.dir)?;
+    let root = args.seen_as.as_deref().unwrap_or(shelf.dir());
+    if !root.is_absolute() {
+        return Err(Failure::usage("--seen-as must begin with a slash"));
+    }
+    let wanted = wanted(root, &url, token.as_ref(), prometheus.as_ref());
+    let mut report = write(&mut shelf, &wanted, args.force)?;
+    report.push('\n');
+    report.push_str(&access(args, &loaded, &shelf, &url, token.as_ref()));
+    report.push_str("Then restart Grafana, for example: systemctl restart grafana-server\n");
+    output::write(None, &report)
+}
+
+/// The port for Grafana if the agent has it, else the first that this machine reaches.
+fn usual_url(config: &Config) -> String {
+    let sockets = || {
+        let loopback = config
+            .places
+            .listen
+            .iter()
+            .filter(|address| address.is_loopback());
+        loopback.map(pegel_config::Address::socket)
+    };
+    let chosen = sockets()
+        .find(|socket| socket.port() == PORT)
+        .or_else(|| sockets().next());
+    match chosen {
+        Some(socket) if socket.ip() == std::net::Ipv4Addr::LOCALHOST => {
+            format!("http://localhost:{}", socket.port())
+        }
+        Some(socket) => format!("http://{socket}"),
+        None => format!("http://localhost:{PORT}"),
+    }
+}
+
+/// Everything, in the order in which it is written: the data source comes before what uses it.
+fn wanted(root: &Path, url: &Url, token: Option<&Secret>, prometheus: Option<&Url>) -> Vec<Wanted> {
+    let plain = |path: String, text: String| Wanted {
+        path,
+        text,
+        is_secret: false,
+    };
+    let mut wanted = vec![Wanted {
+        is_secret: token.is_some(),
+        ..plain(
+            "datasources/pegel.yaml".into(),
+            sources::opentsdb(url, token),
+        )
+    }];
+    wanted.extend(prometheus.map(|url| {
+        let text = sources::prometheus(url);
+        plain("datasources/pegel-prometheus.yaml".into(), text)
+    }));
+    let text = sources::provider(&root.join(DASHBOARDS));
+    wanted.push(plain("dashboards/pegel.yaml".into(), text));
+    wanted.extend(dashboards::ALL.map(|dashboard| {
+        let path = format!("{DASHBOARDS}/{}.json", dashboard.name);
+        plain(path, json::text(dashboard))
+    }));
+    wanted
+}
+
+/// All or nothing where somebody else's file is in the way; says what became of each.
+fn write(shelf: &mut Shelf, wanted: &[Wanted], is_forced: bool) -> anyhow::Result<String> {
+    let states = wanted
+        .iter()
+        .map(|wanted| Ok((wanted, shelf.state(wanted)?)));
+    let states = states.collect::<anyhow::Result<Vec<_>>>()?;
+    let foreign = states.iter().filter(|(_, state)| *state == State::Foreign);
+    let foreign: Vec<String> = foreign
+        .map(|(wanted, _)| shelf.path(wanted).display().to_string())
+        .collect();
+    if !foreign.is_empty() {
+        bail!(
+            "not written by pegel: {}; nothing was written. Move it away, or name another directory with --dir",
+            foreign.join(", ")
+        );
+    }
+    let mut report = String::new();
+    for (wanted, state) in states {
+        let path = shelf.path(wanted);
+        let word = match state {
+            State::Same => "same ",
+            State::Changed if !is_forced => "left ",
+            _ => "wrote",
+        };
+        match word {
+            "wrote" => shelf.write(wanted)?,
+            "same " => shelf.remember(wanted),
+            _ => {}
+        }
+        let why = match word {
+            "left " => " (somebody changed it; --force writes over it)",
+            _ => "",
+        };
+        report.push_str(&format!("{word} {}{why}\n", path.display()));
+    }
+    shelf.close()?;
+    Ok(report)
+}
+
+/// How Grafana gets in.
+fn access(
+    args: &Args,
+    loaded: &Loaded,
+    shelf: &Shelf,
+    url: &Url,
+    token: Option<&Secret>,
+) -> String {
+    if token.is_some() {
+        let readers = match shelf.group() {
+            Some(group) => format!("root and group {group}"),
+            None => "its owner".to_owned(),
+        };
+        return format!(
+            "The token is in {}/datasources/pegel.yaml, which {readers} can read: Grafana must be one of them.\n",
+            shelf.dir().display()
+        );
+    }
+    if !url.is_loopback {
+        return format!(
+            "An agent on another machine wants a token: give it with --token-file. ({} was written without one.)\n",
+            url.as_str()
+        );
+    }
+    let usual = || ["grafana", "prometheus"].map(|name| User::Name(name.to_owned()));
+    let wanted = match args.users.is_empty() {
+        true => usual().to_vec(),
+        false => args.users.clone(),
+    };
+    advice::allow_users(
+        &loaded.config.places.allow_users,
+        &wanted,
+        &advice::is_known,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// So that they can be imported without the program; and so that a change of them is seen.
+    #[test]
+    fn the_dashboards_in_the_repository_are_those_that_are_written() {
+        let folder = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../packaging/grafana/dashboards"
+        );
+        for dashboard in dashboards::ALL {
+            let path = Path::new(folder).join(format!("{}.json", dashboard.name));
+            pegel_testkit::assert_golden(path, &json::text(dashboard));
+        }
+        let files = std::fs::read_dir(folder).expect("the folder").count();
+        assert_eq!(files, dashboards::ALL.len(), "a file without a dashboard");
+    }
+}

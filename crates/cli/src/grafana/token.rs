@@ -1,0 +1,68 @@
+//! The agent's token, as Grafana will send it.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::Context;
+use pegel_config::Secret;
+
+use crate::failure::Failure;
+
+/// As long as the agent takes.
+const BYTES_MAX: u64 = 4096;
+
+/// The first of: the file that was named, `$PEGEL_TOKEN`, the file in the agent's configuration.
+pub fn find(named: Option<&Path>, configured: Option<&Path>) -> anyhow::Result<Option<Secret>> {
+    if let Some(path) = named {
+        return read(path).map(Some);
+    }
+    let variable = std::env::var("PEGEL_TOKEN").unwrap_or_default();
+    if !variable.trim().is_empty() {
+        return check(&variable, "$PEGEL_TOKEN").map(Some);
+    }
+    configured.map(read).transpose()
+}
+
+fn read(path: &Path) -> anyhow::Result<Secret> {
+    let mut text = String::new();
+    File::open(path)
+        .and_then(|file| file.take(2 * BYTES_MAX).read_to_string(&mut text))
+        .with_context(|| {
+            let path = path.display();
+            format!("cannot read the token file {path}; run this as the agent's user or root, or name another with --token-file")
+        })?;
+    check(&text, &path.display().to_string())
+}
+
+/// What can stand in a header. No message shows any part of it.
+fn check(text: &str, place: &str) -> anyhow::Result<Secret> {
+    let text = text.trim();
+    let is_token = !text.is_empty()
+        && text.len() as u64 <= BYTES_MAX
+        && text.bytes().all(|byte| byte.is_ascii_graphic());
+    match is_token {
+        true => Ok(Secret::new(text)),
+        false => Err(Failure::usage(format!(
+            "the token in {place} is not one line of 1 to {BYTES_MAX} visible ASCII characters"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_one_word_and_is_never_shown() {
+        assert_eq!(
+            check(" planted \n", "F").expect("a token").reveal(),
+            "planted"
+        );
+        for text in ["", " \n", "planted word", "planted\nline", "plantedä"] {
+            let message = check(text, "F").expect_err(text).to_string();
+            assert!(message.contains("in F is not"), "{message}");
+            assert!(!message.contains("planted"), "{message}");
+        }
+    }
+}
