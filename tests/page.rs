@@ -170,6 +170,53 @@ fn saved(dir: &Path, ending: &str) -> Result<Vec<u8>, String> {
 }
 
 #[test]
+fn a_page_that_nobody_sees_lets_go_and_fills_its_gap_later() {
+    let Some(chromium) = need("chromium") else {
+        return;
+    };
+    let agent = agent();
+    let mut page = Page::start(&chromium);
+    page.size(1440, 900);
+    page.open(&format!("{}#/metrics?chart=node_time_seconds", url(&agent)));
+    page.until_live();
+    eventually("a few samples", || {
+        let shown = points(&mut page).len();
+        if shown >= 4 { Ok(()) } else { Err(shown) }
+    });
+    // Another tab comes to the front.
+    let turn = |hidden: bool| {
+        format!(
+            "Object.defineProperty(document, 'hidden', {{value: {hidden}, configurable: true}}); \
+             document.dispatchEvent(new Event('visibilitychange'))"
+        )
+    };
+    page.eval(&turn(true));
+    page.until("document.getElementById('state').dataset.state === 'paused'");
+    let left = points(&mut page).len();
+    page.forget_events();
+    thread::sleep(Duration::from_secs(3));
+    assert_eq!(page.requests(), [""; 0], "it asks for nothing meanwhile");
+    assert_eq!(points(&mut page).len(), left);
+    page.eval(&turn(false));
+    page.until_live();
+    eventually("no hole", || {
+        let shown: Vec<i64> = points(&mut page).iter().map(|(time, _)| *time).collect();
+        let (first, last) = (shown[0], shown[shown.len() - 1]);
+        let path = format!("/api/v1/range?match=node_time_seconds&start={first}&end={last}");
+        let stored = agent.get(&path).json();
+        let stored = stored[0]["points"].as_array().cloned().unwrap_or_default();
+        let times = stored.iter().filter_map(|point| point[0].as_i64());
+        let missing: Vec<i64> = times.filter(|time| !shown.contains(time)).collect();
+        if missing.is_empty() && stored.len() >= left + 6 {
+            Ok(())
+        } else {
+            Err((missing, shown))
+        }
+    });
+    assert_eq!(page.complaints(), [""; 0]);
+}
+
+#[test]
 fn leaving_the_page_frees_its_connection() {
     let Some(chromium) = need("chromium") else {
         return;

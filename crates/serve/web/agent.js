@@ -61,10 +61,10 @@ class Kept {
     this.last = null;
   }
 
-  /** @param {number} [millis] how old it may be */
+  /** @param {number} [millis] how old it may be; what is large may be older */
   get(millis = this.millis) {
     const now = performance.now();
-    if (!this.answer || now - this.at > millis) {
+    if (!this.answer || now - this.at > Math.max(millis, (this.last?.length ?? 0) * 5)) {
       this.at = now;
       this.answer = ask(this.path).then(
         (value) => (this.last = value),

@@ -26,12 +26,11 @@ const jobOf = (/** @type {Record<string, string>} */ labels) => labels.jobid ?? 
 
 /** @param {HTMLElement} main */
 export function programsView(main) {
-  /** @type {Map<string, {dispose: () => void}>} */
+  /** @type {Map<string, {shape: string, element: HTMLElement, dispose: () => void}>} */
   const jobs = new Map();
   const summary = el("p", { class: "facts" });
   const place = el("div", { class: "jobs" });
   main.append(summary, place);
-  let shape = "";
   let gone = false;
   load();
   const timer = setInterval(() => !document.hidden && load(), 5e3);
@@ -57,20 +56,28 @@ export function programsView(main) {
     /** @type {Known[]} */
     const own = all.map((each) => ({ ...each, ...parse(each.name) })).filter((each) => !OF_THE_NODE.test(each.name));
     const names = [...new Set(own.map((each) => jobOf(each.labels)))].sort((a, b) => Number(a === NO_JOB) - Number(b === NO_JOB) || a.localeCompare(b, undefined, { numeric: true }));
-    // Anew only when series come or go, so that open charts stay as they are.
-    const next = own.map((each) => each.text).join("\n");
-    if (next === shape && place.childElementCount > 0) return;
-    shape = next;
-    for (const job of jobs.values()) job.dispose();
-    jobs.clear();
-    place.replaceChildren();
-    if (own.length === 0) return void place.append(nothing(facts, summary));
+    for (const [name, job] of jobs) if (!names.includes(name)) drop(name, job);
+    if (own.length === 0) return void place.replaceChildren(nothing(facts, summary));
+    place.querySelector(".why")?.remove();
     say(summary, `${whole(own.length)} series of programs${names.length > JOBS_MAX ? `; the first ${JOBS_MAX} of ${names.length} jobs` : ""} · ${plural(facts.senders.filter((/** @type {any} */ each) => each.series > 0).length, "sender")}`);
-    for (const name of names.slice(0, JOBS_MAX)) {
-      const job = jobCard(name, own.filter((each) => jobOf(each.labels) === name));
+    names.slice(0, JOBS_MAX).forEach((name, at) => {
+      const series = own.filter((each) => jobOf(each.labels) === name);
+      // Anew only when series come or go, so that open charts stay as they are.
+      const shape = series.map((each) => each.text).join("\n");
+      const old = jobs.get(name);
+      if (old?.shape === shape) return;
+      if (old) drop(name, old);
+      const job = { shape, ...jobCard(name, series) };
       jobs.set(name, job);
-      place.append(job.element);
-    }
+      place.insertBefore(job.element, place.children[at] ?? null);
+    });
+  }
+
+  /** @param {string} name @param {{element: HTMLElement, dispose: () => void}} job */
+  function drop(name, job) {
+    job.dispose();
+    job.element.remove();
+    jobs.delete(name);
   }
 }
 
@@ -90,7 +97,7 @@ function nothing(facts, summary) {
   ];
   const senders = facts.senders.filter((/** @type {any} */ each) => each.received > 0).length;
   const because = facts.level < 1 ? "The agent runs at level 0, which keeps nothing of programs." : senders > 0 ? `${plural(senders, "sender")} sent something, but there is no live series: they ended, or what they sent was dropped. Status says more.` : "The agent is ready to take their metrics; nobody has sent any since it started.";
-  return el("div", { class: "card" }, el("h2", { text: "Why is this empty?" }), el("p", { text: because }), el("dl", { class: "ways" }, ways.flatMap(([way, meaning]) => [el("dt", {}, el("code", { text: way })), el("dd", { text: meaning })])));
+  return el("div", { class: "card why" }, el("h2", { text: "Why is this empty?" }), el("p", { text: because }), el("dl", { class: "ways" }, ways.flatMap(([way, meaning]) => [el("dt", {}, el("code", { text: way })), el("dd", { text: meaning })])));
 }
 
 /** @param {string} name @param {Known[]} series */
