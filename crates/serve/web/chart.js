@@ -95,7 +95,7 @@ export class Chart {
       bands,
       series: [{}, ...series],
       scales: { x: { time: true, range: () => this.range }, y: { range: (/** @type {any} */ _, /** @type {number} */ low, /** @type {number} */ high) => this.#span(low, high) } },
-      axes: [this.#axis({ space: timeSpace, size: 26, values: timeTexts }), this.#axis(this.#valueAxis())],
+      axes: [this.#axis({ space: timeSpace, size: timeSize, values: timeTexts }), this.#axis(this.#valueAxis())],
       cursor: {
         sync: { key: "pegel" },
         drag: { x: true, y: false, setScale: false },
@@ -167,6 +167,11 @@ function stacked(lines) {
 /** @param {string} paint `#rrggbb` @param {number} share */
 function faint(paint, share) {
   return paint + Math.round(share * 255).toString(16).padStart(2, "0");
+}
+
+/** Dates stand below times. @param {any} _plot @param {string[] | null} texts */
+function timeSize(_plot, texts) {
+  return texts?.some((text) => text.includes("\n")) ? 40 : 26;
 }
 
 /** Room for a time: shorter without seconds. @param {any} _plot @param {number} _axis @param {number} low @param {number} high */
