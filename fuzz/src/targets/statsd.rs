@@ -8,8 +8,26 @@ pub(super) const STATSD: Target = Target {
     name: "statsd",
     run: statsd,
     dictionary: &[
-        b"|c", b"|C", b"|g", b"|ms", b"|h", b"|d", b"|s", b"|m", b"|@0.1", b"|#", b"|T1656581400", b"|c:", b"|e:", b"_e{1,1}:",
-        b"_sc|", b":+1", b":-1", b"1e400", b"NaN", b"\r\n",
+        b"|c",
+        b"|C",
+        b"|g",
+        b"|ms",
+        b"|h",
+        b"|d",
+        b"|s",
+        b"|m",
+        b"|@0.1",
+        b"|#",
+        b"|T1656581400",
+        b"|c:",
+        b"|e:",
+        b"_e{1,1}:",
+        b"_sc|",
+        b":+1",
+        b":-1",
+        b"1e400",
+        b"NaN",
+        b"\r\n",
     ],
     seeds: || {
         [
@@ -46,7 +64,10 @@ fn statsd(input: &[u8]) {
             check(&metric);
         }
     }
-    assert_eq!((count, Lines::new(input).count()), (lines.len(), lines.len()));
+    assert_eq!(
+        (count, Lines::new(input).count()),
+        (lines.len(), lines.len())
+    );
 }
 
 fn check(metric: &Metric<'_>) {
