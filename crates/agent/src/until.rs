@@ -1,16 +1,36 @@
-//! Ends with another process: `--until-pid`.
+//! Ends with another process, `--until-pid`, or with the last program that counts, `--until-lanes-end`.
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use pegel_lane::reader::{Directory, Limits, ProcessState};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::sync::oneshot;
 
-/// A process to outlive by nothing. The descriptor means this very process, even if its number is
-/// given to another one later.
+/// What not to outlive.
 #[derive(Debug)]
-pub struct Until(OwnedFd);
+pub struct Until(What);
+
+#[derive(Debug)]
+enum What {
+    /// The descriptor means this very process, even if its number is given to another one later.
+    Process(OwnedFd),
+    /// Where programs have their lanes.
+    Lanes(Vec<PathBuf>),
+}
+
+/// How often to look whether a program is there.
+const LOOK: Duration = Duration::from_millis(500);
+/// One that was started for a program gives it this long to appear.
+const FIRST_WAIT: Duration = Duration::from_secs(30);
+/// Between two programs of one job there may be a moment without any.
+const LAST_WAIT: Duration = Duration::from_secs(3);
+/// More lanes than an agent reads are not looked at.
+const LANES_MAX: usize = 65_536;
 
 #[derive(Debug, thiserror::Error)]
 pub enum UntilError {
@@ -30,7 +50,7 @@ impl Until {
         let number = Some(pid).filter(|pid| *pid > 0).and_then(Pid::from_raw);
         let number = number.ok_or(UntilError::NoProcess(pid))?;
         match pidfd_open(number, PidfdFlags::empty()) {
-            Ok(descriptor) => Ok(Until(descriptor)),
+            Ok(descriptor) => Ok(Until(What::Process(descriptor))),
             Err(rustix::io::Errno::SRCH) => Err(UntilError::NoProcess(pid)),
             Err(error) => Err(UntilError::Io {
                 pid,
@@ -39,7 +59,12 @@ impl Until {
         }
     }
 
-    /// Returns when the process has ended.
+    /// Until no program has a lane in one of these directories.
+    pub fn lanes_end(directories: Vec<PathBuf>) -> Until {
+        Until(What::Lanes(directories))
+    }
+
+    /// Returns when it has ended.
     pub async fn ended(self) -> io::Result<()> {
         let (sender, receiver) = oneshot::channel();
         // A thread of its own, which nobody waits for: it sleeps until the process or this one ends.
@@ -52,15 +77,52 @@ impl Until {
     }
 
     fn wait(&self) -> io::Result<()> {
-        loop {
-            let mut descriptors = [PollFd::new(&self.0, PollFlags::IN)];
-            match poll(&mut descriptors, None) {
-                Ok(0) | Err(rustix::io::Errno::INTR) => {}
-                Ok(_) => return Ok(()),
-                Err(error) => return Err(error.into()),
+        match &self.0 {
+            What::Process(process) => wait_for_process(process),
+            What::Lanes(directories) => {
+                wait_for_lanes(directories, FIRST_WAIT, LAST_WAIT);
+                Ok(())
             }
         }
     }
+}
+
+fn wait_for_process(process: &OwnedFd) -> io::Result<()> {
+    loop {
+        let mut descriptors = [PollFd::new(process, PollFlags::IN)];
+        match poll(&mut descriptors, None) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn wait_for_lanes(directories: &[PathBuf], first_wait: Duration, last_wait: Duration) {
+    let mut deadline = Instant::now() + first_wait;
+    while Instant::now() < deadline {
+        if directories.iter().any(has_programs) {
+            deadline = Instant::now() + last_wait;
+        }
+        std::thread::sleep(LOOK.min(last_wait / 4));
+    }
+}
+
+/// Whether a program runs that has a lane there. One that went on to another program by `exec` still runs.
+fn has_programs(directory: &PathBuf) -> bool {
+    let Ok(directory) = Directory::open(directory) else {
+        return false;
+    };
+    let listing = directory.list(LANES_MAX).unwrap_or_default();
+    listing.found.iter().any(|found| {
+        directory
+            .open_lane(&found.name, &Limits::default())
+            .is_ok_and(|lane| match lane.process() {
+                ProcessState::Alive => true,
+                ProcessState::Gone => false,
+                ProcessState::NotVisible => !lane.is_ended().unwrap_or(true),
+            })
+    })
 }
 
 #[cfg(test)]
@@ -76,6 +138,40 @@ mod tests {
                 format!("--until-pid {pid}: there is no such process")
             );
         }
+    }
+
+    #[test]
+    fn the_end_of_the_last_program_with_a_lane_is_seen() {
+        use pegel_lane::{Counter, Handle, Home, Kind, Spec};
+        let dir = pegel_testkit::TempDir::new();
+        let directories = [dir.path().to_owned()];
+        let wait = |first: u64, last: u64| {
+            let before = Instant::now();
+            let bounds = (Duration::from_millis(first), Duration::from_millis(last));
+            wait_for_lanes(&directories, bounds.0, bounds.1);
+            before.elapsed()
+        };
+        assert!(wait(100, 10) < Duration::from_secs(5));
+        // SAFETY: the child makes a lane and waits to be killed; it touches nothing that another thread may hold.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let spec = Spec::new(Kind::Counter, "test_total");
+            let _ = Counter::create_in(Home::in_directory(dir.path()), &spec);
+            loop {
+                std::thread::sleep(Duration::from_secs(1));
+            }
+        }
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| wait(10_000, 400));
+            std::thread::sleep(Duration::from_millis(1_000));
+            assert!(!waiting.is_finished(), "the program runs");
+            // SAFETY: ends and buries our own child.
+            unsafe {
+                libc::kill(child, libc::SIGKILL);
+                libc::waitpid(child, std::ptr::null_mut(), 0);
+            }
+            waiting.join().expect("no panic");
+        });
     }
 
     #[test]

@@ -16,8 +16,11 @@ pub struct Args {
     /// End together with the process PID
     #[arg(long, value_name = "PID", allow_negative_numbers = true)]
     until_pid: Option<i32>,
-    /// Take one sample, store it, print it and end
+    /// End when no program counts through shared memory any more
     #[arg(long, conflicts_with = "until_pid")]
+    until_lanes_end: bool,
+    /// Take one sample, store it, print it and end
+    #[arg(long, conflicts_with_all = ["until_pid", "until_lanes_end"])]
     once: bool,
     /// With --once: the form of the values [default: Prometheus text]
     #[arg(short, long, value_enum, requires = "once")]
@@ -125,9 +128,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let logging = logging::start(log);
     let mut plan = Plan::new(&loaded, &|name| std::env::var_os(name));
     plan.log = Some(logging);
-    plan.ends_with_job |= args.until_pid.is_some();
+    plan.ends_with_job |= args.until_pid.is_some() || args.until_lanes_end;
     // A wrong number is found before anything is touched.
-    let until = args.until_pid.map(Until::pid).transpose()?;
+    let mut until = args.until_pid.map(Until::pid).transpose()?;
+    if args.until_lanes_end {
+        let lanes = plan.lanes.as_ref().map(|lanes| lanes.directories.clone());
+        until = Some(Until::lanes_end(lanes.unwrap_or_default()));
+    }
     if args.once {
         return once(plan, args.format);
     }

@@ -17,6 +17,7 @@ mod man;
 mod output;
 mod prometheus_config;
 mod push;
+mod run;
 mod snapshot;
 mod tau;
 mod top;
@@ -45,6 +46,7 @@ struct Cli {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     Agent(Box<agent::Args>),
+    Run(run::Args),
     List(list::Args),
     Values(values::Args),
     Get(get::Args),
@@ -84,6 +86,7 @@ fn main() -> ExitCode {
     };
     let result = match &cli.command {
         Command::Agent(args) => agent::run(args),
+        Command::Run(args) => run::run(args),
         Command::List(args) => list::run(args),
         Command::Values(args) => values::run(args),
         Command::Get(args) => get::run(args),

@@ -1,0 +1,94 @@
+//! The agent that is to have the counts: found, or started.
+
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::Args;
+use crate::client::Client;
+
+/// How long an agent may take to start before the program runs without it.
+const START_TIME: Duration = Duration::from_secs(10);
+
+/// Sees to it that the counts get to the agent that the user means. Whatever fails is only said: the program runs.
+pub fn find(args: &Args, note: &dyn Fn(&str)) {
+    let socket = args.socket.as_deref();
+    let is_wanted = args.agent
+        || std::env::var_os("PEGEL_AUTO_AGENT")
+            .is_some_and(|value| !value.is_empty() && value != "0");
+    let is_named =
+        socket.is_some() || std::env::var_os("PEGEL_SOCKET").is_some_and(|path| !path.is_empty());
+    if pegel_lane::is_disabled() || !(is_wanted || is_named || args.verbose) {
+        return;
+    }
+    let client = match Client::find(socket, &[]) {
+        Ok(client) => Some(client),
+        Err(_) if is_wanted => start(socket, note),
+        Err(error) => {
+            let error = error.to_string();
+            let first = error.lines().next().unwrap_or_default();
+            note(&format!(
+                "{first}; an agent that starts later gets the counts"
+            ));
+            None
+        }
+    };
+    if let Some(client) = client {
+        use_lanes_of(&client, note);
+    }
+}
+
+/// Starts an agent that ends with the last program. Of several that start at once, the socket's lock lets one win.
+fn start(socket: Option<&Path>, note: &dyn Fn(&str)) -> Option<Client> {
+    let binary = std::env::current_exe().ok()?;
+    let mut command = Command::new(binary);
+    command.args(["agent", "--until-lanes-end", "--port-search"]);
+    if let Some(socket) = socket {
+        command
+            .arg("--socket")
+            .arg(std::path::absolute(socket).ok()?);
+    }
+    let started = pegel_run::start_apart(|| {
+        // It returns only if there is nothing to execute, which the wait below finds out.
+        let _ = command.exec();
+    });
+    if let Err(error) = started {
+        note(&format!("no agent could be started: {error}"));
+        return None;
+    }
+    let deadline = Instant::now() + START_TIME;
+    while Instant::now() < deadline {
+        if let Ok(client) = Client::find(socket, &[]) {
+            note("an agent was started; it ends with the last program");
+            return Some(client);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    note("no agent answers; the program runs without one");
+    None
+}
+
+/// An agent reads lanes where it was told to: programs must put them there.
+fn use_lanes_of(client: &Client, note: &dyn Fn(&str)) {
+    if std::env::var_os("PEGEL_LANES").is_some_and(|path| !path.is_empty()) {
+        return;
+    }
+    let Ok(status) = client.get("/status", &[]) else {
+        return;
+    };
+    let directories = status["lanes"]["directories"].as_array();
+    let directories: Vec<PathBuf> = directories
+        .into_iter()
+        .flatten()
+        .filter_map(|path| path.as_str().map(PathBuf::from))
+        .collect();
+    let usual = pegel_lane::directory();
+    if directories.is_empty() || directories.contains(&usual) {
+        return;
+    }
+    let directory = &directories[0];
+    note(&format!("the agent reads lanes in {}", directory.display()));
+    // SAFETY: this process has one thread.
+    unsafe { std::env::set_var("PEGEL_LANES", directory) };
+}

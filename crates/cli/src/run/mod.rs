@@ -1,0 +1,183 @@
+//! `pegel run`: a program, watched.
+
+mod agent;
+mod report;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use pegel_run::{Counting, Launch, Method, Summary};
+
+use crate::failure::Failure;
+use crate::output;
+
+/// Run a program and count its MPI calls and system calls
+///
+/// The program runs as if it were not wrapped: the same exit code, signals, terminal and environment. What it counts
+/// goes to the agent of this node; with none it runs all the same, and an agent that starts later gets the totals.
+/// A command that is not found exits with 127, one that cannot be executed with 126.
+#[derive(Debug, clap::Args)]
+#[command(override_usage = "pegel run [OPTIONS] -- COMMAND...\n       pegel run [OPTIONS] -S PID")]
+pub struct Args {
+    /// Count MPI calls: how often, how many bytes, how long
+    #[arg(short)]
+    pub mpi: bool,
+    /// Count system calls: how often, how many bytes, how long, how many errors
+    #[arg(short)]
+    pub syscalls: bool,
+    /// Count the system calls of a running process; an interrupt lets it live on
+    #[arg(
+        short = 'S',
+        value_name = "PID",
+        allow_negative_numbers = true,
+        conflicts_with_all = ["mpi", "command"]
+    )]
+    pub pid: Option<i32>,
+    /// Say what is counted and how
+    #[arg(short)]
+    pub verbose: bool,
+    /// The socket of the agent that is to have the counts [default: $PEGEL_SOCKET, the user's, the system's]
+    #[arg(short = 'u', long = "unix", value_name = "SOCKET")]
+    pub socket: Option<PathBuf>,
+    /// The job that the counts belong to [default: the scheduler's]
+    #[arg(short, value_name = "JOB")]
+    pub job: Option<String>,
+    /// How to count system calls [default: the first of these that this machine allows: ebpf, ptrace]
+    #[arg(long, value_enum, value_name = "METHOD")]
+    pub method: Option<MethodName>,
+    /// Count only calls that move bytes; needs --method seccomp
+    #[arg(long)]
+    pub io_only: bool,
+    /// Start an agent if there is none; it ends with the last program [env: PEGEL_AUTO_AGENT=1]
+    #[arg(long)]
+    pub agent: bool,
+    /// Write what was counted to FILE, as JSON; needs -s or -S
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// The program and its arguments
+    #[arg(
+        value_name = "COMMAND",
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        required_unless_present = "pid"
+    )]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub enum MethodName {
+    /// In the kernel, cheapest; needs CAP_BPF and CAP_PERFMON
+    Ebpf,
+    /// From outside, call by call; needs no privilege
+    Ptrace,
+    /// With --io-only: as ptrace, but other calls run at full speed; see the manual for its hazards
+    Seccomp,
+}
+
+impl From<MethodName> for Method {
+    fn from(name: MethodName) -> Method {
+        match name {
+            MethodName::Ebpf => Method::Ebpf,
+            MethodName::Ptrace => Method::Ptrace,
+            MethodName::Seccomp => Method::Seccomp,
+        }
+    }
+}
+
+/// Returns only when the program could not be started, or when a process that ran already was watched.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    check(args)?;
+    let is_verbose = args.verbose;
+    let note = move |text: &str| {
+        if is_verbose {
+            output::note(&format!("pegel: {text}"));
+        }
+    };
+    let report = args
+        .report
+        .as_deref()
+        .map(std::path::absolute)
+        .transpose()?;
+    set_variables(args, &note);
+    agent::find(args, &note);
+    let finish = |summary: &Summary| {
+        if is_verbose || output::stderr_is_terminal() {
+            output::note(&format!("pegel: {}", report::line(summary)));
+        }
+        if let Some(path) = &report
+            && let Err(error) = output::write(Some(path), &report::json(summary, &args.command))
+        {
+            output::note(&format!("pegel: {error:#}"));
+        }
+    };
+    if let Some(pid) = args.pid {
+        let summary = pegel_run::attach(pid, &|threads| {
+            note(&format!(
+                "process {pid}: {threads} threads, counted by ptrace"
+            ));
+        })?;
+        finish(&summary);
+        return Ok(());
+    }
+    let launch = Launch {
+        command: &args.command,
+        syscalls: args.syscalls.then(|| Counting {
+            method: args.method.map(Method::from),
+            io_only: args.io_only,
+        }),
+        mpi: args.mpi,
+        note: &note,
+        finish: &finish,
+        keeps_stderr: is_verbose || args.report.is_some() || output::stderr_is_terminal(),
+    };
+    let Err(error) = launch.run();
+    let code = error.exit_code();
+    Err(Failure::coded(
+        code,
+        format!("{:#}", anyhow::Error::from(error)),
+    ))
+}
+
+fn check(args: &Args) -> anyhow::Result<()> {
+    let is_seccomp = matches!(args.method, Some(MethodName::Seccomp));
+    if is_seccomp != args.io_only {
+        return Err(Failure::usage(
+            "--method seccomp and --io-only go together: the one counts nothing but the other",
+        ));
+    }
+    if args.report.is_some() && !args.syscalls && args.pid.is_none() {
+        return Err(Failure::usage(
+            "--report needs -s or -S: without them there is nothing to report",
+        ));
+    }
+    if args.pid.is_some()
+        && args.method.is_some()
+        && !matches!(args.method, Some(MethodName::Ptrace))
+    {
+        return Err(Failure::usage("-S counts by ptrace only"));
+    }
+    if args
+        .job
+        .as_deref()
+        .is_some_and(|job| job.is_empty() || job.chars().any(char::is_control))
+    {
+        return Err(Failure::usage(
+            "-j: a job's name has at least one character, and no control characters",
+        ));
+    }
+    Ok(())
+}
+
+/// What the program's own counters need, and nothing else.
+fn set_variables(args: &Args, note: &dyn Fn(&str)) {
+    if let Some(job) = &args.job {
+        // SAFETY: this process has one thread.
+        unsafe { std::env::set_var("PEGEL_JOB", job) };
+    }
+    if let Some(job) = pegel_lane::job_id() {
+        note(&format!(
+            "job {job}, rank {}",
+            pegel_lane::rank().unwrap_or_else(|| "none".to_owned())
+        ));
+    }
+}

@@ -1,0 +1,65 @@
+//! Watches a program: counts its system calls, and loads the library that counts its MPI calls.
+//!
+//! The program takes the place of the wrapper, so that its number, parent, exit status, signals and terminal are its own;
+//! a process beside it counts. See `helper` for how they part, `watch` for what the helper does, `ptrace`, `ebpf` and `seccomp`
+//! for the ways of counting. What is counted goes into a lane, which the agent reads.
+
+mod ebpf;
+mod helper;
+mod heritage;
+mod launch;
+mod names;
+mod preload;
+mod program;
+mod ptrace;
+mod seccomp;
+mod summary;
+mod tally;
+mod watch;
+
+use std::fmt;
+use std::time::Instant;
+
+pub use helper::start_apart;
+pub use launch::{Counting, Launch, LaunchError};
+pub use ptrace::{AttachError, Ending};
+pub use summary::Summary;
+pub use tally::{Count, Counted};
+
+use tally::Tally;
+
+/// A way to count system calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// In the kernel; needs privileges.
+    Ebpf,
+    /// From outside, call by call.
+    Ptrace,
+    /// From outside, but only at calls that move bytes.
+    Seccomp,
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Method::Ebpf => "eBPF",
+            Method::Ptrace => "ptrace",
+            Method::Seccomp => "seccomp and ptrace",
+        })
+    }
+}
+
+/// Counts the system calls of a process that runs already, until it ends or somebody interrupts this one, which lets it
+/// live. `ready` is told how many threads it has.
+pub fn attach(pid: i32, ready: &dyn Fn(usize)) -> Result<Summary, AttachError> {
+    let started = Instant::now();
+    let mut tally = Tally::default();
+    let (ending, processes) = ptrace::attach(pid, &mut tally, ready)?;
+    Ok(Summary {
+        method: Method::Ptrace,
+        ending,
+        elapsed: started.elapsed(),
+        processes: Some(processes),
+        calls: tally.counted(),
+    })
+}

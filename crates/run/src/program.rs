@@ -1,0 +1,280 @@
+//! What can be told about a program before it runs: whether it gets more rights than its caller, and whether libraries
+//! can be preloaded into it.
+//!
+//! A traced program does not get the rights of its set-uid bit. So that it runs as without us, it must not be traced.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, StatVfsMountFlags};
+
+/// How many interpreters of scripts the kernel follows.
+const SCRIPTS_MAX: usize = 5;
+/// As much of a file as the kernel looks at.
+const START_BYTES: usize = 256;
+
+/// From where a process sees files.
+#[derive(Debug)]
+pub(crate) struct View {
+    /// `/proc/PID` or `/proc/self`.
+    process: PathBuf,
+}
+
+/// A file that can be executed.
+#[derive(Debug)]
+pub(crate) struct Program {
+    file: OwnedFd,
+}
+
+impl View {
+    pub(crate) fn own() -> View {
+        View {
+            process: PathBuf::from("/proc/self"),
+        }
+    }
+
+    pub(crate) fn of(thread: i32) -> View {
+        View {
+            process: PathBuf::from(format!("/proc/{thread}")),
+        }
+    }
+
+    /// The file that this process means by a path.
+    pub(crate) fn open(&self, path: &Path) -> Option<Program> {
+        match path.is_absolute() {
+            true => {
+                let root = open_directory(&self.process.join("root"))?;
+                let flags = OFlags::PATH | OFlags::CLOEXEC;
+                let file =
+                    rustix::fs::openat2(&root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT);
+                Some(Program { file: file.ok()? })
+            }
+            false => self.open_from(&self.process.join("cwd"), path),
+        }
+    }
+
+    /// The same relative to one of the process's descriptors; with an empty path that descriptor itself.
+    pub(crate) fn open_at(&self, descriptor: i32, path: &Path) -> Option<Program> {
+        if path.is_absolute() || descriptor == libc::AT_FDCWD {
+            return self.open(path);
+        }
+        let base = self.process.join("fd").join(descriptor.to_string());
+        match path.as_os_str().is_empty() {
+            true => Program::open(&base),
+            false => self.open_from(&base, path),
+        }
+    }
+
+    fn open_from(&self, base: &Path, path: &Path) -> Option<Program> {
+        let base = open_directory(base)?;
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&base, path, flags, Mode::empty());
+        Some(Program { file: file.ok()? })
+    }
+
+    /// The program that runs in the end: a script's interpreter.
+    pub(crate) fn interpreter(&self, program: Program) -> Program {
+        let mut program = program;
+        for _ in 0..SCRIPTS_MAX {
+            let interpreter = program.start().and_then(|start| shebang(&start));
+            match interpreter.and_then(|path| self.open(&path)) {
+                Some(next) => program = next,
+                None => return program,
+            }
+        }
+        program
+    }
+}
+
+fn open_directory(path: &Path) -> Option<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::openat(CWD, path, flags, Mode::empty()).ok()
+}
+
+impl Program {
+    pub(crate) fn open(path: &Path) -> Option<Program> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(CWD, path, flags, Mode::empty()).ok()?;
+        Some(Program { file })
+    }
+
+    /// Whether whoever executes it gets other rights than before: set-uid, set-gid, file capabilities.
+    pub(crate) fn changes_rights(&self) -> bool {
+        let Ok(stat) = rustix::fs::fstat(&self.file) else {
+            return false;
+        };
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return false;
+        }
+        let is_honoured = rustix::fs::fstatvfs(&self.file)
+            .is_ok_and(|mount| !mount.f_flag.contains(StatVfsMountFlags::NOSUID));
+        let is_set_id = stat.st_mode & 0o4000 != 0 || stat.st_mode & 0o2010 == 0o2010;
+        is_honoured && (is_set_id || self.has_capabilities())
+    }
+
+    fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
+    }
+
+    fn has_capabilities(&self) -> bool {
+        let mut value = [0; 64];
+        rustix::fs::getxattr(self.path(), c"security.capability", &mut value).is_ok()
+    }
+
+    /// The first bytes, where they can be read.
+    fn start(&self) -> Option<Vec<u8>> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = rustix::fs::openat(CWD, self.path(), flags, Mode::empty()).ok()?;
+        let mut start = vec![0; START_BYTES];
+        let length = rustix::io::pread(&file, &mut start, 0).ok()?;
+        start.truncate(length);
+        Some(start)
+    }
+
+    /// Whether it is a program without a loader, so that nothing can be preloaded into it. None when it is
+    /// no ELF file that this machine runs.
+    pub(crate) fn is_static(&self) -> Option<bool> {
+        let file = std::fs::File::open(self.path()).ok()?;
+        let mut bytes = vec![0; 4096];
+        let length = rustix::io::pread(&file, &mut bytes, 0).ok()?;
+        bytes.truncate(length);
+        is_static(&bytes)
+    }
+}
+
+/// The interpreter that a script names in its first line.
+fn shebang(start: &[u8]) -> Option<PathBuf> {
+    let line = start.strip_prefix(b"#!")?;
+    let line = line.split(|byte| *byte == b'\n').next()?;
+    let path = line
+        .split(|byte| matches!(byte, b' ' | b'\t' | 0))
+        .find(|word| !word.is_empty())?;
+    Some(PathBuf::from(OsStr::from_bytes(path)))
+}
+
+/// Looks for the segment that names a loader in the header of an ELF file of 64 bits.
+fn is_static(bytes: &[u8]) -> Option<bool> {
+    const LOADER_SEGMENT: u32 = 3;
+    let u16_at =
+        |at: usize| -> Option<u16> { Some(u16::from_le_bytes(*bytes.get(at..)?.first_chunk()?)) };
+    let u32_at =
+        |at: usize| -> Option<u32> { Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?)) };
+    let u64_at =
+        |at: usize| -> Option<u64> { Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?)) };
+    bytes.strip_prefix(b"\x7fELF\x02\x01")?;
+    let first = usize::try_from(u64_at(32)?).ok()?;
+    let (size, count) = (usize::from(u16_at(54)?), usize::from(u16_at(56)?));
+    for index in 0..count {
+        let at = first.checked_add(index.checked_mul(size)?)?;
+        // A table that goes on beyond what was read is that of no ordinary program.
+        if u32_at(at)? == LOADER_SEGMENT {
+            return Some(false);
+        }
+    }
+    Some(true)
+}
+
+/// The file that a shell would run for a command.
+pub(crate) fn find(command: &OsStr) -> Option<PathBuf> {
+    if command.as_bytes().contains(&b'/') {
+        return Some(PathBuf::from(command));
+    }
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    std::env::split_paths(&path)
+        .map(|dir| dir.join(command))
+        .find(|path| {
+            let is_file = path.metadata().is_ok_and(|found| found.is_file());
+            let access = rustix::fs::Access::EXEC_OK;
+            is_file && rustix::fs::accessat(CWD, path, access, AtFlags::EACCESS).is_ok()
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use pegel_testkit::TempDir;
+
+    use super::*;
+
+    fn file(dir: &TempDir, name: &str, text: &str, mode: u32) -> PathBuf {
+        let path = dir.join(name);
+        fs::write(&path, text).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("ours");
+        path
+    }
+
+    fn changes_rights(path: &Path) -> bool {
+        let view = View::own();
+        let program = view.open(path).expect("there");
+        view.interpreter(program).changes_rights()
+    }
+
+    #[test]
+    fn set_id_bits_are_seen_also_behind_scripts() {
+        let dir = TempDir::new();
+        let plain = file(&dir, "plain", "x", 0o755);
+        let set_uid = file(&dir, "set_uid", "x", 0o4755);
+        let set_gid = file(&dir, "set_gid", "x", 0o2755);
+        // Without the bit for its group it means a lock, not rights.
+        let locked = file(&dir, "locked", "x", 0o2745);
+        let mount = rustix::fs::statvfs(dir.path()).expect("mounted");
+        if mount.f_flag.contains(StatVfsMountFlags::NOSUID) {
+            assert!(!changes_rights(&set_uid));
+            return;
+        }
+        assert!(!changes_rights(&plain) && !changes_rights(&locked));
+        assert!(changes_rights(&set_uid) && changes_rights(&set_gid));
+        let line = format!("#! {} -x\n", set_uid.display());
+        let script = file(&dir, "script", &line, 0o755);
+        let line = format!("#!{}\n", script.display());
+        let outer = file(&dir, "outer", &line, 0o755);
+        assert!(changes_rights(&script) && changes_rights(&outer));
+        // The bit of a script itself means nothing.
+        let script = file(&dir, "script2", "#!/bin/sh\n", 0o4755);
+        assert!(!changes_rights(&script));
+    }
+
+    #[test]
+    fn a_script_that_names_itself_ends() {
+        let dir = TempDir::new();
+        let path = dir.join("loop");
+        let line = format!("#!{}\n", path.display());
+        file(&dir, "loop", &line, 0o755);
+        assert!(!changes_rights(&path));
+    }
+
+    #[test]
+    fn first_lines_are_read_as_the_kernel_does() {
+        let path = |line: &str| shebang(line.as_bytes()).map(|path| path.display().to_string());
+        assert_eq!(path("#!/bin/sh\nx").as_deref(), Some("/bin/sh"));
+        assert_eq!(
+            path("#!  /usr/bin/env -S python3\n").as_deref(),
+            Some("/usr/bin/env")
+        );
+        assert_eq!(path("#!\n/bin/sh"), None);
+        assert_eq!(path("# !/bin/sh"), None);
+        assert_eq!(path(""), None);
+    }
+
+    #[test]
+    fn loaders_are_found() {
+        let shell = Program::open(Path::new("/bin/sh")).expect("there");
+        assert_eq!(shell.is_static(), Some(false));
+        assert_eq!(is_static(b"#!/bin/sh"), None);
+        assert_eq!(is_static(b"\x7fELF\x02\x01"), None);
+        let mut none = vec![0; 64];
+        none[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        assert_eq!(is_static(&none), Some(true));
+    }
+
+    #[test]
+    fn commands_are_found_as_by_a_shell() {
+        assert!(find("sh".as_ref()).is_some_and(|path| path.is_absolute()));
+        assert_eq!(find("./x".as_ref()), Some(PathBuf::from("./x")));
+        assert_eq!(find("no-such-command-here".as_ref()), None);
+    }
+}

@@ -1,0 +1,221 @@
+//! Counting the calls of a process that runs already.
+
+use std::fs;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use libc::{c_int, pid_t};
+
+use super::tracer::{Ending, Step, Tracer};
+use crate::tally::Tally;
+
+/// Why a process cannot be watched. It goes on as before.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    #[error("there is no process {0}")]
+    NoProcess(i32),
+    #[error("process {pid} is traced already, by process {by} ({name})")]
+    Traced { pid: i32, by: i32, name: String },
+    #[error("process {pid} belongs to user {uid}; only that user and root may watch it")]
+    Foreign { pid: i32, uid: u32 },
+    #[error(
+        "the kernel does not allow to trace process {pid}{}",
+        hint.map(|hint| format!(": {hint}")).unwrap_or_default()
+    )]
+    Forbidden {
+        pid: i32,
+        hint: Option<&'static str>,
+    },
+    #[error("process {0} is this command itself")]
+    Itself(i32),
+    #[error("cannot trace process {pid}")]
+    Io {
+        pid: i32,
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// How long threads that do not stop are waited for when they are to be let go.
+const RELEASE_TIME: Duration = Duration::from_secs(2);
+/// New threads may appear while the others are taken.
+const ROUNDS_MAX: usize = 1000;
+
+/// Counts until the process ends or somebody interrupts. `ready` is called as soon as all threads are taken.
+pub(crate) fn attach(
+    pid: i32,
+    tally: &mut Tally,
+    ready: &dyn Fn(usize),
+) -> Result<(Ending, u64), AttachError> {
+    // Before the first thread is taken: from then on a signal must lead to an orderly end.
+    catch_signals();
+    let mut tracer = Tracer::new(pid, tally);
+    let count = match take_threads(&mut tracer, pid) {
+        Ok(count) => count,
+        Err(error) => {
+            tracer.release_all();
+            release(&mut tracer);
+            return Err(error);
+        }
+    };
+    ready(count);
+    let ending = follow(&mut tracer);
+    Ok((ending, tracer.processes))
+}
+
+fn follow(tracer: &mut Tracer<'_>) -> Ending {
+    let mut ending = None;
+    loop {
+        if IS_ASKED.load(Ordering::Relaxed) {
+            tracer.release_all();
+            release(tracer);
+            return ending.unwrap_or(Ending::Released);
+        }
+        match tracer.step() {
+            Ok(Step::Going) => {}
+            Ok(Step::RootEnded(how)) => {
+                ending = Some(how);
+                if tracer.bury() {
+                    return how;
+                }
+            }
+            Ok(Step::AllGone) => return ending.unwrap_or(Ending::Released),
+            Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
+            Err(_) => return ending.unwrap_or(Ending::Released),
+        }
+    }
+}
+
+/// Lets go of each thread as it stops. One that does not stop in time is let go by the end of this process.
+fn release(tracer: &mut Tracer<'_>) {
+    // Otherwise a thread that never stops would hold us for good.
+    tick();
+    let deadline = Instant::now() + RELEASE_TIME;
+    while Instant::now() < deadline {
+        match tracer.step() {
+            Ok(Step::AllGone) => return,
+            Ok(Step::RootEnded(_)) if tracer.bury() => return,
+            Err(error) if error.raw_os_error() != Some(libc::EINTR) => return,
+            _ => {}
+        }
+    }
+}
+
+/// Takes all threads, also those that are made meanwhile.
+fn take_threads(tracer: &mut Tracer<'_>, pid: i32) -> Result<usize, AttachError> {
+    if !fs::exists(format!("/proc/{pid}")).unwrap_or(false) || pid <= 0 {
+        return Err(AttachError::NoProcess(pid));
+    }
+    let own = std::process::id().cast_signed();
+    if status_number(pid, "Tgid:") == Some(own) {
+        return Err(AttachError::Itself(pid));
+    }
+    let mut count = 0;
+    for _ in 0..ROUNDS_MAX {
+        let mut is_new = false;
+        for thread in threads(pid) {
+            if tracer.has(thread) {
+                continue;
+            }
+            match tracer.take(thread) {
+                Ok(()) => (count, is_new) = (count + 1, true),
+                // It ended meanwhile; or its maker was taken already, and so it is ours.
+                Err(_) if count > 0 && thread != pid => {}
+                Err(error) => return Err(explain(pid, error)),
+            }
+        }
+        if !is_new {
+            break;
+        }
+    }
+    match count {
+        0 => Err(AttachError::NoProcess(pid)),
+        count => Ok(count),
+    }
+}
+
+fn threads(pid: i32) -> Vec<pid_t> {
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return Vec::new();
+    };
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let mut threads: Vec<pid_t> = names.collect();
+    // The first one first: whether it can be traced says it for all.
+    threads.sort_by_key(|thread| (*thread != pid, *thread));
+    threads
+}
+
+fn explain(pid: i32, error: io::Error) -> AttachError {
+    match error.raw_os_error() {
+        Some(libc::ESRCH) => return AttachError::NoProcess(pid),
+        Some(libc::EPERM) => {}
+        _ => return AttachError::Io { pid, source: error },
+    }
+    if let Some(by) = status_number(pid, "TracerPid:").filter(|by| *by != 0) {
+        let name = fs::read_to_string(format!("/proc/{by}/comm")).unwrap_or_default();
+        let name = name.trim_end().to_owned();
+        return AttachError::Traced { pid, by, name };
+    }
+    let uid = status_number(pid, "Uid:").map_or(0, i32::cast_unsigned);
+    let own = rustix::process::geteuid().as_raw();
+    if uid != own && own != 0 {
+        return AttachError::Foreign { pid, uid };
+    }
+    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    let hint = match scope.trim() {
+        "1" => Some("kernel.yama.ptrace_scope is 1, so that only root may attach"),
+        "2" => Some("kernel.yama.ptrace_scope is 2, so that only root may trace"),
+        "3" => Some("kernel.yama.ptrace_scope is 3, so that nobody may trace"),
+        _ if uid == 0 || own == 0 => Some("it has rights that this command lacks"),
+        _ => None,
+    };
+    AttachError::Forbidden { pid, hint }
+}
+
+/// The first number of a line of /proc/PID/status.
+fn status_number(pid: i32, key: &str) -> Option<i32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(key))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+static IS_ASKED: AtomicBool = AtomicBool::new(false);
+
+/// An interrupt ends the waiting, also when it comes just before the waiting begins: the timer interrupts again.
+fn catch_signals() {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
+        on_signal(signal, asked);
+    }
+    on_signal(libc::SIGALRM, ticked);
+}
+
+fn on_signal(signal: c_int, handler: extern "C" fn(c_int)) {
+    // SAFETY: a handler that only stores to an atomic and calls setitimer, which is a plain system call; the
+    // structure is zero but for what is set, so that calls are interrupted and not restarted.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as usize;
+        libc::sigaction(signal, &action, std::ptr::null_mut());
+    }
+}
+
+extern "C" fn asked(_: c_int) {
+    IS_ASKED.store(true, Ordering::Relaxed);
+    tick();
+}
+
+extern "C" fn ticked(_: c_int) {}
+
+fn tick() {
+    let every = libc::timeval {
+        tv_sec: 0,
+        tv_usec: 20_000,
+    };
+    let timer = libc::itimerval {
+        it_interval: every,
+        it_value: every,
+    };
+    // SAFETY: the structure is ours, and nothing is written back.
+    unsafe { libc::setitimer(libc::ITIMER_REAL, &timer, std::ptr::null_mut()) };
+}

@@ -1,0 +1,11 @@
+//! Counting by ptrace(2): every system call stops twice, and is read while it stands still.
+
+mod attach;
+mod call;
+mod tracer;
+mod wait;
+
+pub use attach::AttachError;
+pub(crate) use attach::attach;
+pub use tracer::Ending;
+pub(crate) use tracer::{Step, Tracer};

@@ -1,0 +1,351 @@
+//! Follows threads from system call to system call and counts them.
+//!
+//! Threads are seized, not attached: no signal is sent to them, stops of the whole process stay what they are, and when
+//! this process dies they go on without us. Every stop is answered so that the program cannot tell: signals are
+//! delivered as they came, and a stopped process stays stopped until somebody continues it.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use libc::{c_int, pid_t};
+
+use super::call::{self, SyscallStop};
+use super::wait::{self, Report};
+use crate::names;
+use crate::program::View;
+use crate::tally::Tally;
+
+/// How the first process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    Exited(i32),
+    Killed(i32),
+    /// It was let go, and runs on.
+    Released,
+}
+
+/// Where a thread is.
+#[derive(Debug, Clone, Copy)]
+enum State {
+    /// Not yet the program: the wrapper before its exec.
+    Waiting,
+    /// In the program's own code.
+    Outside,
+    /// In a system call.
+    Inside { arch: u32, number: u64, since: u64 },
+}
+
+pub(crate) struct Tracer<'a> {
+    pub tally: &'a mut Tally,
+    threads: HashMap<pid_t, State>,
+    /// The process whose end is the end of the command.
+    root: pid_t,
+    numbers: Numbers,
+    /// Stop only where a filter asks for it: the calls that the filter lets pass are not seen.
+    is_filtered: bool,
+    is_root_ending: bool,
+    is_releasing: bool,
+    /// It became a program with other rights, which cannot be traced.
+    pub is_root_privileged: bool,
+    pub processes: u64,
+}
+
+/// Calls that are looked at more closely.
+struct Numbers {
+    execve: u64,
+    execveat: u64,
+    exit: u64,
+    exit_group: u64,
+}
+
+impl<'a> Tracer<'a> {
+    /// Gets ready to trace the program that `root` will exec. Nothing of `root` is counted before.
+    pub(crate) fn for_exec(root: pid_t, tally: &'a mut Tally) -> io::Result<Tracer<'a>> {
+        let mut tracer = Tracer::new(root, tally);
+        call::seize(root, call::OPTIONS)?;
+        tracer.threads.insert(root, State::Waiting);
+        Ok(tracer)
+    }
+
+    /// The same, where the program stops only at calls that a filter chooses.
+    pub(crate) fn for_filter(root: pid_t, tally: &'a mut Tally) -> io::Result<Tracer<'a>> {
+        let mut tracer = Tracer::new(root, tally);
+        call::seize(root, call::OPTIONS | libc::PTRACE_O_TRACESECCOMP)?;
+        tracer.is_filtered = true;
+        tracer.threads.insert(root, State::Waiting);
+        Ok(tracer)
+    }
+
+    pub(super) fn new(root: pid_t, tally: &'a mut Tally) -> Tracer<'a> {
+        let number = |name| names::number(name).map_or(u64::MAX, u64::from);
+        Tracer {
+            tally,
+            threads: HashMap::new(),
+            root,
+            numbers: Numbers {
+                execve: number("execve"),
+                execveat: number("execveat"),
+                exit: number("exit"),
+                exit_group: number("exit_group"),
+            },
+            is_filtered: false,
+            is_root_ending: false,
+            is_releasing: false,
+            is_root_privileged: false,
+            processes: 1,
+        }
+    }
+
+    /// Takes a running thread, which stops and is counted from then on.
+    pub(super) fn take(&mut self, thread: pid_t) -> io::Result<()> {
+        call::seize(thread, call::OPTIONS)?;
+        self.threads.insert(thread, State::Outside);
+        call::interrupt(thread)
+    }
+
+    pub(super) fn has(&self, thread: pid_t) -> bool {
+        self.threads.contains_key(&thread)
+    }
+
+    /// Asks all threads to stop, to let them go when they do.
+    pub(super) fn release_all(&mut self) {
+        self.is_releasing = true;
+        for thread in self.threads.keys() {
+            // One that is gone says so by itself.
+            let _ = call::interrupt(*thread);
+        }
+    }
+
+    /// Waits for the next report and answers it. The end of the first process is given back before anybody else
+    /// learns of it, so that what is done now is seen by whoever waits for the program: then comes [`Tracer::bury`].
+    pub(crate) fn step(&mut self) -> io::Result<Step> {
+        let (thread, report) = match self.is_root_ending {
+            // One system call more for each step, but only in the last moments.
+            true => match wait::peek()? {
+                (thread, Some(ended)) if thread == self.root => {
+                    return Ok(Step::RootEnded(ended_by(ended)));
+                }
+                (thread, _) => wait::wait_for(thread)?,
+            },
+            false => wait::next()?,
+        };
+        let is_root = thread == self.root;
+        match report {
+            // Killed without a last stop: its parent knows already.
+            Report::Exited(_) | Report::Killed(_) if is_root => {
+                return Ok(Step::RootEnded(ended_by(report)));
+            }
+            Report::Exited(_) | Report::Killed(_) => {
+                self.threads.remove(&thread);
+            }
+            report if self.is_releasing => self.release(thread, report),
+            report => self.answer(thread, report),
+        }
+        Ok(match self.threads.is_empty() {
+            true => Step::AllGone,
+            false => Step::Going,
+        })
+    }
+
+    /// Whether the program has started at all.
+    pub(crate) fn has_started(&self) -> bool {
+        !matches!(self.threads.get(&self.root), Some(State::Waiting))
+    }
+
+    /// Lets the parent of the first process know that it ended.
+    pub(crate) fn bury(&mut self) -> bool {
+        if std::mem::take(&mut self.is_root_ending) {
+            let _ = wait::wait_for(self.root);
+        }
+        self.threads.remove(&self.root);
+        self.threads.is_empty()
+    }
+
+    fn release(&mut self, thread: pid_t, report: Report) {
+        let signal = match report {
+            Report::Signal(signal) => signal,
+            _ => 0,
+        };
+        let _ = call::detach(thread, signal);
+        self.threads.remove(&thread);
+    }
+
+    fn answer(&mut self, thread: pid_t, report: Report) {
+        // An error means that the thread was killed meanwhile, which it reports next.
+        let _ = match report {
+            Report::Syscall => return self.at_syscall(thread),
+            Report::Seccomp => return self.at_filter(thread),
+            Report::Signal(signal) => self.resume(thread, signal),
+            Report::GroupStop(_) => call::listen(thread),
+            Report::Exec => {
+                self.at_exec(thread);
+                self.resume(thread, 0)
+            }
+            Report::Ending => {
+                self.is_root_ending |= thread == self.root;
+                self.resume(thread, 0)
+            }
+            Report::Pause => {
+                // A thread that was made just now; whoever made it says so before or after.
+                self.threads.entry(thread).or_insert(State::Outside);
+                self.resume(thread, 0)
+            }
+            Report::Process => {
+                self.processes += 1;
+                self.resume(thread, 0)
+            }
+            Report::Thread => self.resume(thread, 0),
+            Report::Exited(_) | Report::Killed(_) => return,
+        };
+    }
+
+    fn resume(&self, thread: pid_t, signal: c_int) -> io::Result<()> {
+        match self.threads.get(&thread) {
+            Some(State::Waiting) => call::go_on(thread, signal),
+            Some(State::Inside { .. }) => call::go_to_syscall(thread, signal),
+            _ if self.is_filtered => call::go_on(thread, signal),
+            _ => call::go_to_syscall(thread, signal),
+        }
+    }
+
+    /// The calling thread has the number of its process now, and all others are gone.
+    fn at_exec(&mut self, thread: pid_t) {
+        let before = call::event_message(thread).unwrap_or(0) as pid_t;
+        let known = self.threads.remove(&before);
+        let state = match known {
+            Some(state @ State::Inside { .. }) => state,
+            // The first exec is the start of the program, and its first call.
+            _ => State::Inside {
+                arch: names::ARCH_NATIVE,
+                number: self.numbers.execve,
+                since: pegel_lane::monotonic_ns(),
+            },
+        };
+        // With a filter, an exec is not one of the calls that are asked for.
+        let is_wanted = !self.is_filtered;
+        let state = if is_wanted { state } else { State::Outside };
+        self.threads.insert(thread, state);
+    }
+
+    fn at_syscall(&mut self, thread: pid_t) {
+        match call::syscall_stop(thread) {
+            Ok(SyscallStop::Entry {
+                arch,
+                number,
+                arguments,
+            }) => self.enter(thread, arch, number, &arguments),
+            Ok(SyscallStop::Exit { result }) => self.leave(thread, result),
+            Ok(SyscallStop::Other) => {}
+            Err(_) => return,
+        }
+        if self.threads.contains_key(&thread) {
+            let _ = self.resume(thread, 0);
+        }
+    }
+
+    /// A filter asks about a call: it is entered now, and its end is wanted too.
+    fn at_filter(&mut self, thread: pid_t) {
+        if self.is_filtered
+            && let Ok(SyscallStop::Entry {
+                arch,
+                number,
+                arguments,
+            }) = call::syscall_stop(thread)
+        {
+            self.enter(thread, arch, number, &arguments);
+        }
+        if self.threads.contains_key(&thread) {
+            let _ = self.resume(thread, 0);
+        }
+    }
+
+    fn enter(&mut self, thread: pid_t, arch: u32, number: u64, arguments: &[u64; 6]) {
+        let is_native = arch == names::ARCH_NATIVE;
+        let of = &self.numbers;
+        if is_native && (number == of.exit || number == of.exit_group) {
+            self.tally.record_last(arch, number);
+            self.threads.insert(thread, State::Outside);
+            return;
+        }
+        let is_exec = number == of.execve || number == of.execveat;
+        if is_native && is_exec && gets_rights(thread, number == of.execveat, arguments) {
+            // It could not have its rights while it is traced.
+            let _ = call::detach(thread, 0);
+            self.threads.remove(&thread);
+            self.is_root_privileged |= thread == self.root;
+            return;
+        }
+        let since = pegel_lane::monotonic_ns();
+        let state = State::Inside {
+            arch,
+            number,
+            since,
+        };
+        self.threads.insert(thread, state);
+    }
+
+    fn leave(&mut self, thread: pid_t, result: i64) {
+        let before = self.threads.insert(thread, State::Outside);
+        // Otherwise it was entered before we came.
+        if let Some(State::Inside {
+            arch,
+            number,
+            since,
+        }) = before
+        {
+            let nanos = pegel_lane::monotonic_ns().saturating_sub(since);
+            self.tally.record(arch, number, result, nanos);
+        }
+    }
+}
+
+/// What a step led to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    Going,
+    RootEnded(Ending),
+    AllGone,
+}
+
+fn ended_by(report: Report) -> Ending {
+    match report {
+        Report::Killed(signal) => Ending::Killed(signal),
+        Report::Exited(code) => Ending::Exited(code),
+        _ => Ending::Released,
+    }
+}
+
+/// Whether the program that a thread is about to execute gets other rights.
+fn gets_rights(thread: pid_t, is_at: bool, arguments: &[u64; 6]) -> bool {
+    let (descriptor, address) = match is_at {
+        true => (arguments[0] as i32, arguments[1]),
+        false => (libc::AT_FDCWD, arguments[0]),
+    };
+    let view = View::of(thread);
+    let Some(path) = read_text(thread, address) else {
+        return false;
+    };
+    let path = Path::new(std::ffi::OsStr::from_bytes(&path));
+    let program = view.open_at(descriptor, path);
+    program.is_some_and(|program| view.interpreter(program).changes_rights())
+}
+
+/// A text of another process, up to its zero byte.
+fn read_text(thread: pid_t, address: u64) -> Option<Vec<u8>> {
+    let mut text = Vec::new();
+    let mut buffer = [0; 4096];
+    while text.len() <= libc::PATH_MAX as usize {
+        let count = call::read_memory(thread, address + text.len() as u64, &mut buffer);
+        let bytes = buffer.get(..count).filter(|bytes| !bytes.is_empty())?;
+        match bytes.iter().position(|byte| *byte == 0) {
+            Some(end) => {
+                text.extend_from_slice(&bytes[..end]);
+                return Some(text);
+            }
+            None => text.extend_from_slice(bytes),
+        }
+    }
+    None
+}
