@@ -1,1 +1,33 @@
-//! Being written.
+//! What `pegel grafana provision` and `pegel prometheus-config` write, and that it works: every panel finds data, and
+//! Grafana's user gets in.
+
+#[path = "grafana/asked.rs"]
+mod asked;
+#[path = "grafana/panels.rs"]
+mod panels;
+#[path = "grafana/provisioning.rs"]
+mod provisioning;
+#[path = "grafana/scraping.rs"]
+mod scraping;
+
+use std::process::Command;
+use std::time::Duration;
+
+use pegel_testkit::{Finished, Process, TempDir};
+
+const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// `pegel` with nothing of the caller's environment but what is given.
+fn pegel(args: &[&str], envs: &[(&str, &str)]) -> Finished {
+    let home = TempDir::new();
+    let mut command = Command::new(PEGEL);
+    command.env_clear().env("HOME", home.path()).args(args);
+    command.envs(envs.iter().copied());
+    Process::start(&mut command).wait(Duration::from_secs(30))
+}
+
+fn now() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.expect("after 1970").as_secs()
+}

@@ -1,0 +1,113 @@
+//! Scrape configs: Prometheus' own tool finds them right, and a real one scrapes by them.
+
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+use pegel_testkit::{AgentBuilder, Finished, PLANTED_TOKEN, Process, Stranger, TempDir, need};
+
+use crate::{PEGEL, pegel};
+
+fn promtool(args: &[&str]) -> Finished {
+    let mut command = Command::new("promtool");
+    command.args(args);
+    Process::start(&mut command).wait(Duration::from_secs(30))
+}
+
+#[test]
+fn promtool_takes_every_form() {
+    if need("promtool").is_none() {
+        return;
+    }
+    let dir = TempDir::new();
+    let path = |name: &str| dir.join(name).to_str().expect("UTF-8").to_owned();
+    let (token, ca) = (path("token"), path("ca.pem"));
+    fs::write(&token, "x").expect("written");
+    fs::write(&ca, "x").expect("written");
+    let file = path("prometheus.yml");
+    for args in [
+        &[][..],
+        &["--token-file", &token],
+        &[
+            "--nodes",
+            "nid1,nid2:9000,[2001:db8::1]",
+            "--token-file",
+            &token,
+            "--ca-file",
+            &ca,
+        ],
+        &[
+            "--nodes",
+            "localhost,nid1",
+            "--token-file",
+            &token,
+            "--interval",
+            "500ms",
+            "--port",
+            "4242",
+        ],
+        &["--nodes", "nid1", "--insecure"],
+    ] {
+        let finished = pegel(&[&["prometheus-config", "-o", &file], args].concat(), &[]);
+        assert_eq!(finished.code(), Some(0), "{finished}");
+        let checked = promtool(&["check", "config", &file]);
+        let text = fs::read_to_string(&file).expect("there");
+        assert_eq!(checked.code(), Some(0), "{args:?}: {checked}\n{text}");
+        assert!(checked.stdout.contains("SUCCESS"), "{checked}");
+    }
+}
+
+#[test]
+fn each_node_is_asked_as_it_allows() {
+    let said = |args: &[&str]| {
+        let finished = pegel(&[&["prometheus-config"], args].concat(), &[]);
+        assert_eq!(finished.code(), Some(0), "{finished}");
+        finished.stdout
+    };
+    let near = said(&[]);
+    assert!(near.contains(r#"targets: ["localhost:1337"]"#), "{near}");
+    assert!(
+        !near.contains("https") && near.contains("allow_users: [prometheus]"),
+        "{near}"
+    );
+    let far = said(&["--nodes", "nid1,nid2:9"]);
+    assert!(far.contains(r#"targets: ["nid1:1337", "nid2:9"]"#), "{far}");
+    assert!(far.contains("    scheme: https\n"), "{far}");
+    assert!(
+        far.contains("credentials_file: \"/etc/prometheus/pegel.token\""),
+        "{far}"
+    );
+    let open = said(&["--nodes", "nid1", "--insecure"]);
+    assert!(
+        !open.contains("https") && !open.contains("credentials"),
+        "{open}"
+    );
+    for args in [
+        &["--nodes", "nid1,,nid2"][..],
+        &["--nodes", "a b"],
+        &["--port", "x"],
+        &["--interval", "soon"],
+        &["--insecure", "--ca-file", "x"],
+    ] {
+        let finished = pegel(&[&["prometheus-config"], args].concat(), &[]);
+        assert_eq!(finished.code(), Some(2), "{finished}");
+    }
+}
+
+#[test]
+fn another_users_prometheus_gets_in_with_the_token_or_by_name() {
+    let Some(stranger) = Stranger::new() else {
+        return;
+    };
+    let agent = |config: &str| AgentBuilder::new(PEGEL).config(config).start();
+    let scraped = |config: &str, headers: &[&str]| {
+        let agent = agent(config);
+        let url = format!("http://{}/metrics", agent.http());
+        let (status, output) = stranger.curl(&[headers, &[&url]].concat());
+        (status, output.contains("pegel_cpu_seconds_total"))
+    };
+    assert_eq!(scraped("level: 2\n", &[]), (401, false));
+    assert_eq!(scraped("allow_users: [nobody]\n", &[]), (200, true));
+    let header = format!("Authorization: Bearer {PLANTED_TOKEN}");
+    assert_eq!(scraped("level: 2\n", &["-H", &header]), (200, true));
+}
