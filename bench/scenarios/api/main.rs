@@ -1,0 +1,193 @@
+//! Points posted in batches of 100, as OpenTSDB's clients and Dragon's post them: CPU of the agent per point, with few
+//! points held and with a million.
+
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use pegel_bench::{Gate, Report, is_once, process_cpu_time, release_binary};
+use pegel_metric::{Clock, SystemClock};
+use pegel_testkit::{Address, AgentBuilder, AgentProcess};
+
+const BATCH: usize = 100;
+/// How many batches one figure is made of.
+const MEASURED: usize = 200;
+const BUDGET: f64 = 5.0;
+
+/// How a batch is written.
+#[derive(Clone, Copy)]
+enum Form {
+    Put,
+    Dragon,
+}
+
+impl Form {
+    fn path(self) -> &'static str {
+        match self {
+            Form::Put => "/api/put",
+            Form::Dragon => "/api/metrics",
+        }
+    }
+
+    fn body(self, time: i64, value: usize) -> String {
+        let mut body = String::with_capacity(BATCH * 100);
+        if let Form::Dragon = self {
+            let _ = write!(body, "{{\"timestamp\":{time},\"dps\":");
+        }
+        for at in 0..BATCH {
+            body.push(if at == 0 { '[' } else { ',' });
+            let _ = write!(body, "{{\"metric\":\"app.work.figure{}\",", at % 25);
+            if let Form::Put = self {
+                let _ = write!(body, "\"timestamp\":{time},");
+            }
+            let rank = at / 25;
+            let _ = write!(
+                body,
+                "\"value\":{}.25,\"tags\":{{\"rank\":\"{rank}\"}}}}",
+                value + at
+            );
+        }
+        body.push(']');
+        if let Form::Dragon = self {
+            body.push('}');
+        }
+        body
+    }
+}
+
+/// One connection that stays, as a program's would.
+struct Client {
+    stream: TcpStream,
+    form: Form,
+    time: i64,
+    step: i64,
+    sent: usize,
+}
+
+impl Client {
+    fn new(agent: &AgentProcess, form: Form, time: i64) -> Client {
+        let Address::Tcp(address) = *agent.http() else {
+            panic!("the first listener is TCP");
+        };
+        let stream = TcpStream::connect(address).expect("connected");
+        stream.set_nodelay(true).expect("set");
+        Client {
+            stream,
+            form,
+            time,
+            step: 100,
+            sent: 0,
+        }
+    }
+
+    fn post(&mut self) {
+        let body = self.form.body(self.time, self.sent);
+        self.time += self.step;
+        self.sent += BATCH;
+        let request = format!(
+            "POST {} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}",
+            self.form.path(),
+            body.len()
+        );
+        self.stream.write_all(request.as_bytes()).expect("sent");
+        let mut answer = [0; 4096];
+        let count = self.stream.read(&mut answer).expect("an answer");
+        let answer = String::from_utf8_lossy(&answer[..count]);
+        let is_good = answer.starts_with("HTTP/1.1 204")
+            || (answer.starts_with("HTTP/1.1 201") && answer.contains("\"success\":100"));
+        assert!(is_good, "{answer}");
+    }
+
+    fn post_until(&mut self, points: usize) {
+        while self.sent < points {
+            self.post();
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let mut report = Report::new("api");
+    let binary = release_binary();
+    let held = if is_once() { 50_000 } else { 1_000_000 };
+    for (form, name) in [(Form::Put, "/api/put"), (Form::Dragon, "/api/metrics")] {
+        let mut few = Trial::new(&binary, form);
+        let mut many = Trial::new(&binary, form);
+        many.client.post_until(held);
+        // In turn, so that whatever else the machine does is the same for both.
+        let repetitions = report.repetitions(9);
+        let pairs: Vec<(f64, f64)> = (0..repetitions)
+            .map(|_| (few.figure(), many.figure()))
+            .collect();
+        let few_figures = pairs.iter().map(|(few, _)| *few).collect();
+        let many_figures = pairs.iter().map(|(_, many)| *many).collect();
+        let ratios = pairs.iter().map(|(few, many)| many / few).collect();
+        let mut row = |work: &str, unit: &str, most: f64, figures: Vec<f64>| {
+            report.row(
+                &format!("{name}, {work}"),
+                unit,
+                Gate::AtMost(most),
+                figures,
+            );
+        };
+        row("few points held", "µs per point", BUDGET, few_figures);
+        row(
+            &format!("{held} points held"),
+            "µs per point",
+            BUDGET,
+            many_figures,
+        );
+        row("the second by the first", "×", 1.3, ratios);
+        // As programs do whose clock has seconds only.
+        many.client.step = 0;
+        let same = (0..repetitions).map(|_| many.figure()).collect();
+        row("one time again and again", "µs per point", BUDGET, same);
+        few.end();
+        many.end();
+    }
+    report.finish()
+}
+
+/// An agent and its one client.
+struct Trial {
+    agent: AgentProcess,
+    client: Client,
+    /// What the agent takes of a core by itself.
+    idle: f64,
+}
+
+impl Trial {
+    fn new(binary: &Path, form: Form) -> Trial {
+        let agent = AgentBuilder::new(binary).start();
+        let time = Duration::from_secs(if is_once() { 1 } else { 5 });
+        let before = process_cpu_time(agent.pid());
+        std::thread::sleep(time);
+        let idle = (process_cpu_time(agent.pid()) - before).as_secs_f64() / time.as_secs_f64();
+        let start = SystemClock.utc() - 50 * 60 * 1000;
+        let mut client = Client::new(&agent, form, start);
+        client.post();
+        Trial {
+            agent,
+            client,
+            idle,
+        }
+    }
+
+    /// Microseconds of the agent's CPU per point.
+    fn figure(&mut self) -> f64 {
+        let (before, begun) = (process_cpu_time(self.agent.pid()), Instant::now());
+        for _ in 0..MEASURED {
+            self.client.post();
+        }
+        let used = (process_cpu_time(self.agent.pid()) - before).as_secs_f64();
+        let own = used - self.idle * begun.elapsed().as_secs_f64();
+        own * 1e6 / (MEASURED * BATCH) as f64
+    }
+
+    fn end(self) {
+        self.agent.assert_conserved();
+        self.agent.stop();
+    }
+}
