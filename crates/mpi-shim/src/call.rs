@@ -42,6 +42,10 @@ impl Call {
         }
     }
 
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
     /// None when this call does not count.
     #[inline(always)]
     pub fn enter(&'static self) -> Option<Visit> {

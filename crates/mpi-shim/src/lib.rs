@@ -5,9 +5,9 @@
 //! All of them travel as words, whatever the library makes of them, because no function of the table takes
 //! or gives a floating-point number.
 //!
-//! - Each function has two wrappers, `MPI_Send` and `PMPI_Send`. Fortran needs none of its own: its bindings
-//!   call one of the two in C, Open MPI's the second, MPICH's either. A mark in the thread makes sure that of
-//!   calls within calls only the outermost counts.
+//! - Each function has two wrappers, `MPI_Send` and `PMPI_Send`. Fortran needs hardly any of its own: its
+//!   bindings call one of the two in C, Open MPI's the second, MPICH's either. A mark in the thread makes
+//!   sure that of calls within calls only the outermost counts.
 //! - A wrapper calls the *next* function of its own name, so that other tools behind it still see the call.
 //! - Nothing runs before the first MPI call: no constructor, no thread, no file. After the first call of a
 //!   name, a wrapper takes no lock, allocates nothing and makes no system call.
@@ -21,6 +21,7 @@ mod arguments;
 mod call;
 mod collective;
 mod family;
+mod fortran;
 mod library;
 mod request;
 mod resolve;
@@ -31,4 +32,7 @@ mod threads;
 mod ticks;
 mod wrap;
 
-pub use table::NAMES;
+/// The functions that have wrappers, by their C names.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    table::NAMES.iter().chain(fortran::QUESTIONS).copied()
+}

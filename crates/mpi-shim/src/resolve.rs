@@ -78,7 +78,7 @@ pub(crate) fn file_of(name: &CStr) -> Option<CString> {
     Some(unsafe { CStr::from_ptr(file) }.to_owned())
 }
 
-fn about(at: *const c_void) -> Option<libc::Dl_info> {
+pub(crate) fn about(at: *const c_void) -> Option<libc::Dl_info> {
     let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: any address may be asked for; the answer is filled in when there is one.
     let found = unsafe { libc::dladdr(at, info.as_mut_ptr()) };

@@ -276,7 +276,6 @@ calls! {
     Cart_map 5 => Local;
     Cart_rank 3 => Local;
     Cart_shift 5 => Local;
-    Cartdim_get 2 => Local;
     Comm_call_errhandler 2 => Local;
     Comm_compare 3 => Local;
     Comm_create_errhandler 2 => Local;
@@ -296,11 +295,9 @@ calls! {
     Comm_set_errhandler 2 => Local;
     Comm_set_info 2 => Local;
     Comm_set_name 2 => Local;
-    Comm_size 2 => Local;
     Comm_test_inter 2 => Local;
     Dims_create 3 => Local;
     Dist_graph_neighbors 7 => Local;
-    Dist_graph_neighbors_count 4 => Local;
     Errhandler_create 2 => Local;
     Errhandler_free 1 => Local;
     Errhandler_get 2 => Local;

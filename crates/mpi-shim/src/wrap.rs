@@ -41,8 +41,8 @@ pub(crate) fn pass<R: Rule, W: Width, const N: usize>(
 /// `Name arguments => rule;` makes `MPI_Name` and `PMPI_Name`; with `, c` also the forms with large counts.
 macro_rules! calls {
     ($($name:ident $arity:tt => $rule:ty $(, $large:ident)?;)*) => {
-        /// Every function that has a wrapper.
-        pub const NAMES: &[&str] = &[$(
+        /// Every function of this table.
+        pub(crate) const NAMES: &[&str] = &[$(
             concat!("MPI_", stringify!($name)),
             $(concat!("MPI_", stringify!($name), "_", stringify!($large)),)?
         )*];

@@ -1,0 +1,183 @@
+//! What Fortran needs beside the wrappers in C, which its bindings call.
+//!
+//! Bindings ask a few questions of their own before they make the call that the program wants: how many
+//! members a communicator has, to convert an array. Those are told from the program's by where they come
+//! from. And a few functions never reach C by name: those have wrappers under their Fortran names.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::arguments::Narrow;
+use crate::resolve::{self, Real};
+use crate::rule::Local;
+use crate::{call::Call, wrap};
+
+/// Beginnings of the files that hold Fortran bindings: Open MPI's two, MPICH's, Intel's, MPI 5's.
+const BINDINGS: [&[u8]; 5] = [
+    b"libmpi_mpifh",
+    b"libmpi_usempi",
+    b"libmpichf",
+    b"libmpifort",
+    b"libmpi_abi_f",
+];
+
+/// Verdicts on places in the code: the address, and in the lowest bit whether calls from there count.
+static VERDICTS: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
+
+/// Whether the call of `name` that returns to `place` is the program's.
+fn is_wanted(name: &'static str, place: usize) -> bool {
+    let place = place as u64;
+    let known = VERDICTS.get((place ^ place >> 8) as usize % VERDICTS.len());
+    let Some(known) = known else { return true };
+    let verdict = known.load(Relaxed);
+    if verdict >> 1 == place {
+        return verdict & 1 == 1;
+    }
+    let wanted = judge(name, place as usize);
+    known.store(place << 1 | u64::from(wanted), Relaxed);
+    wanted
+}
+
+#[cold]
+fn judge(name: &str, place: usize) -> bool {
+    // The place is behind the call, and so perhaps behind the function that ends with it.
+    let Some(about) = resolve::about((place - 1) as *const c_void) else {
+        return true;
+    };
+    let text = |text: *const c_char| match text {
+        text if text.is_null() => Vec::new(),
+        // SAFETY: a text that the dynamic linker keeps.
+        text => unsafe { CStr::from_ptr(text) }
+            .to_bytes()
+            .to_ascii_lowercase(),
+    };
+    is_program(name, &text(about.dli_fname), &text(about.dli_sname))
+}
+
+/// By the file and the function that the call came from, in lower case.
+fn is_program(name: &str, file: &[u8], function: &[u8]) -> bool {
+    let file = file.rsplit(|byte| *byte == b'/').next().unwrap_or(file);
+    let is_binding = BINDINGS.iter().any(|start| file.starts_with(start));
+    let own = name.trim_start_matches("MPI_").to_ascii_lowercase();
+    let is_own = function
+        .windows(own.len())
+        .any(|part| part == own.as_bytes());
+    !is_binding || function.is_empty() || is_own
+}
+
+/// Passes on a question with up to four arguments, which all travel in registers.
+fn ask(call: &'static Call, real: &Real, words: [usize; 4], place: usize) -> usize {
+    let invoke = |real: *const (), [a, b, c, d]: [usize; 4]| {
+        // SAFETY: a function of this name takes at most so many words, and returns one.
+        unsafe {
+            let real: extern "C-unwind" fn(usize, usize, usize, usize) -> usize =
+                std::mem::transmute(real);
+            real(a, b, c, d)
+        }
+    };
+    match is_wanted(call.name(), place) {
+        true => wrap::pass::<Local, Narrow, 4>(call, real, words, invoke),
+        false => invoke(real.get(), words),
+    }
+}
+
+/// Wrappers that know where they were called from.
+macro_rules! questions {
+    ($($name:ident)*) => {
+        pub(crate) const QUESTIONS: &[&str] = &[$(concat!("MPI_", stringify!($name))),*];
+        $(const _: () = {
+            static CALL: Call = Call::new(concat!("MPI_", stringify!($name)));
+            questions!(@one concat!("MPI_", stringify!($name)));
+            questions!(@one concat!("PMPI_", stringify!($name)));
+        };)*
+    };
+    (@one $symbol:expr) => {
+        const _: () = {
+            extern "C-unwind" fn inner(
+                a: usize, b: usize, c: usize, d: usize, _: usize, place: usize,
+            ) -> usize {
+                static REAL: Real = Real::new(concat!($symbol, "\0"));
+                ask(&CALL, &REAL, [a, b, c, d], place)
+            }
+
+            // SAFETY: the name is MPI's on purpose. Only the sixth argument is touched, which the
+            // function does not have; `inner` returns to the caller itself.
+            #[unsafe(export_name = $symbol)]
+            #[unsafe(naked)]
+            extern "C-unwind" fn wrapper() {
+                #[cfg(target_arch = "x86_64")]
+                std::arch::naked_asm!("mov r9, [rsp]", "jmp {}", sym inner);
+                #[cfg(target_arch = "aarch64")]
+                std::arch::naked_asm!("mov x5, x30", "b {}", sym inner);
+            }
+        };
+    };
+}
+
+questions! { Comm_size Cartdim_get Dist_graph_neighbors_count }
+
+/// `Name lower UPPER arguments;` makes wrappers for what compilers turn a Fortran name into. `ompi_` is what
+/// Open MPI's module `mpi_f08` calls.
+macro_rules! names {
+    ($($name:ident $lower:ident $upper:ident $arity:tt;)*) => {$(
+        const _: () = {
+            static CALL: Call = Call::new(concat!("MPI_", stringify!($name)));
+            names!(@arity $arity concat!("mpi_", stringify!($lower)));
+            names!(@arity $arity concat!("mpi_", stringify!($lower), "_"));
+            names!(@arity $arity concat!("mpi_", stringify!($lower), "__"));
+            names!(@arity $arity concat!("MPI_", stringify!($upper)));
+            names!(@arity $arity concat!("pmpi_", stringify!($lower), "_"));
+            names!(@arity $arity concat!("ompi_", stringify!($lower), "_f"));
+        };
+    )*};
+    (@arity 3 $symbol:expr) => { wrap::calls!(@one (a b c) Local, Narrow, $symbol); };
+    (@arity 4 $symbol:expr) => { wrap::calls!(@one (a b c d) Local, Narrow, $symbol); };
+    (@arity 5 $symbol:expr) => { wrap::calls!(@one (a b c d e) Local, Narrow, $symbol); };
+}
+
+names! {
+    Attr_get attr_get ATTR_GET 5;
+    Attr_put attr_put ATTR_PUT 4;
+    Comm_create_errhandler comm_create_errhandler COMM_CREATE_ERRHANDLER 3;
+    Comm_create_keyval comm_create_keyval COMM_CREATE_KEYVAL 5;
+    Comm_get_attr comm_get_attr COMM_GET_ATTR 5;
+    Comm_set_attr comm_set_attr COMM_SET_ATTR 4;
+    Errhandler_create errhandler_create ERRHANDLER_CREATE 3;
+    File_create_errhandler file_create_errhandler FILE_CREATE_ERRHANDLER 3;
+    Keyval_create keyval_create KEYVAL_CREATE 5;
+    Type_create_keyval type_create_keyval TYPE_CREATE_KEYVAL 5;
+    Type_get_attr type_get_attr TYPE_GET_ATTR 5;
+    Type_match_size type_match_size TYPE_MATCH_SIZE 4;
+    Type_set_attr type_set_attr TYPE_SET_ATTR 4;
+    Win_create_errhandler win_create_errhandler WIN_CREATE_ERRHANDLER 3;
+    Win_create_keyval win_create_keyval WIN_CREATE_KEYVAL 5;
+    Win_get_attr win_get_attr WIN_GET_ATTR 5;
+    Win_set_attr win_set_attr WIN_SET_ATTR 4;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_of_a_binding_is_told_from_one_of_the_program() {
+        let ask = |file: &str, function: &str| {
+            is_program("MPI_Comm_size", file.as_bytes(), function.as_bytes())
+        };
+        assert!(ask("/home/me/solver", "main"));
+        assert!(ask("/home/me/libmpi_mpifh.d/solver", "alltoallv"));
+        assert!(ask("/usr/lib/libmpi_mpifh.so.40", "ompi_comm_size_f"));
+        assert!(!ask("/usr/lib/libmpi_mpifh.so.40", "ompi_alltoallv_f"));
+        assert!(!ask("/usr/lib/libmpichfort.so.12", "mpi_alltoallw_"));
+        // Without a name there is no way to tell.
+        assert!(ask("/usr/lib/libmpifort.so.12", ""));
+    }
+
+    #[test]
+    fn a_verdict_is_remembered_for_its_place() {
+        let place = is_program as usize + 1;
+        assert!(is_wanted("MPI_Comm_size", place));
+        assert!(is_wanted("MPI_Comm_size", place));
+        assert!(is_wanted("MPI_Comm_size", 1), "an address in no object");
+    }
+}
