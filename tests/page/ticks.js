@@ -23,7 +23,13 @@ window.makeTicks = async (names, count) => {
     }
     window.tickTime += 500;
     const values = names.map((_, at) => window.tickTime / 1000 + at + Math.random());
-    const event = { at: window.tickTime, new: stream.isNew ? names : [], ids: names.map((_, at) => at), ago: names.map(() => 0), values };
+    const event = {
+      at: window.tickTime,
+      new: stream.isNew ? names : [],
+      ids: names.map((_, at) => at),
+      ago: names.map(() => 0),
+      values,
+    };
     stream.isNew = false;
     stream.onmessage({ data: JSON.stringify(event) });
     if (made % 50 === 0) await new Promise((go) => requestAnimationFrame(go));

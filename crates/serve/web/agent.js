@@ -30,7 +30,10 @@ export function address(path, query = []) {
 export async function ask(path, query = []) {
   let response;
   try {
-    response = await fetch(address(path, query), { headers: { accept: "application/json" }, cache: "no-store" });
+    response = await fetch(address(path, query), {
+      headers: { accept: "application/json" },
+      cache: "no-store",
+    });
   } catch {
     throw new Refused(0, "the agent cannot be reached");
   }

@@ -60,7 +60,8 @@ async function nameNode() {
     document.title = `${VIEWS[name]?.[0] ?? "Pegel"} · ${facts.node}`;
     const notice = byId("notice");
     notice.hidden = !facts.degraded;
-    if (facts.degraded) say(notice, `The agent is not well: ${facts.store.degraded?.reason ?? "see Status"}.`);
+    if (facts.degraded)
+      say(notice, `The agent is not well: ${facts.store.degraded?.reason ?? "see Status"}.`);
   } catch (error) {
     const refused = /** @type {any} */ (error).status === 401 || /** @type {any} */ (error).status === 403;
     const notice = byId("notice");
@@ -71,7 +72,8 @@ async function nameNode() {
 
 function start() {
   const views = byId("views");
-  for (const [view, [title]] of Object.entries(VIEWS)) views.append(el("a", { href: `#/${view}`, "data-view": view, text: title }));
+  for (const [view, [title]] of Object.entries(VIEWS))
+    views.append(el("a", { href: `#/${view}`, "data-view": view, text: title }));
   onState((state) => {
     const element = byId("state");
     element.dataset.state = state;
@@ -96,7 +98,10 @@ function start() {
     },
     { passive: false },
   );
-  byId("main").addEventListener("dblclick", (/** @type {any} */ event) => event.target.closest(".plot") && zoom(2));
+  byId("main").addEventListener(
+    "dblclick",
+    (/** @type {any} */ event) => event.target.closest(".plot") && zoom(2),
+  );
   watch({ patterns: [], meet: () => {}, tick: () => {}, resync: nameNode });
   setInterval(() => !document.hidden && nameNode(), 20e3);
   show();

@@ -19,7 +19,8 @@ const EVERY_MS = 30e3;
 /** More series than this are not compared all at once: the answer would be too large. */
 const SERIES_MAX = 8000;
 /** These change by their nature, or say what others say. */
-const DULL = /^(node_time|node_uptime|node_boot|node_timex|node_entropy|pegel_|node_softnet|node_netstat_Ip|node_memory_(Active|Inactive|numa|DirectMap|Vmalloc)|node_disk_.*weighted|node_schedstat)/;
+const DULL =
+  /^(node_time|node_uptime|node_boot|node_timex|node_entropy|pegel_|node_softnet|node_netstat_Ip|node_memory_(Active|Inactive|numa|DirectMap|Vmalloc)|node_disk_.*weighted|node_schedstat)/;
 const LEAST = { bytes: 1 << 20, "bytes/s": 64 << 10, seconds: 1e-3, "seconds/s": 0.02, "/s": 5, "": 0.5 };
 
 export function changesCard() {
@@ -39,10 +40,17 @@ export function changesCard() {
       const step = Math.max(Math.ceil((to - from) / CELLS / stretch.rate) * stretch.rate, stretch.rate);
       try {
         const all = await list.get(60e3);
-        const patterns = all.length > SERIES_MAX ? ["node_cpu*", "node_disk*", "node_network_*_bytes_total", "node_memory_Mem*", "node_load*"] : ["*"];
+        const patterns =
+          all.length > SERIES_MAX
+            ? ["node_cpu*", "node_disk*", "node_network_*_bytes_total", "node_memory_Mem*", "node_load*"]
+            : ["*"];
         const answer = await past(patterns, (Math.floor(from / step) - 1) * step, to, step);
         if (gone || mine !== number_) return;
-        show(rank(answer, new Map(all.map((/** @type {any} */ each) => [each.name, each])), step, to), RECENT * step, to - from);
+        show(
+          rank(answer, new Map(all.map((/** @type {any} */ each) => [each.name, each])), step, to),
+          RECENT * step,
+          to - from,
+        );
       } catch (error) {
         if (gone) return;
         note.textContent = `Cannot compare: ${/** @type {Error} */ (error).message}.`;
@@ -55,8 +63,13 @@ export function changesCard() {
   function show(changes, recent, span) {
     const [from, to] = bounds();
     const known = to - Math.max(from, stretch.oldest ?? to);
-    if (changes.length === 0 && known < span / 2) note.textContent = `Nothing to compare with yet: the store has ${duration(known)} of these ${duration(span)}.`;
-    else note.textContent = changes.length > 0 ? `The last ${duration(recent)} beside the ${duration(span - recent)} before.` : `Nothing stands out: the last ${duration(recent)} are like the ${duration(span - recent)} before.`;
+    if (changes.length === 0 && known < span / 2)
+      note.textContent = `Nothing to compare with yet: the store has ${duration(known)} of these ${duration(span)}.`;
+    else
+      note.textContent =
+        changes.length > 0
+          ? `The last ${duration(recent)} beside the ${duration(span - recent)} before.`
+          : `Nothing stands out: the last ${duration(recent)} are like the ${duration(span - recent)} before.`;
     table.replaceChildren(...changes.map(changeRow));
   }
 
@@ -79,13 +92,25 @@ export function changesCard() {
 function changeRow(change) {
   const rises = change.now >= change.before;
   const factor = change.before !== 0 ? change.now / change.before : Infinity;
-  const times = !Number.isFinite(factor) || factor > 1000 ? "new" : factor >= 2 ? `× ${number(factor)}` : `${rises ? "+" : "−"}${Math.abs((factor - 1) * 100).toFixed(0)} %`;
+  const times =
+    !Number.isFinite(factor) || factor > 1000
+      ? "new"
+      : factor >= 2
+        ? `× ${number(factor)}`
+        : `${rises ? "+" : "−"}${Math.abs((factor - 1) * 100).toFixed(0)} %`;
   return el(
     "a",
-    { class: "change", href: `#/metrics?chart=${encodeURIComponent(change.text)}`, title: `${change.text}: show it` },
+    {
+      class: "change",
+      href: `#/metrics?chart=${encodeURIComponent(change.text)}`,
+      title: `${change.text}: show it`,
+    },
     el("span", { class: "change-name", text: change.text }),
     el("span", { class: `change-times ${rises ? "up" : "down"}`, text: `${rises ? "▲" : "▼"} ${times}` }),
-    el("span", { class: "change-values", text: `${number(change.before, change.unit)} → ${number(change.now, change.unit)}` }),
+    el("span", {
+      class: "change-values",
+      text: `${number(change.before, change.unit)} → ${number(change.now, change.unit)}`,
+    }),
     sparkline(change.values, { width: 160, label: `${change.text} over time` }),
   );
 }
@@ -130,7 +155,8 @@ function compare(text, points, counter, unit, step, to) {
     if (value === null || cell < 0 || cell >= CELLS) return;
     const previous = at > 0 ? points[at - 1] : null;
     if (!counter) values[cell] = value;
-    else if (previous && previous[1] !== null && value >= previous[1]) values[cell] = ((value - previous[1]) / (time - previous[0])) * 1000;
+    else if (previous && previous[1] !== null && value >= previous[1])
+      values[cell] = ((value - previous[1]) / (time - previous[0])) * 1000;
   });
   // The last cell is not over yet.
   const recent = values.slice(-RECENT - 1, -1).filter((value) => value !== null);

@@ -46,7 +46,8 @@ export class Chart {
 
   #fit() {
     const width = this.host.clientWidth;
-    if (this.plot && width > 0 && width !== this.plot.width) this.plot.setSize({ width, height: this.height });
+    if (this.plot && width > 0 && width !== this.plot.width)
+      this.plot.setSize({ width, height: this.height });
   }
 
   /**
@@ -82,11 +83,14 @@ export class Chart {
       label: line.label,
       stroke: paints[at],
       width: this.look.stack ? 1 : 1.4,
-      fill: !fills || (this.look.stack && at > 0) ? undefined : faint(paints[at], this.look.stack ? 0.5 : 0.12),
+      fill:
+        !fills || (this.look.stack && at > 0) ? undefined : faint(paints[at], this.look.stack ? 0.5 : 0.12),
       points: { show: false },
       spanGaps: false,
     }));
-    const bands = this.look.stack ? paints.slice(1).map((paint, at) => ({ series: [at + 2, at + 1], fill: faint(paint, 0.5) })) : [];
+    const bands = this.look.stack
+      ? paints.slice(1).map((paint, at) => ({ series: [at + 2, at + 1], fill: faint(paint, 0.5) }))
+      : [];
     const options = {
       width: Math.max(this.host.clientWidth, 60),
       height: this.height,
@@ -94,8 +98,17 @@ export class Chart {
       legend: { show: false },
       bands,
       series: [{}, ...series],
-      scales: { x: { time: true, range: () => this.range }, y: { range: (/** @type {any} */ _, /** @type {number} */ low, /** @type {number} */ high) => this.#span(low, high) } },
-      axes: [this.#axis({ space: timeSpace, size: timeSize, values: timeTexts }), this.#axis(this.#valueAxis())],
+      scales: {
+        x: { time: true, range: () => this.range },
+        y: {
+          range: (/** @type {any} */ _, /** @type {number} */ low, /** @type {number} */ high) =>
+            this.#span(low, high),
+        },
+      },
+      axes: [
+        this.#axis({ space: timeSpace, size: timeSize, values: timeTexts }),
+        this.#axis(this.#valueAxis()),
+      ],
       cursor: {
         sync: { key: "pegel" },
         drag: { x: true, y: false, setScale: false },
@@ -113,13 +126,21 @@ export class Chart {
   /** @param {object} more */
   #axis(more) {
     const line = colour("grid");
-    return { stroke: colour("faint-text"), font: FONT, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1, size: 4 }, gap: 4, ...more };
+    return {
+      stroke: colour("faint-text"),
+      font: FONT,
+      grid: { stroke: line, width: 1 },
+      ticks: { stroke: line, width: 1, size: 4 },
+      gap: 4,
+      ...more,
+    };
   }
 
   #valueAxis() {
     const { unit } = this.look;
     const binary = unit.startsWith("bytes");
-    const values = (/** @type {any} */ _, /** @type {number[]} */ splits) => splits.map((split) => number(split, unit));
+    const values = (/** @type {any} */ _, /** @type {number[]} */ splits) =>
+      splits.map((split) => number(split, unit));
     return { size: 62, space: 34, values, ...(binary ? { incrs: BINARY_STEPS } : {}) };
   }
 
@@ -159,14 +180,21 @@ function stacked(lines) {
   let below = null;
   return lines.map(({ data }) => {
     const under = below;
-    below = data.map((value, at) => (value === null ? (under ? under[at] : null) : value + (under?.[at] ?? 0)));
+    below = data.map((value, at) =>
+      value === null ? (under ? under[at] : null) : value + (under?.[at] ?? 0),
+    );
     return below;
   });
 }
 
 /** @param {string} paint `#rrggbb` @param {number} share */
 function faint(paint, share) {
-  return paint + Math.round(share * 255).toString(16).padStart(2, "0");
+  return (
+    paint +
+    Math.round(share * 255)
+      .toString(16)
+      .padStart(2, "0")
+  );
 }
 
 /** Dates stand below times. @param {any} _plot @param {string[] | null} texts */
@@ -188,7 +216,10 @@ function timeTexts(plot, splits, _axis, _space, step) {
     const text = clock(split * 1000);
     const today = `${date.getMonth() + 1}/${date.getDate()}`;
     const time = step < 60 ? text : text.slice(0, 5);
-    const shown = days && today !== previous ? `${time}\n${date.toLocaleDateString(undefined, { day: "numeric", month: "short" })}` : time;
+    const shown =
+      days && today !== previous
+        ? `${time}\n${date.toLocaleDateString(undefined, { day: "numeric", month: "short" })}`
+        : time;
     previous = today;
     return shown;
   });

@@ -18,7 +18,8 @@ export function el(tag, properties = {}, ...children) {
     if (value === undefined || value === null || value === false) continue;
     if (key === "class") element.className = value;
     else if (key === "text") element.textContent = String(value);
-    else if (key === "on") for (const [event, listener] of Object.entries(value)) element.addEventListener(event, listener);
+    else if (key === "on")
+      for (const [event, listener] of Object.entries(value)) element.addEventListener(event, listener);
     else if (key === "value") /** @type {any} */ (element).value = value;
     else element.setAttribute(key, value === true ? "" : String(value));
   }
@@ -88,7 +89,8 @@ export function redraw(svg, values, options = {}) {
   const low = options.min ?? Math.min(0, ...known);
   const high = Math.max(options.max ?? 0, ...known, low + 1e-12);
   const x = (/** @type {number} */ at) => ((at / Math.max(values.length - 1, 1)) * width).toFixed(1);
-  const y = (/** @type {number} */ value) => (height - 1 - ((value - low) / (high - low)) * (height - 2)).toFixed(1);
+  const y = (/** @type {number} */ value) =>
+    (height - 1 - ((value - low) / (high - low)) * (height - 2)).toFixed(1);
   let path = "";
   let fill = "";
   let start = -1;

@@ -17,7 +17,10 @@ function save(blob, name) {
 /** @param {string} title @param {string} ending */
 function fileName(title, ending) {
   const node = document.getElementById("node")?.textContent ?? "";
-  return `${`pegel ${node} ${title}`.toLowerCase().replace(/[^a-z0-9.]+/g, "-").replace(/^-|-$/g, "")}.${ending}`;
+  return `${`pegel ${node} ${title}`
+    .toLowerCase()
+    .replace(/[^a-z0-9.]+/g, "-")
+    .replace(/^-|-$/g, "")}.${ending}`;
 }
 
 /** @param {string} text */

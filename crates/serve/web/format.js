@@ -98,7 +98,11 @@ export function duration(millis) {
   ];
   const first = parts.findIndex(([count]) => Number(count) > 0);
   if (first < 0) return "0 s";
-  return parts.slice(first, first + 2).filter(([count]) => Number(count) > 0).map(([count, unit]) => `${count} ${unit}`).join(" ");
+  return parts
+    .slice(first, first + 2)
+    .filter(([count]) => Number(count) > 0)
+    .map(([count, unit]) => `${count} ${unit}`)
+    .join(" ");
 }
 
 /** @param {number} count */

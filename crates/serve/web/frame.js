@@ -117,7 +117,8 @@ export class Frame {
   #fill(track, points, newest) {
     const { query } = track.group;
     let shortest = Infinity;
-    for (let at = 1; at < points.length; at += 1) shortest = Math.min(shortest, points[at][0] - points[at - 1][0]);
+    for (let at = 1; at < points.length; at += 1)
+      shortest = Math.min(shortest, points[at][0] - points[at - 1][0]);
     track.interval = shortest > this.step * 1.01 && shortest < Infinity ? shortest : this.rate;
     const reach = Math.max(track.interval * 2.5, this.step * BRIDGE_CELLS);
     const cell = (/** @type {number} */ time) => Math.floor(time / this.step) - this.first;
@@ -129,22 +130,29 @@ export class Frame {
         const [before, previous] = points[at - 1];
         if (value === null || previous === null || value < previous || time - before > reach) return;
         const rate = this.#mapped(query, ((value - previous) / (time - before)) * 1000);
-        for (let to = Math.max(cell(before) + 1, 0); to <= Math.min(here, end); to += 1) this.#add(track, to, rate);
-        if (at === points.length - 1) for (let to = here + 1; to <= end && to * this.step - here * this.step < track.interval; to += 1) this.#add(track, to, rate);
+        for (let to = Math.max(cell(before) + 1, 0); to <= Math.min(here, end); to += 1)
+          this.#add(track, to, rate);
+        if (at === points.length - 1)
+          for (let to = here + 1; to <= end && to * this.step - here * this.step < track.interval; to += 1)
+            this.#add(track, to, rate);
       } else {
         if (value === null) return;
         const next = at + 1 < points.length ? points[at + 1][0] : newest + this.step;
         const until = next - time <= reach ? cell(next) - 1 : here;
-        for (let to = Math.max(here, 0); to <= Math.min(Math.max(until, here), end); to += 1) this.#add(track, to, this.#mapped(query, value));
+        for (let to = Math.max(here, 0); to <= Math.min(Math.max(until, here), end); to += 1)
+          this.#add(track, to, this.#mapped(query, value));
       }
     });
     const tail = points[points.length - 1];
-    if (!query.rate && tail && newest - tail[0] <= reach) track.current = tail[1] === null ? null : this.#mapped(query, tail[1]);
+    if (!query.rate && tail && newest - tail[0] <= reach)
+      track.current = tail[1] === null ? null : this.#mapped(query, tail[1]);
     if (query.rate && points.length > 1 && newest - tail[0] <= reach) {
       const [before, previous] = points[points.length - 2];
-      if (tail[1] !== null && previous !== null && tail[1] >= previous) track.current = this.#mapped(query, ((tail[1] - previous) / (tail[0] - before)) * 1000);
+      if (tail[1] !== null && previous !== null && tail[1] >= previous)
+        track.current = this.#mapped(query, ((tail[1] - previous) / (tail[0] - before)) * 1000);
       // Within a longer step nobody knows when the last sample was taken: the first tick will tell.
-      if (tail[1] !== null && Math.min(this.step, track.interval) <= this.rate * 1.01) this.#remember(track, tail[0], tail[1]);
+      if (tail[1] !== null && Math.min(this.step, track.interval) <= this.rate * 1.01)
+        this.#remember(track, tail[0], tail[1]);
     }
   }
 
@@ -221,7 +229,16 @@ export class Frame {
       return null;
     }
     /** @type {Track} */
-    const track = { text, group: /** @type {Group} */ (group), entry: null, interval: this.rate, lastTime: null, lastValue: 0, seen: 0, current: null };
+    const track = {
+      text,
+      group: /** @type {Group} */ (group),
+      entry: null,
+      interval: this.rate,
+      lastTime: null,
+      lastValue: 0,
+      seen: 0,
+      current: null,
+    };
     /** @type {Group} */ (group).tracks.push(track);
     this.tracks.set(`${index} ${text}`, track);
     return track;
@@ -310,7 +327,8 @@ export class Frame {
       // A counter that fell was started anew.
       track.current = more >= 0 ? this.#mapped(query, (more / since) * 1000) : null;
       // A slow series tells of all the time since its last sample.
-      if (track.interval > this.rate * 1.5) track.group.back = Math.max(track.group.back, Math.round(since / this.step));
+      if (track.interval > this.rate * 1.5)
+        track.group.back = Math.max(track.group.back, Math.round(since / this.step));
       track.lastTime = Math.max(entry.ts, track.lastTime);
       track.lastValue = entry.value;
       track.seen = entry.ts;
@@ -354,7 +372,10 @@ function folded(group) {
  */
 function groupLabel(query, name, labels, keys) {
   if (query.label !== undefined) {
-    return query.label.replace(/\$(\w+)/g, (_, key) => (key === "name" ? name : (labels[key] ?? ""))).trim() || name;
+    return (
+      query.label.replace(/\$(\w+)/g, (_, key) => (key === "name" ? name : (labels[key] ?? ""))).trim() ||
+      name
+    );
   }
   const text = labelText(labels, keys);
   if (query.name.includes("*") && !query.by) return text ? `${name} ${text}` : name;

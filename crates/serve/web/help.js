@@ -33,11 +33,15 @@ function toggle() {
 
 /** @param {string[]} views */
 export function startHelp(views) {
-  const rows = KEYS.map(([key, meaning]) => el("tr", {}, el("th", { scope: "row" }, el("kbd", { text: key })), el("td", { text: meaning })));
+  const rows = KEYS.map(([key, meaning]) =>
+    el("tr", {}, el("th", { scope: "row" }, el("kbd", { text: key })), el("td", { text: meaning })),
+  );
   byId("keys").append(
     el("h2", { id: "keys-title", text: "Keys" }),
     el("table", {}, el("tbody", {}, rows)),
-    el("p", { text: "In a chart: drag to zoom in, double-click to zoom out, hold Shift and turn the wheel to move in time. A click on a name in the legend shows it alone." }),
+    el("p", {
+      text: "In a chart: drag to zoom in, double-click to zoom out, hold Shift and turn the wheel to move in time. A click on a name in the legend shows it alone.",
+    }),
     el("button", { type: "button", text: "Close", on: { click: toggle } }),
   );
   byId("help").addEventListener("click", toggle);

@@ -1,23 +1,19 @@
 // The Metrics view: every series, by name; what is chosen becomes a chart. The choice is part of the address.
 
 import { list, status } from "./agent.js";
+import { ALL, choice, EACH, read, written } from "./choice.js";
 import { el, say } from "./dom.js";
-import { number, whole } from "./format.js";
+import { cardinality, familiesOf } from "./families.js";
+import { whole } from "./format.js";
 import { Panel } from "./panel.js";
 import { amend, here } from "./place.js";
 import { parse } from "./series.js";
 import { Table } from "./table.js";
-
-/**
- * @typedef {{name: string, doc: string, type: string, unit: string, count: number, labels: Map<string, Set<string>>}} Family
- * @typedef {{series: string, by: string, fold: "sum" | "avg" | "min" | "max", rate: boolean | null, stack: boolean}} Choice
- */
+/** @typedef {import("./choice.js").Choice} Choice */
+/** @typedef {import("./families.js").Family} Family */
 
 const RESULTS_MAX = 80;
 const CHARTS_MAX = 12;
-const VALUES_MAX = 500;
-const EACH = "(each)";
-const ALL = "(all)";
 
 /** @param {HTMLElement} main */
 export function metricsView(main) {
@@ -27,11 +23,22 @@ export function metricsView(main) {
   const panels = new Map();
   let gone = false;
 
-  const search = el("input", { id: "search", type: "search", placeholder: "Search names, labels and meanings", "aria-label": "Search metrics", autocomplete: "off", spellcheck: "false", on: { input: () => find(), keydown: enter } });
+  const search = el("input", {
+    id: "search",
+    type: "search",
+    placeholder: "Search names, labels and meanings",
+    "aria-label": "Search metrics",
+    autocomplete: "off",
+    spellcheck: "false",
+    on: { input: () => find(), keydown: enter },
+  });
   const found = el("p", { class: "note", role: "status" });
   const results = el("ul", { class: "results" });
   const charts = el("div", { class: "panels" });
-  const hint = el("p", { class: "empty", text: "Nothing chosen yet: pick a metric from the list. Charts are part of the address, so that a bookmark keeps them." });
+  const hint = el("p", {
+    class: "empty",
+    text: "Nothing chosen yet: pick a metric from the list. Charts are part of the address, so that a bookmark keeps them.",
+  });
   const senders = new Table("Series by sender", ["sender", "input", "#series", "#received", "#dropped"]);
   const largest = new Table("Names with the most series", ["name", "type", "#series", "labels"]);
   main.append(
@@ -39,7 +46,18 @@ export function metricsView(main) {
       "div",
       { class: "metrics" },
       el("section", { class: "finder card", "aria-label": "Find" }, search, found, results),
-      el("section", { class: "chosen", "aria-label": "Charts" }, hint, charts, el("div", { class: "pair" }, el("div", { class: "card" }, senders.element), el("div", { class: "card" }, largest.element))),
+      el(
+        "section",
+        { class: "chosen", "aria-label": "Charts" },
+        hint,
+        charts,
+        el(
+          "div",
+          { class: "pair" },
+          el("div", { class: "card" }, senders.element),
+          el("div", { class: "card" }, largest.element),
+        ),
+      ),
     ),
   );
   load();
@@ -74,13 +92,20 @@ export function metricsView(main) {
     /** @type {string[]} */
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const fitting = [...families.values()].filter((family) => {
-      const text = `${family.name} ${family.doc} ${family.type} ${[...family.labels].map(([key, values]) => `${key} ${[...values].slice(0, 50).join(" ")}`).join(" ")}`.toLowerCase();
+      const text =
+        `${family.name} ${family.doc} ${family.type} ${[...family.labels].map(([key, values]) => `${key} ${[...values].slice(0, 50).join(" ")}`).join(" ")}`.toLowerCase();
       return words.every((word) => text.includes(word));
     });
-    const rank = (/** @type {Family} */ family) => (words.length > 0 && family.name.toLowerCase().includes(words[0]) ? 0 : 1);
+    const rank = (/** @type {Family} */ family) =>
+      words.length > 0 && family.name.toLowerCase().includes(words[0]) ? 0 : 1;
     fitting.sort((a, b) => rank(a) - rank(b) || a.name.localeCompare(b.name));
     const shown = fitting.slice(0, RESULTS_MAX);
-    say(found, fitting.length === 0 ? `No metric fits “${search.value}”. Words are searched in names, labels and meanings.` : `${whole(fitting.length)} of ${whole(families.size)} names${shown.length < fitting.length ? `, the first ${shown.length} shown` : ""}`);
+    say(
+      found,
+      fitting.length === 0
+        ? `No metric fits “${search.value}”. Words are searched in names, labels and meanings.`
+        : `${whole(fitting.length)} of ${whole(families.size)} names${shown.length < fitting.length ? `, the first ${shown.length} shown` : ""}`,
+    );
     const focused = document.activeElement?.getAttribute("data-name");
     results.replaceChildren(...shown.map(result));
     if (focused) results.querySelector(`[data-name="${CSS.escape(focused)}"]`)?.focus();
@@ -89,7 +114,23 @@ export function metricsView(main) {
   /** @param {Family} family */
   function result(family) {
     const meaning = family.doc || "No description.";
-    return el("li", {}, el("button", { type: "button", "data-name": family.name, title: `Chart ${family.name}`, on: { click: () => add(choice(family.name)) } }, el("span", { class: "result-name", text: family.name }), el("span", { class: "badge", text: `${family.type}${family.unit ? ` · ${family.unit}` : ""}` }), el("span", { class: "count", text: whole(family.count), title: `${family.count} series` }), el("span", { class: "doc", text: meaning })));
+    return el(
+      "li",
+      {},
+      el(
+        "button",
+        {
+          type: "button",
+          "data-name": family.name,
+          title: `Chart ${family.name}`,
+          on: { click: () => add(choice(family.name)) },
+        },
+        el("span", { class: "result-name", text: family.name }),
+        el("span", { class: "badge", text: `${family.type}${family.unit ? ` · ${family.unit}` : ""}` }),
+        el("span", { class: "count", text: whole(family.count), title: `${family.count} series` }),
+        el("span", { class: "doc", text: meaning }),
+      ),
+    );
   }
 
   /** @param {KeyboardEvent} event */
@@ -155,7 +196,9 @@ export function metricsView(main) {
     const rate = chosen.rate ?? family?.type === "counter";
     const by = chosen.by === EACH ? undefined : chosen.by === ALL ? [] : [chosen.by];
     const unit = `${family?.unit ?? ""}${rate ? "/s" : ""}`;
-    const where = whole_ ? undefined : (/** @type {any} */ other) => Object.entries(labels).every(([key, value]) => other[key] === value);
+    const where = whole_
+      ? undefined
+      : (/** @type {any} */ other) => Object.entries(labels).every(([key, value]) => other[key] === value);
     return {
       title: chosen.series,
       unit,
@@ -164,90 +207,77 @@ export function metricsView(main) {
       wide: true,
       hint: family?.doc,
       missing: family ? undefined : `No live series has the name ${name}.`,
-      queries: [{ name, pattern: whole_ ? name : chosen.series.replace(/[*?]/g, "?"), where, rate, by, fold: chosen.fold }],
+      queries: [
+        {
+          name,
+          pattern: whole_ ? name : chosen.series.replace(/[*?]/g, "?"),
+          where,
+          rate,
+          by,
+          fold: chosen.fold,
+        },
+      ],
       tools: controls(chosen, family, rate, whole_),
     };
   }
 
   /** @param {Choice} chosen @param {Family | undefined} family @param {boolean} rate @param {boolean} grouped */
   function controls(chosen, family, rate, grouped) {
-    const select = (/** @type {string} */ name, /** @type {string[]} */ options, /** @type {string} */ value, /** @type {(value: string) => void} */ set) => {
-      const element = el("select", { "aria-label": `${chosen.series}: ${name}`, title: name, on: { change: () => (set(element.value), replace(chosen)) } }, options.map((option) => el("option", { value: option, text: option })));
+    const select = (
+      /** @type {string} */ name,
+      /** @type {string[]} */ options,
+      /** @type {string} */ value,
+      /** @type {(value: string) => void} */ set,
+    ) => {
+      const element = el(
+        "select",
+        {
+          "aria-label": `${chosen.series}: ${name}`,
+          title: name,
+          on: { change: () => (set(element.value), replace(chosen)) },
+        },
+        options.map((option) => el("option", { value: option, text: option })),
+      );
       element.value = value;
       return element;
     };
-    const toggle = (/** @type {string} */ text, /** @type {boolean} */ value, /** @type {(value: boolean) => void} */ set) =>
-      el("button", { type: "button", class: "small", text, "aria-pressed": String(value), "aria-label": `${chosen.series}: ${text}`, on: { click: () => (set(!value), replace(chosen)) } });
+    const toggle = (
+      /** @type {string} */ text,
+      /** @type {boolean} */ value,
+      /** @type {(value: boolean) => void} */ set,
+    ) =>
+      el("button", {
+        type: "button",
+        class: "small",
+        text,
+        "aria-pressed": String(value),
+        "aria-label": `${chosen.series}: ${text}`,
+        on: { click: () => (set(!value), replace(chosen)) },
+      });
     const keys = [...(family?.labels.keys() ?? [])].sort();
     return [
-      grouped && keys.length > 0 && select("group by", [EACH, ALL, ...keys], chosen.by, (value) => (chosen.by = value)),
-      grouped && keys.length > 0 && chosen.by !== EACH && select("of each group", ["sum", "avg", "min", "max"], chosen.fold, (value) => (chosen.fold = /** @type {any} */ (value))),
+      grouped &&
+        keys.length > 0 &&
+        select("group by", [EACH, ALL, ...keys], chosen.by, (value) => (chosen.by = value)),
+      grouped &&
+        keys.length > 0 &&
+        chosen.by !== EACH &&
+        select(
+          "of each group",
+          ["sum", "avg", "min", "max"],
+          chosen.fold,
+          (value) => (chosen.fold = /** @type {any} */ (value)),
+        ),
       toggle("rate", rate, (value) => (chosen.rate = value)),
       toggle("stack", chosen.stack, (value) => (chosen.stack = value)),
-      el("button", { type: "button", class: "small", text: "×", title: "remove", "aria-label": `${chosen.series}: remove`, on: { click: () => remove(chosen) } }),
+      el("button", {
+        type: "button",
+        class: "small",
+        text: "×",
+        title: "remove",
+        "aria-label": `${chosen.series}: remove`,
+        on: { click: () => remove(chosen) },
+      }),
     ].filter(Boolean);
   }
-}
-
-/** @param {string} series @returns {Choice} */
-function choice(series) {
-  return { series, by: EACH, fold: "sum", rate: null, stack: false };
-}
-
-/** The options stand before the series, which may hold any character. @param {Choice} chosen */
-function written(chosen) {
-  const options = [chosen.by !== EACH && `by=${chosen.by}`, chosen.fold !== "sum" && `fold=${chosen.fold}`, chosen.rate !== null && `rate=${chosen.rate ? 1 : 0}`, chosen.stack && "stack=1"].filter(Boolean);
-  return options.length > 0 ? `${options.join(",")}|${chosen.series}` : chosen.series;
-}
-
-/** @param {string} text @returns {Choice} */
-function read(text) {
-  const parts = /^([a-z]+=[^|{]*)\|(.*)$/s.exec(text);
-  if (!parts) return choice(text);
-  const options = new Map(parts[1].split(",").map((option) => /** @type {[string, string]} */ (option.split("="))));
-  const fold = options.get("fold");
-  return {
-    series: parts[2],
-    by: options.get("by") ?? EACH,
-    fold: fold === "avg" || fold === "min" || fold === "max" ? fold : "sum",
-    rate: options.has("rate") ? options.get("rate") === "1" : null,
-    stack: options.get("stack") === "1",
-  };
-}
-
-/** @param {{name: string, doc: string, type: string, unit: string}[]} all */
-function familiesOf(all) {
-  /** @type {Map<string, Family>} */
-  const families = new Map();
-  for (const series of all) {
-    const { name, labels } = parse(series.name);
-    let family = families.get(name);
-    if (!family) families.set(name, (family = { ...series, name, count: 0, labels: new Map() }));
-    family.count += 1;
-    for (const [key, value] of Object.entries(labels)) {
-      const values = family.labels.get(key) ?? new Set();
-      if (values.size < VALUES_MAX) values.add(value);
-      family.labels.set(key, values);
-    }
-  }
-  return families;
-}
-
-/**
- * @param {any} facts
- * @param {Map<string, Family>} families
- * @param {Table} senders
- * @param {Table} largest
- */
-function cardinality(facts, families, senders, largest) {
-  const dropped = (/** @type {Record<string, number>} */ reasons) => Object.values(reasons).reduce((sum, count) => sum + count, 0);
-  const known = facts.senders ?? [];
-  const sent = known.reduce((/** @type {number} */ sum, /** @type {any} */ each) => sum + each.series, 0);
-  const rows = known.map((/** @type {any} */ each) => ({ key: `${each.input} ${each.sender}`, cells: [each.sender, each.input, whole(each.series), whole(each.received), whole(dropped(each.dropped))], share: (each.series / Math.max(facts.store.series, 1)) * 100 }));
-  const own = facts.inputs.find((/** @type {any} */ each) => each.input === "collect");
-  const collected = Math.max(facts.store.series - sent, 0);
-  rows.push({ key: "collectors", cells: ["this node's collectors", "collect", whole(collected), whole(own?.received ?? 0), whole(dropped(own?.dropped ?? {}))], share: (collected / Math.max(facts.store.series, 1)) * 100 });
-  senders.show(rows);
-  const most = [...families.values()].sort((a, b) => b.count - a.count).slice(0, 10);
-  largest.show(most.map((family) => ({ key: family.name, cells: [family.name, family.type, whole(family.count), [...family.labels].map(([key, values]) => `${key} (${number(values.size)})`).join(", ")], share: (family.count / most[0].count) * 100 })));
 }

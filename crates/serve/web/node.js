@@ -18,7 +18,10 @@ export function nodeView(main) {
   build();
 
   async function build() {
-    const [names, facts] = await Promise.all([list.get().then(namesOf, () => null), status.get().catch(() => null)]);
+    const [names, facts] = await Promise.all([
+      list.get().then(namesOf, () => null),
+      status.get().catch(() => null),
+    ]);
     if (gone) return;
     for (const topic of TOPICS) {
       const there = topic.panels.filter((definition) => !names || exists(definition, names));
@@ -29,14 +32,33 @@ export function nodeView(main) {
         panels.push(panel);
         grid.append(panel.element);
       }
-      const notes = lacking.map((definition) => el("li", {}, el("strong", { text: definition.title }), " ", why(definition, facts)));
+      const notes = lacking.map((definition) =>
+        el("li", {}, el("strong", { text: definition.title }), " ", why(definition, facts)),
+      );
       const title = el("h2", { id: `topic-${topic.id}`, text: topic.title, tabindex: "-1" });
-      main.append(el("section", { "aria-labelledby": title.id }, title, there.length > 0 && grid, notes.length > 0 && el("ul", { class: "lacking" }, notes)));
+      main.append(
+        el(
+          "section",
+          { "aria-labelledby": title.id },
+          title,
+          there.length > 0 && grid,
+          notes.length > 0 && el("ul", { class: "lacking" }, notes),
+        ),
+      );
       const jump = () => {
-        title.scrollIntoView({ behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
+        title.scrollIntoView({
+          behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth",
+        });
         title.focus({ preventScroll: true });
       };
-      index.append(el("button", { type: "button", class: there.length > 0 ? "" : "faint", text: topic.title, on: { click: jump } }));
+      index.append(
+        el("button", {
+          type: "button",
+          class: there.length > 0 ? "" : "faint",
+          text: topic.title,
+          on: { click: jump },
+        }),
+      );
     }
   }
 
@@ -64,5 +86,9 @@ function exists(definition, names) {
 /** @param {Definition} definition @param {any} facts */
 function why(definition, facts) {
   const collector = facts?.collectors.find((/** @type {any} */ each) => each.name === definition.collector);
-  return (collector && explain(collector, definition, facts.level)) ?? definition.missing ?? "No such series on this node.";
+  return (
+    (collector && explain(collector, definition, facts.level)) ??
+    definition.missing ??
+    "No such series on this node."
+  );
 }

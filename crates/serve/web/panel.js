@@ -43,7 +43,10 @@ export class Panel {
     this.lines = [];
     this.legendShape = "";
     this.element = this.#element();
-    this.chart = new Chart(this.plot, definition, { select: (from, to) => move(to - from, to), point: (index) => this.#point(index) });
+    this.chart = new Chart(this.plot, definition, {
+      select: (from, to) => move(to - from, to),
+      point: (index) => this.#point(index),
+    });
     this.feed = new Feed(definition.queries, this.element, {
       width: () => this.plot.clientWidth,
       draw: () => this.draw(),
@@ -57,8 +60,19 @@ export class Panel {
     this.plot = el("div", { class: "plot", role: "img", "aria-label": `${title}: loading` });
     this.legend = el("ul", { class: "legend" });
     this.message = el("p", { class: "message", text: "Loading …" });
-    const button = (/** @type {string} */ text, /** @type {string} */ name, /** @type {() => void} */ click) =>
-      el("button", { type: "button", class: "small", text, title: name, "aria-label": `${title}: ${name}`, on: { click } });
+    const button = (
+      /** @type {string} */ text,
+      /** @type {string} */ name,
+      /** @type {() => void} */ click,
+    ) =>
+      el("button", {
+        type: "button",
+        class: "small",
+        text,
+        title: name,
+        "aria-label": `${title}: ${name}`,
+        on: { click },
+      });
     this.plot.style.minHeight = `${this.definition.height ?? 170}px`;
     return el(
       "figure",
@@ -119,7 +133,13 @@ export class Panel {
     if (shape !== this.legendShape) {
       this.legendShape = shape;
       this.legend.replaceChildren(...this.lines.map((line, at) => this.#legendItem(line, at)));
-      if (this.frame.leftOut > 0) this.legend.append(el("li", { class: "more", text: `and ${this.frame.leftOut} more series: group them, or narrow the search` }));
+      if (this.frame.leftOut > 0)
+        this.legend.append(
+          el("li", {
+            class: "more",
+            text: `and ${this.frame.leftOut} more series: group them, or narrow the search`,
+          }),
+        );
       this.plot.setAttribute("aria-label", `${this.definition.title}: ${this.lines.length} lines`);
     }
     this.#values();
@@ -133,18 +153,32 @@ export class Panel {
       const others = this.lines.filter((other) => other.label !== line.label);
       if (event.shiftKey || event.ctrlKey || event.metaKey) {
         if (!this.hidden.delete(line.label)) this.hidden.add(line.label);
-      } else if (!line.hidden && others.every((other) => other.hidden) && others.length > 0) this.hidden.clear();
+      } else if (!line.hidden && others.every((other) => other.hidden) && others.length > 0)
+        this.hidden.clear();
       else this.hidden = new Set(others.map((other) => other.label));
       this.feed.drawSoon();
     };
-    const button = el("button", { type: "button", class: line.hidden ? "off" : "", "aria-pressed": String(!line.hidden), title: `${line.label}: click to show it alone, with Shift to hide it`, on: { click: toggle } }, mark, el("span", { class: "name", text: line.label }), el("span", { class: "value" }));
+    const button = el(
+      "button",
+      {
+        type: "button",
+        class: line.hidden ? "off" : "",
+        "aria-pressed": String(!line.hidden),
+        title: `${line.label}: click to show it alone, with Shift to hide it`,
+        on: { click: toggle },
+      },
+      mark,
+      el("span", { class: "name", text: line.label }),
+      el("span", { class: "value" }),
+    );
     return el("li", {}, button);
   }
 
   #values() {
     const values = this.legend.querySelectorAll(".value");
     this.lines.forEach((line, at) => {
-      const value = this.cursor === null ? line.data.findLast((each) => each !== null) : line.data[this.cursor];
+      const value =
+        this.cursor === null ? line.data.findLast((each) => each !== null) : line.data[this.cursor];
       if (values[at]) say(values[at], number(value, this.definition.unit));
     });
   }
@@ -157,7 +191,9 @@ export class Panel {
   }
 
   async #explain() {
-    const text = this.feed.failure ? `Cannot load: ${this.feed.failure}.` : await whyEmpty(this.definition, this.frame);
+    const text = this.feed.failure
+      ? `Cannot load: ${this.feed.failure}.`
+      : await whyEmpty(this.definition, this.frame);
     say(this.message, text);
     this.plot.setAttribute("aria-label", `${this.definition.title}: ${text}`);
   }
@@ -190,7 +226,9 @@ async function whyEmpty(definition, frame) {
     const said = collector && explain(collector, definition, facts.level);
     if (said) return said;
     const all = await list.get();
-    const exists = all.some((/** @type {any} */ series) => frame.queries.some(({ fits }) => fits(series.name.split("{")[0])));
+    const exists = all.some((/** @type {any} */ series) =>
+      frame.queries.some(({ fits }) => fits(series.name.split("{")[0])),
+    );
     if (exists) return `No samples in these ${duration(to - from)}.`;
     return definition.missing ?? "No such series on this node.";
   } catch (error) {
@@ -210,9 +248,12 @@ export function explain(collector, definition, level) {
     case "failed":
       return `The collector ${collector.name} fails: ${collector.error}.`;
     case "disabled":
-      if (definition.level && level < definition.level) return `Needs level ${definition.level}; the agent runs at level ${level}.`;
+      if (definition.level && level < definition.level)
+        return `Needs level ${definition.level}; the agent runs at level ${level}.`;
       return `The collector ${collector.name} is switched off. In the configuration: collectors: {${collector.name}: {enabled: true}}.`;
     default:
-      return definition.level && level < definition.level ? `Needs level ${definition.level}; the agent runs at level ${level}.` : null;
+      return definition.level && level < definition.level
+        ? `Needs level ${definition.level}; the agent runs at level ${level}.`
+        : null;
   }
 }

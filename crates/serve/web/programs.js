@@ -1,11 +1,10 @@
 // The Programs view: what programs say of themselves, and what Pegel counts of their MPI and system calls, by job.
 
 import { list, status } from "./agent.js";
+import { callsPart } from "./calls.js";
 import { el, say } from "./dom.js";
-import { Feed } from "./feed.js";
 import { moment, number, whole } from "./format.js";
 import { watch } from "./live.js";
-import { Panel } from "./panel.js";
 import { parse, textOf } from "./series.js";
 import { Table } from "./table.js";
 
@@ -15,12 +14,12 @@ import { Table } from "./table.js";
  */
 
 /** What the agent itself measures; everything else came from programs. */
-const OF_THE_NODE = /^(node_|pegel_)|^(cpu_percent|load_average|used_RAM|num_running_processes|DeviceUtilization|DeviceMemoryUtilization|DevicePowerUsage)$/;
+const OF_THE_NODE =
+  /^(node_|pegel_)|^(cpu_percent|load_average|used_RAM|num_running_processes|DeviceUtilization|DeviceMemoryUtilization|DevicePowerUsage)$/;
 const CALLS = /^(mpi|strace)_(hits|size|time)_total$/;
 const NO_JOB = "no job";
 const JOBS_MAX = 20;
 const OWN_MAX = 200;
-const CALLS_MAX = 15;
 
 const jobOf = (/** @type {Record<string, string>} */ labels) => labels.jobid ?? labels.job ?? NO_JOB;
 
@@ -54,12 +53,20 @@ export function programsView(main) {
   /** @param {any[]} all @param {any} facts */
   function show(all, facts) {
     /** @type {Known[]} */
-    const own = all.map((each) => ({ ...each, ...parse(each.name) })).filter((each) => !OF_THE_NODE.test(each.name));
-    const names = [...new Set(own.map((each) => jobOf(each.labels)))].sort((a, b) => Number(a === NO_JOB) - Number(b === NO_JOB) || a.localeCompare(b, undefined, { numeric: true }));
+    const own = all
+      .map((each) => ({ ...each, ...parse(each.name) }))
+      .filter((each) => !OF_THE_NODE.test(each.name));
+    const names = [...new Set(own.map((each) => jobOf(each.labels)))].sort(
+      (a, b) =>
+        Number(a === NO_JOB) - Number(b === NO_JOB) || a.localeCompare(b, undefined, { numeric: true }),
+    );
     for (const [name, job] of jobs) if (!names.includes(name)) drop(name, job);
     if (own.length === 0) return void place.replaceChildren(nothing(facts, summary));
     place.querySelector(".why")?.remove();
-    say(summary, `${whole(own.length)} series of programs${names.length > JOBS_MAX ? `; the first ${JOBS_MAX} of ${names.length} jobs` : ""} · ${plural(facts.senders.filter((/** @type {any} */ each) => each.series > 0).length, "sender")}`);
+    say(
+      summary,
+      `${whole(own.length)} series of programs${names.length > JOBS_MAX ? `; the first ${JOBS_MAX} of ${names.length} jobs` : ""} · ${plural(facts.senders.filter((/** @type {any} */ each) => each.series > 0).length, "sender")}`,
+    );
     names.slice(0, JOBS_MAX).forEach((name, at) => {
       const series = own.filter((each) => jobOf(each.labels) === name);
       // Anew only when series come or go, so that open charts stay as they are.
@@ -96,8 +103,26 @@ function nothing(facts, summary) {
     ["POST /api/put", "points in OpenTSDB's form"],
   ];
   const senders = facts.senders.filter((/** @type {any} */ each) => each.received > 0).length;
-  const because = facts.level < 1 ? "The agent runs at level 0, which keeps nothing of programs." : senders > 0 ? `${plural(senders, "sender")} sent something, but there is no live series: they ended, or what they sent was dropped. Status says more.` : "The agent is ready to take their metrics; nobody has sent any since it started.";
-  return el("div", { class: "card why" }, el("h2", { text: "Why is this empty?" }), el("p", { text: because }), el("dl", { class: "ways" }, ways.flatMap(([way, meaning]) => [el("dt", {}, el("code", { text: way })), el("dd", { text: meaning })])));
+  const because =
+    facts.level < 1
+      ? "The agent runs at level 0, which keeps nothing of programs."
+      : senders > 0
+        ? `${plural(senders, "sender")} sent something, but there is no live series: they ended, or what they sent was dropped. Status says more.`
+        : "The agent is ready to take their metrics; nobody has sent any since it started.";
+  return el(
+    "div",
+    { class: "card why" },
+    el("h2", { text: "Why is this empty?" }),
+    el("p", { text: because }),
+    el(
+      "dl",
+      { class: "ways" },
+      ways.flatMap(([way, meaning]) => [
+        el("dt", {}, el("code", { text: way })),
+        el("dd", { text: meaning }),
+      ]),
+    ),
+  );
 }
 
 /** @param {string} name @param {Known[]} series */
@@ -107,8 +132,22 @@ function jobCard(name, series) {
   const parts = [];
   const title = name === NO_JOB ? "Without a job" : `Job ${name}`;
   const launches = series.filter((each) => each.name === "tau_metric_proxy_run_total").length;
-  const element = el("section", { class: "job" }, el("h2", {}, title, el("small", { text: `${whole(series.length)} series${launches > 0 ? ", started with pegel run" : ""}` })));
-  for (const [kind, heading] of [["mpi", "MPI"], ["strace", "System calls"]]) {
+  const element = el(
+    "section",
+    { class: "job" },
+    el(
+      "h2",
+      {},
+      title,
+      el("small", {
+        text: `${whole(series.length)} series${launches > 0 ? ", started with pegel run" : ""}`,
+      }),
+    ),
+  );
+  for (const [kind, heading] of [
+    ["mpi", "MPI"],
+    ["strace", "System calls"],
+  ]) {
     if (!series.some((each) => each.name.startsWith(`${kind}_`) && CALLS.test(each.name))) continue;
     const part = callsPart(kind, heading, inJob);
     parts.push(part);
@@ -128,79 +167,6 @@ function jobCard(name, series) {
   };
 }
 
-/**
- * @param {string} kind
- * @param {string} heading
- * @param {(labels: Record<string, string>) => boolean} where
- */
-function callsPart(kind, heading, where) {
-  const label = kind === "mpi" ? "call" : "scall";
-  const query = (/** @type {string} */ what) => ({ name: `${kind}_${what}_total`, where, rate: true, by: [label], fold: /** @type {"sum"} */ ("sum"), key: what });
-  const top = largestFirst(10);
-  const time = new Panel({ title: `${heading}: time in calls`, unit: "seconds/s", stack: true, queries: [query("time")], derive: top, missing: "Times are not counted here: only calls and bytes.", hint: "Seconds per second: 2 means that two processes were always inside" });
-  const bytes = new Panel({ title: kind === "mpi" ? "MPI: data" : "Input and output", unit: "bytes/s", stack: true, queries: [query("size")], derive: top, missing: "No call has moved data yet." });
-  const table = new Table(`${heading}: calls, by time`, [label === "call" ? "call" : "system call", "#time/s", "#share", "#calls/s", "#each", "#data"]);
-  const share = el("p", { class: "note" });
-  const element = el("div", { class: "calls" }, el("div", { class: "panels" }, time.element, bytes.element), share, table.element);
-  const ranks = { name: `${kind}_time_total`, where, rate: true, by: ["rank"], fold: /** @type {"sum"} */ ("sum"), key: "rank" };
-  const feed = new Feed([query("hits"), query("time"), query("size"), ranks], table.element, { width: () => 300, draw });
-  return {
-    element,
-    dispose() {
-      feed.dispose();
-      time.dispose();
-      bytes.dispose();
-    },
-  };
-
-  function draw() {
-    const means = ["hits", "time", "size"].map((key) => new Map(feed.frame.lines(key).map((group) => [group.label, mean(group.data)])));
-    const calls = [...new Set(means.flatMap((each) => [...each.keys()]))];
-    const total = calls.reduce((sum, call) => sum + (means[1].get(call) ?? 0), 0);
-    const weight = (/** @type {string} */ call) => means[1].get(call) || (means[0].get(call) ?? 0) * 1e-9;
-    calls.sort((a, b) => weight(b) - weight(a));
-    const rankLines = feed.frame.lines("rank").filter((group) => group.labels.rank !== "");
-    const inside = rankLines.length > 0 ? `${number((total / rankLines.length) * 100, "%")} of the time of ${rankLines.length} ranks was spent in ${heading}` : `${heading} ${kind === "mpi" ? "takes" : "take"} as much time as ${number(total)} processes that do nothing else`;
-    say(share, total > 0 ? `${inside}; most of it in ${calls[0]}. Means over the shown time.` : "Means over the shown time.");
-    table.show(
-      calls.slice(0, CALLS_MAX).map((call) => {
-        const [hits, spent, moved] = means.map((each) => each.get(call) ?? 0);
-        return { key: call, share: total > 0 ? (spent / total) * 100 : 0, cells: [call, number(spent, "seconds/s"), total > 0 ? number((spent / total) * 100, "%") : "–", number(hits, "/s"), hits > 0 ? number(spent / hits, "seconds") : "–", moved > 0 ? number(moved, "bytes/s") : "–"] };
-      }),
-      "No call in the shown time.",
-    );
-  }
-}
-
-/**
- * The largest lines. Their order is fixed when they are loaded, so that colours do not change with every tick.
- * @param {number} count
- * @returns {(frame: Frame) => import("./chart.js").Line[]}
- */
-function largestFirst(count) {
-  /** @type {WeakMap<Frame, Map<string, number>>} */
-  const orders = new WeakMap();
-  return (frame) => {
-    let order = orders.get(frame);
-    if (!order) orders.set(frame, (order = new Map(frame.lines().map((group) => [group.id, -mean(group.data)]))));
-    const size = (/** @type {{id: string}} */ group) => order.get(group.id) ?? 0;
-    const lines = frame.lines().sort((a, b) => size(a) - size(b) || a.label.localeCompare(b.label));
-    return lines.slice(0, count).map((group) => ({ label: group.label, data: group.data }));
-  };
-}
-
-/** @param {import("./frame.js").Column} column */
-function mean(column) {
-  let sum = 0;
-  let count = 0;
-  for (const value of column) {
-    if (value === null) continue;
-    sum += value;
-    count += 1;
-  }
-  return count > 0 ? sum / count : 0;
-}
-
 /** Everything else that the job's programs sent. @param {Known[]} series */
 function ownPart(series) {
   const shown = series.slice(0, OWN_MAX);
@@ -208,8 +174,23 @@ function ownPart(series) {
   /** @type {Map<string, {value: number | null, rate: number | null, ts: number, entry: import("./live.js").Entry | null}>} */
   const values = new Map(shown.map((each) => [each.text, { value: null, rate: null, ts: 0, entry: null }]));
   const names = [...new Set(shown.map((each) => each.name))].slice(0, 60);
-  const more = series.length > shown.length ? el("p", { class: "note", text: `and ${whole(series.length - shown.length)} more: search for them under Metrics` }) : null;
-  const links = new Map(shown.map((each) => [each.text, el("a", { href: `#/metrics?chart=${encodeURIComponent(each.text)}`, title: each.doc || "Show it as a chart", text: each.text })]));
+  const more =
+    series.length > shown.length
+      ? el("p", {
+          class: "note",
+          text: `and ${whole(series.length - shown.length)} more: search for them under Metrics`,
+        })
+      : null;
+  const links = new Map(
+    shown.map((each) => [
+      each.text,
+      el("a", {
+        href: `#/metrics?chart=${encodeURIComponent(each.text)}`,
+        title: each.doc || "Show it as a chart",
+        text: each.text,
+      }),
+    ]),
+  );
   const stop = watch({
     patterns: names,
     meet(entry) {
@@ -227,12 +208,22 @@ function ownPart(series) {
         const state = /** @type {NonNullable<ReturnType<typeof values.get>>} */ (values.get(each.text));
         const { entry } = state;
         if (entry && entry.value !== null && entry.ts > state.ts) {
-          if (state.ts > 0 && state.value !== null) state.rate = ((entry.value - state.value) / (entry.ts - state.ts)) * 1000;
+          if (state.ts > 0 && state.value !== null)
+            state.rate = ((entry.value - state.value) / (entry.ts - state.ts)) * 1000;
           state.value = entry.value;
           state.ts = entry.ts;
         }
         const counter = each.type === "counter";
-        return { key: each.text, cells: [/** @type {Node} */ (links.get(each.text)), each.type, number(state.value, each.unit), counter && state.rate !== null ? number(state.rate, `${each.unit}/s`) : "", state.ts > 0 ? moment(state.ts) : "–"] };
+        return {
+          key: each.text,
+          cells: [
+            /** @type {Node} */ (links.get(each.text)),
+            each.type,
+            number(state.value, each.unit),
+            counter && state.rate !== null ? number(state.rate, `${each.unit}/s`) : "",
+            state.ts > 0 ? moment(state.ts) : "–",
+          ],
+        };
       }),
     );
   }

@@ -28,7 +28,8 @@ export function parse(text) {
 export function textOf(name, labels) {
   const pairs = Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1));
   if (pairs.length === 0) return name;
-  const escaped = (/** @type {string} */ value) => value.replace(/\\/g, "\\\\").replace(/"/g, '\\"').replace(/\n/g, "\\n");
+  const escaped = (/** @type {string} */ value) =>
+    value.replace(/\\/g, "\\\\").replace(/"/g, '\\"').replace(/\n/g, "\\n");
   return `${name}{${pairs.map(([key, value]) => `${key}="${escaped(value)}"`).join(",")}}`;
 }
 
@@ -50,7 +51,9 @@ export function nameTest(pattern) {
  * @param {string[]} [keys]
  */
 export function labelText(labels, keys) {
-  const wanted = (keys ?? Object.keys(labels)).filter((key) => labels[key] !== undefined && labels[key] !== "");
+  const wanted = (keys ?? Object.keys(labels)).filter(
+    (key) => labels[key] !== undefined && labels[key] !== "",
+  );
   if (wanted.length === 1 && keys) return labels[wanted[0]];
   return wanted.map((key) => `${key}=${labels[key]}`).join(" ");
 }

@@ -12,29 +12,75 @@ const percent = (/** @type {number} */ value) => value * 100;
 
 /** @type {import("./panel.js").Definition[]} */
 const COST = [
-  { title: "Processor time of the agent", unit: "%", queries: [{ name: "pegel_cpu_seconds_total", rate: true, by: [], label: "of one processor", map: percent }] },
-  { title: "Memory of the agent", unit: "bytes", queries: [{ name: "pegel_resident_memory_bytes", by: [], label: "resident" }, { name: "pegel_store_memory_bytes", by: [], label: "samples and series" }] },
-  { title: "Samples", unit: "/s", queries: [{ name: "pegel_kept_total", rate: true, by: ["input"], label: "kept, $input" }, { name: "pegel_dropped_total", rate: true, by: [], label: "dropped" }] },
+  {
+    title: "Processor time of the agent",
+    unit: "%",
+    queries: [
+      { name: "pegel_cpu_seconds_total", rate: true, by: [], label: "of one processor", map: percent },
+    ],
+  },
+  {
+    title: "Memory of the agent",
+    unit: "bytes",
+    queries: [
+      { name: "pegel_resident_memory_bytes", by: [], label: "resident" },
+      { name: "pegel_store_memory_bytes", by: [], label: "samples and series" },
+    ],
+  },
+  {
+    title: "Samples",
+    unit: "/s",
+    queries: [
+      { name: "pegel_kept_total", rate: true, by: ["input"], label: "kept, $input" },
+      { name: "pegel_dropped_total", rate: true, by: [], label: "dropped" },
+    ],
+  },
 ];
 
 /** @param {HTMLElement} main */
 export function statusView(main) {
   const facts = el("p", { class: "facts" });
   const panels = COST.map((definition) => new Panel(definition));
-  const filter = el("select", { "aria-label": "Which collectors", on: { change: () => show() } }, ["all", "active", "failed", "disabled", "absent"].map((option) => el("option", { value: option, text: option })));
+  const filter = el(
+    "select",
+    { "aria-label": "Which collectors", on: { change: () => show() } },
+    ["all", "active", "failed", "disabled", "absent"].map((option) =>
+      el("option", { value: option, text: option }),
+    ),
+  );
   const counts = el("span", { class: "note" });
   const collectors = new Table("Collectors", ["collector", "state", "why", "#series", "#cost", "#failures"]);
-  const drops = new Table("What came in, and what was dropped", ["input", "#received", "#kept", "#dropped", "reasons"]);
+  const drops = new Table("What came in, and what was dropped", [
+    "input",
+    "#received",
+    "#kept",
+    "#dropped",
+    "reasons",
+  ]);
   const senders = new Table("Senders", ["sender", "input", "#series", "#received", "#dropped", "reasons"]);
   const store = new Table("Store", ["what", "value"]);
   const http = new Table("Connections and refusals", ["what", "#count"]);
   const config = new Table("Configuration in force", ["key", "value", "from"]);
   main.append(
     facts,
-    el("div", { class: "panels three" }, panels.map((panel) => panel.element)),
+    el(
+      "div",
+      { class: "panels three" },
+      panels.map((panel) => panel.element),
+    ),
     el("section", { class: "card" }, el("div", { class: "card-tools" }, counts, filter), collectors.element),
-    el("section", { class: "pair" }, el("div", { class: "card" }, drops.element), el("div", { class: "card" }, senders.element)),
-    el("section", { class: "pair" }, el("div", { class: "card" }, store.element), el("div", { class: "card" }, http.element)),
+    el(
+      "section",
+      { class: "pair" },
+      el("div", { class: "card" }, drops.element),
+      el("div", { class: "card" }, senders.element),
+    ),
+    el(
+      "section",
+      { class: "pair" },
+      el("div", { class: "card" }, store.element),
+      el("div", { class: "card" }, http.element),
+    ),
     el("section", { class: "card" }, config.element),
   );
   /** @type {any} */
@@ -43,7 +89,16 @@ export function statusView(main) {
   load();
   const timer = setInterval(() => !document.hidden && load(), EVERY_MS);
   ask("api/v1/config").then(
-    (keys) => gone || config.show(keys.map((/** @type {any} */ each) => ({ key: each.key, cells: [each.key, each.value, each.place], class: each.place === "default" ? "faint" : "" })), "The agent does not say."),
+    (keys) =>
+      gone ||
+      config.show(
+        keys.map((/** @type {any} */ each) => ({
+          key: each.key,
+          cells: [each.key, each.value, each.place],
+          class: each.place === "default" ? "faint" : "",
+        })),
+        "The agent does not say.",
+      ),
     (error) => config.show([], `Cannot load: ${error.message}.`),
   );
   return {
@@ -66,22 +121,81 @@ export function statusView(main) {
   function show() {
     if (!known) return;
     const degraded = known.degraded ? ` · not well: ${known.store.degraded?.reason ?? "see below"}` : "";
-    say(facts, `Pegel ${known.version} · process ${known.pid} · started ${moment(known.started)} · level ${known.level} · a sample every ${number(known.rate, "seconds")}${degraded}`);
+    say(
+      facts,
+      `Pegel ${known.version} · process ${known.pid} · started ${moment(known.started)} · level ${known.level} · a sample every ${number(known.rate, "seconds")}${degraded}`,
+    );
     showCollectors();
-    drops.show(known.inputs.filter((/** @type {any} */ each) => each.received > 0).map((/** @type {any} */ each) => ({ key: each.input, cells: [each.input, whole(each.received), whole(each.kept), whole(total(each.dropped)), reasons(each.dropped)], class: total(each.dropped) > 0 ? "warm" : "" })), "Nothing came in yet.");
-    senders.show(known.senders.map((/** @type {any} */ each) => ({ key: `${each.input} ${each.sender}`, cells: [each.sender, each.input, whole(each.series), whole(each.received), whole(total(each.dropped)), reasons(each.dropped)], class: total(each.dropped) > 0 ? "warm" : "" })), "No program has sent anything since the agent started.");
+    drops.show(
+      known.inputs
+        .filter((/** @type {any} */ each) => each.received > 0)
+        .map((/** @type {any} */ each) => ({
+          key: each.input,
+          cells: [
+            each.input,
+            whole(each.received),
+            whole(each.kept),
+            whole(total(each.dropped)),
+            reasons(each.dropped),
+          ],
+          class: total(each.dropped) > 0 ? "warm" : "",
+        })),
+      "Nothing came in yet.",
+    );
+    senders.show(
+      known.senders.map((/** @type {any} */ each) => ({
+        key: `${each.input} ${each.sender}`,
+        cells: [
+          each.sender,
+          each.input,
+          whole(each.series),
+          whole(each.received),
+          whole(total(each.dropped)),
+          reasons(each.dropped),
+        ],
+        class: total(each.dropped) > 0 ? "warm" : "",
+      })),
+      "No program has sent anything since the agent started.",
+    );
     store.show(storeFacts(known).map(([what, value]) => ({ key: what, cells: [what, value] })));
     const refused = Object.entries(known.http.refused).filter(([, count]) => Number(count) > 0);
-    http.show([["connections", known.http.connections], ["connections on the socket", known.http.socket_connections], ...refused.map(([reason, count]) => [`refused: ${reason.replaceAll("_", " ")}`, count]), ["series left out of /metrics", known.http.name_collisions]].map(([what, count]) => ({ key: String(what), cells: [String(what), whole(Number(count))] })));
+    http.show(
+      [
+        ["connections", known.http.connections],
+        ["connections on the socket", known.http.socket_connections],
+        ...refused.map(([reason, count]) => [`refused: ${reason.replaceAll("_", " ")}`, count]),
+        ["series left out of /metrics", known.http.name_collisions],
+      ].map(([what, count]) => ({ key: String(what), cells: [String(what), whole(Number(count))] })),
+    );
   }
 
   function showCollectors() {
-    const all = [...known.collectors].sort((a, b) => /** @type {any} */ (ORDER)[a.state] - /** @type {any} */ (ORDER)[b.state] || b.cost * b.series - a.cost * a.series);
+    const all = [...known.collectors].sort(
+      (a, b) =>
+        /** @type {any} */ (ORDER)[a.state] - /** @type {any} */ (ORDER)[b.state] ||
+        b.cost * b.series - a.cost * a.series,
+    );
     const shown = all.filter((each) => filter.value === "all" || each.state === filter.value);
     const number_ = (/** @type {string} */ state) => all.filter((each) => each.state === state).length;
-    say(counts, Object.keys(ORDER).map((state) => `${number_(state)} ${state}`).join(" · "));
+    say(
+      counts,
+      Object.keys(ORDER)
+        .map((state) => `${number_(state)} ${state}`)
+        .join(" · "),
+    );
     collectors.show(
-      shown.map((each) => ({ key: each.name, cells: [each.name, badge(each.state), why(each), each.state === "active" ? whole(each.series) : "", each.cost > 0 ? number(each.cost, "seconds") : "", each.failures > 0 ? whole(each.failures) : ""], class: each.state === "active" || each.state === "failed" ? "" : "faint" })),
+      shown.map((each) => ({
+        key: each.name,
+        cells: [
+          each.name,
+          badge(each.state),
+          why(each),
+          each.state === "active" ? whole(each.series) : "",
+          each.cost > 0 ? number(each.cost, "seconds") : "",
+          each.failures > 0 ? whole(each.failures) : "",
+        ],
+        class: each.state === "active" || each.state === "failed" ? "" : "faint",
+      })),
       `No collector is ${filter.value}.`,
     );
   }
@@ -95,7 +209,8 @@ function badge(state) {
 /** @param {any} collector */
 function why(collector) {
   if (collector.error) return collector.error;
-  if (collector.state === "absent") return collector.looked_for ? `not on this node: looked for ${collector.looked_for}` : "not on this node";
+  if (collector.state === "absent")
+    return collector.looked_for ? `not on this node: looked for ${collector.looked_for}` : "not on this node";
   if (collector.state === "disabled") return "switched off, or above the agent's level";
   return "";
 }
@@ -108,7 +223,9 @@ function total(dropped) {
 /** @param {Record<string, number>} dropped */
 function reasons(dropped) {
   const happened = Object.entries(dropped).filter(([, count]) => count > 0);
-  return happened.map(([reason, count]) => `${reason.replaceAll("_", " ")} ${whole(count)}`).join(", ") || "–";
+  return (
+    happened.map(([reason, count]) => `${reason.replaceAll("_", " ")} ${whole(count)}`).join(", ") || "–"
+  );
 }
 
 /** @param {any} known @returns {[string, string][]} */
@@ -116,11 +233,29 @@ function storeFacts({ store, limits, sampling }) {
   return [
     ["directory", store.dir],
     ["series", `${whole(store.series)}${limits ? ` of ${whole(limits.series)}` : ""}`],
-    ["memory", `${number(store.memory_bytes, "bytes")}${limits ? ` of ${number(limits.memory_bytes, "bytes")}` : ""}`],
-    ["on disk", `${number(store.block_bytes + store.log_bytes, "bytes")} in ${store.blocks} blocks and the log${limits ? `, of ${number(limits.disk_bytes, "bytes")}` : ""}`],
-    ["history", store.oldest === null ? "none yet" : `${duration(store.newest - store.oldest)}, since ${moment(store.oldest)}`],
+    [
+      "memory",
+      `${number(store.memory_bytes, "bytes")}${limits ? ` of ${number(limits.memory_bytes, "bytes")}` : ""}`,
+    ],
+    [
+      "on disk",
+      `${number(store.block_bytes + store.log_bytes, "bytes")} in ${store.blocks} blocks and the log${limits ? `, of ${number(limits.disk_bytes, "bytes")}` : ""}`,
+    ],
+    [
+      "history",
+      store.oldest === null
+        ? "none yet"
+        : `${duration(store.newest - store.oldest)}, since ${moment(store.oldest)}`,
+    ],
     ["came twice, came late", `${whole(store.duplicates)}, ${whole(store.out_of_order)}`],
     ["set aside", store.set_aside.length > 0 ? store.set_aside.join(", ") : "nothing"],
-    ...(sampling ? [/** @type {[string, string]} */ (["ticks late, missed", `${whole(sampling.late)}, ${whole(sampling.missed)}`])] : []),
+    ...(sampling
+      ? [
+          /** @type {[string, string]} */ ([
+            "ticks late, missed",
+            `${whole(sampling.late)}, ${whole(sampling.missed)}`,
+          ]),
+        ]
+      : []),
   ];
 }

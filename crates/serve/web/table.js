@@ -16,9 +16,22 @@ export class Table {
     this.heads = heads;
     this.body = el("tbody");
     this.empty = el("p", { class: "empty", hidden: true });
-    const titles = heads.map((head) => el("th", { scope: "col", class: head.startsWith("#") ? "number" : "", text: head.replace(/^#/, "") }));
-    this.table = el("table", {}, el("caption", { text: caption }), el("thead", {}, el("tr", {}, titles)), this.body);
-    this.element = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, this.table, this.empty);
+    const titles = heads.map((head) =>
+      el("th", { scope: "col", class: head.startsWith("#") ? "number" : "", text: head.replace(/^#/, "") }),
+    );
+    this.table = el(
+      "table",
+      {},
+      el("caption", { text: caption }),
+      el("thead", {}, el("tr", {}, titles)),
+      this.body,
+    );
+    this.element = el(
+      "div",
+      { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+      this.table,
+      this.empty,
+    );
     /** @type {Map<string, any>} */
     this.rows = new Map();
   }
@@ -40,13 +53,18 @@ export class Table {
     rows.forEach((row, at) => {
       let element = this.rows.get(row.key);
       if (!element) {
-        element = el("tr", {}, this.heads.map((head) => el("td", { class: head.startsWith("#") ? "number" : "" })));
+        element = el(
+          "tr",
+          {},
+          this.heads.map((head) => el("td", { class: head.startsWith("#") ? "number" : "" })),
+        );
         this.rows.set(row.key, element);
       }
       if (this.body.children[at] !== element) this.body.insertBefore(element, this.body.children[at] ?? null);
       element.className = row.class ?? "";
       row.cells.forEach((cell, index) => put(element.children[index], cell));
-      if (row.share !== undefined) element.style.setProperty("--share", `${Math.min(Math.max(row.share, 0), 100).toFixed(1)}%`);
+      if (row.share !== undefined)
+        element.style.setProperty("--share", `${Math.min(Math.max(row.share, 0), 100).toFixed(1)}%`);
       element.classList.toggle("shared", row.share !== undefined);
     });
   }

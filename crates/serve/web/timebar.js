@@ -12,22 +12,45 @@ const button = (/** @type {string} */ text, /** @type {string} */ name, /** @typ
   el("button", { type: "button", text, title: name, "aria-label": name, on: { click } });
 
 export function startTimebar() {
-  const spans = SPANS.map((span, at) => button(NAMES[at], `Show ${duration(span)}`, () => move(span, stretch.end)));
+  const spans = SPANS.map((span, at) =>
+    button(NAMES[at], `Show ${duration(span)}`, () => move(span, stretch.end)),
+  );
   const all = button("all", "Everything that the store has (a)", showAll);
-  const live = el("button", { type: "button", class: "live", text: "Live", title: "Follow what happens (l)", on: { click: () => move(stretch.span, null) } });
+  const live = el("button", {
+    type: "button",
+    class: "live",
+    text: "Live",
+    title: "Follow what happens (l)",
+    on: { click: () => move(stretch.span, null) },
+  });
   const range = el("span", { class: "range" });
   const track = slider();
   byId("timebar").append(
     el("div", { class: "group" }, spans, all),
-    el("div", { class: "group" }, button("‹", "Back (←)", () => pan(-0.5)), button("›", "Forward (→)", () => pan(0.5)), button("−", "Zoom out (-)", () => zoom(2)), button("+", "Zoom in (+)", () => zoom(0.5)), live),
+    el(
+      "div",
+      { class: "group" },
+      button("‹", "Back (←)", () => pan(-0.5)),
+      button("›", "Forward (→)", () => pan(0.5)),
+      button("−", "Zoom out (-)", () => zoom(2)),
+      button("+", "Zoom in (+)", () => zoom(0.5)),
+      live,
+    ),
     range,
     track.element,
   );
   const show = () => {
     const [from, to] = bounds();
-    spans.forEach((each, at) => each.setAttribute("aria-pressed", String(Math.abs(stretch.span - SPANS[at]) < 1)));
+    spans.forEach((each, at) =>
+      each.setAttribute("aria-pressed", String(Math.abs(stretch.span - SPANS[at]) < 1)),
+    );
     live.setAttribute("aria-pressed", String(isLive()));
-    say(range, isLive() ? `last ${duration(stretch.span)}, until ${moment(to, to)}` : `${moment(from, stretch.now)} – ${moment(to, stretch.now)}`);
+    say(
+      range,
+      isLive()
+        ? `last ${duration(stretch.span)}, until ${moment(to, to)}`
+        : `${moment(from, stretch.now)} – ${moment(to, stretch.now)}`,
+    );
     track.show(from, to);
   };
   onMove(show);
@@ -52,7 +75,18 @@ export function startTimebar() {
 /** The whole store as a line; the window is a part of it that can be dragged. */
 function slider() {
   const thumb = el("div", { class: "thumb" });
-  const element = el("div", { class: "track", role: "slider", tabindex: "0", "aria-label": "Time, from the oldest sample to now", "aria-valuemin": "0", "aria-valuemax": "100" }, thumb);
+  const element = el(
+    "div",
+    {
+      class: "track",
+      role: "slider",
+      tabindex: "0",
+      "aria-label": "Time, from the oldest sample to now",
+      "aria-valuemin": "0",
+      "aria-valuemax": "100",
+    },
+    thumb,
+  );
   const whole = () => Math.max(stretch.now - (stretch.oldest ?? stretch.now), stretch.span, 1);
   const go = (/** @type {PointerEvent} */ event) => {
     const box = element.getBoundingClientRect();
@@ -64,7 +98,10 @@ function slider() {
     element.setPointerCapture(event.pointerId);
     go(event);
   });
-  element.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => element.hasPointerCapture(event.pointerId) && go(event));
+  element.addEventListener(
+    "pointermove",
+    (/** @type {PointerEvent} */ event) => element.hasPointerCapture(event.pointerId) && go(event),
+  );
   return {
     element,
     /** @param {number} from @param {number} to */
@@ -76,7 +113,8 @@ function slider() {
       thumb.style.width = `${Math.max(right - left, 0.6).toFixed(2)}%`;
       element.setAttribute("aria-valuenow", right.toFixed(0));
       element.setAttribute("aria-valuetext", `${moment(from, stretch.now)} to ${moment(to, stretch.now)}`);
-      element.title = stretch.oldest === null ? "" : `The store begins at ${moment(stretch.oldest, stretch.now)}`;
+      element.title =
+        stretch.oldest === null ? "" : `The store begins at ${moment(stretch.oldest, stretch.now)}`;
     },
   };
 }

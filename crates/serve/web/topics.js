@@ -32,7 +32,9 @@ export function combined(frame, keys, make) {
   if (columns.some((each) => each === null)) return frame.times.map(() => null);
   return frame.times.map((_, at) => {
     const values = columns.map((each) => /** @type {Column} */ (each)[at]);
-    return values.some((value) => value === null || value === undefined) ? null : make(.../** @type {number[]} */ (values));
+    return values.some((value) => value === null || value === undefined)
+      ? null
+      : make(.../** @type {number[]} */ (values));
   });
 }
 
@@ -59,7 +61,11 @@ export function paired(frame, upper, lower, make) {
 /** @param {Frame} frame */
 export function cpuLines(frame) {
   const known = new Map(frame.lines().map((group) => [group.labels.mode, group.data]));
-  return MODES.filter((mode) => known.has(mode)).map((mode) => ({ label: mode, data: /** @type {Column} */ (known.get(mode)), colour: lineColour(/** @type {any} */ (MODE_COLOURS)[mode]) }));
+  return MODES.filter((mode) => known.has(mode)).map((mode) => ({
+    label: mode,
+    data: /** @type {Column} */ (known.get(mode)),
+    colour: lineColour(/** @type {any} */ (MODE_COLOURS)[mode]),
+  }));
 }
 
 /** @type {Definition} */
@@ -71,7 +77,16 @@ export const CPU = {
   collector: "cpu",
   level: 2,
   hint: "Share of all processors' time, by what they did",
-  queries: [{ name: "node_cpu_seconds_total", where: (labels) => labels.mode !== "idle", rate: true, by: ["mode"], fold: "avg", map: percent }],
+  queries: [
+    {
+      name: "node_cpu_seconds_total",
+      where: (labels) => labels.mode !== "idle",
+      rate: true,
+      by: ["mode"],
+      fold: "avg",
+      map: percent,
+    },
+  ],
   derive: cpuLines,
 };
 
@@ -87,21 +102,42 @@ export const MEMORY = {
   hint: "Used is what is left of the total without free memory, buffers and caches",
   queries: ["MemTotal", "MemFree", "Buffers", "Cached", "SReclaimable"].map(memory),
   derive: (frame) => [
-    { label: "used", data: combined(frame, ["MemTotal", "MemFree", "Buffers", "Cached", "SReclaimable"], (total, free, buffers, cached, slab) => Math.max(total - free - buffers - cached - slab, 0)) },
+    {
+      label: "used",
+      data: combined(
+        frame,
+        ["MemTotal", "MemFree", "Buffers", "Cached", "SReclaimable"],
+        (total, free, buffers, cached, slab) => Math.max(total - free - buffers - cached - slab, 0),
+      ),
+    },
     { label: "cache", data: combined(frame, ["Cached", "SReclaimable"], (cached, slab) => cached + slab) },
     { label: "buffers", data: combined(frame, ["Buffers"], (buffers) => buffers) },
     { label: "free", data: combined(frame, ["MemFree"], (free) => free) },
   ],
 };
 
-const REAL_DEVICE = (/** @type {Record<string, string>} */ labels) => !/^(loop|ram|zram|dm-)/.test(labels.device ?? "");
+const REAL_DEVICE = (/** @type {Record<string, string>} */ labels) =>
+  !/^(loop|ram|zram|dm-)/.test(labels.device ?? "");
 const REAL_LINK = (/** @type {Record<string, string>} */ labels) => labels.device !== "lo";
 const NO_GPU = "No GPU here that the agent can read.";
 
 /** @param {string} name @param {string} label @param {Partial<import("./frame.js").Query>} [more] */
-const disk = (name, label, more = {}) => ({ name: `node_disk_${name}`, where: REAL_DEVICE, rate: true, by: ["device"], label: `$device ${label}`, ...more });
+const disk = (name, label, more = {}) => ({
+  name: `node_disk_${name}`,
+  where: REAL_DEVICE,
+  rate: true,
+  by: ["device"],
+  label: `$device ${label}`,
+  ...more,
+});
 /** @param {string} name @param {string} label */
-const link = (name, label) => ({ name: `node_network_${name}_total`, where: REAL_LINK, rate: true, by: ["device"], label: `$device ${label}` });
+const link = (name, label) => ({
+  name: `node_network_${name}_total`,
+  where: REAL_LINK,
+  rate: true,
+  by: ["device"],
+  label: `$device ${label}`,
+});
 /** @param {string} name @param {string} label @param {Partial<import("./frame.js").Query>} [more] */
 const rate = (name, label, more = {}) => ({ name, rate: true, by: [], label, ...more });
 /** @param {string} name @param {string} label @param {Partial<import("./frame.js").Query>} [more] */
@@ -114,20 +150,92 @@ export const TOPICS = [
     title: "Processors",
     panels: [
       CPU,
-      { title: "Busy, by processor", unit: "%", max: 100, collector: "cpu", level: 2, queries: [{ name: "node_cpu_seconds_total", where: (labels) => labels.mode === "idle", rate: true, by: ["cpu"], label: "cpu $cpu", map: (value) => Math.min(Math.max(100 - value * 100, 0), 100) }] },
-      { title: "Load", unit: "", collector: "load", level: 2, queries: [gauge("node_load1", "1 min"), gauge("node_load5", "5 min"), gauge("node_load15", "15 min")] },
-      { title: "Tasks", unit: "", collector: "stat", level: 2, queries: [gauge("node_procs_running", "running"), gauge("node_procs_blocked", "blocked")] },
-      { title: "Switches and interrupts", unit: "/s", collector: "stat", level: 2, queries: [rate("node_context_switches_total", "context switches"), rate("node_intr_total", "interrupts"), rate("node_forks_total", "forks")] },
-      { title: "Frequency", unit: "hertz", collector: "cpufreq", level: 3, missing: "The kernel does not say how fast the processors run.", queries: [{ name: "node_cpu_scaling_frequency_hertz", by: ["cpu"], label: "cpu $cpu" }] },
+      {
+        title: "Busy, by processor",
+        unit: "%",
+        max: 100,
+        collector: "cpu",
+        level: 2,
+        queries: [
+          {
+            name: "node_cpu_seconds_total",
+            where: (labels) => labels.mode === "idle",
+            rate: true,
+            by: ["cpu"],
+            label: "cpu $cpu",
+            map: (value) => Math.min(Math.max(100 - value * 100, 0), 100),
+          },
+        ],
+      },
+      {
+        title: "Load",
+        unit: "",
+        collector: "load",
+        level: 2,
+        queries: [gauge("node_load1", "1 min"), gauge("node_load5", "5 min"), gauge("node_load15", "15 min")],
+      },
+      {
+        title: "Tasks",
+        unit: "",
+        collector: "stat",
+        level: 2,
+        queries: [gauge("node_procs_running", "running"), gauge("node_procs_blocked", "blocked")],
+      },
+      {
+        title: "Switches and interrupts",
+        unit: "/s",
+        collector: "stat",
+        level: 2,
+        queries: [
+          rate("node_context_switches_total", "context switches"),
+          rate("node_intr_total", "interrupts"),
+          rate("node_forks_total", "forks"),
+        ],
+      },
+      {
+        title: "Frequency",
+        unit: "hertz",
+        collector: "cpufreq",
+        level: 3,
+        missing: "The kernel does not say how fast the processors run.",
+        queries: [{ name: "node_cpu_scaling_frequency_hertz", by: ["cpu"], label: "cpu $cpu" }],
+      },
     ],
   },
   {
     id: "pressure",
     title: "Pressure",
     panels: [
-      { title: "Waiting for a processor", unit: "%", collector: "pressure", level: 2, missing: "This kernel does not measure pressure (psi=1).", queries: [rate("node_pressure_cpu_waiting_seconds_total", "some wait", { map: percent })] },
-      { title: "Waiting for memory", unit: "%", collector: "pressure", level: 2, missing: "This kernel does not measure pressure (psi=1).", queries: [rate("node_pressure_memory_waiting_seconds_total", "some wait", { map: percent }), rate("node_pressure_memory_stalled_seconds_total", "all wait", { map: percent })] },
-      { title: "Waiting for disks", unit: "%", collector: "pressure", level: 2, missing: "This kernel does not measure pressure (psi=1).", queries: [rate("node_pressure_io_waiting_seconds_total", "some wait", { map: percent }), rate("node_pressure_io_stalled_seconds_total", "all wait", { map: percent })] },
+      {
+        title: "Waiting for a processor",
+        unit: "%",
+        collector: "pressure",
+        level: 2,
+        missing: "This kernel does not measure pressure (psi=1).",
+        queries: [rate("node_pressure_cpu_waiting_seconds_total", "some wait", { map: percent })],
+      },
+      {
+        title: "Waiting for memory",
+        unit: "%",
+        collector: "pressure",
+        level: 2,
+        missing: "This kernel does not measure pressure (psi=1).",
+        queries: [
+          rate("node_pressure_memory_waiting_seconds_total", "some wait", { map: percent }),
+          rate("node_pressure_memory_stalled_seconds_total", "all wait", { map: percent }),
+        ],
+      },
+      {
+        title: "Waiting for disks",
+        unit: "%",
+        collector: "pressure",
+        level: 2,
+        missing: "This kernel does not measure pressure (psi=1).",
+        queries: [
+          rate("node_pressure_io_waiting_seconds_total", "some wait", { map: percent }),
+          rate("node_pressure_io_stalled_seconds_total", "all wait", { map: percent }),
+        ],
+      },
     ],
   },
   {
@@ -135,62 +243,291 @@ export const TOPICS = [
     title: "Memory",
     panels: [
       MEMORY,
-      { title: "Swap", unit: "bytes", collector: "memory", level: 2, queries: [{ ...memory("SwapTotal") }, { ...memory("SwapFree") }], derive: (frame) => [{ label: "used", data: combined(frame, ["SwapTotal", "SwapFree"], (total, free) => total - free) }, { label: "total", data: combined(frame, ["SwapTotal"], (total) => total) }] },
-      { title: "Page faults", unit: "/s", collector: "vmstat", level: 2, queries: [rate("node_vmstat_pgfault", "all"), rate("node_vmstat_pgmajfault", "with a disk access")] },
-      { title: "On its way to disk", unit: "bytes", collector: "memory", level: 2, queries: [gauge("node_memory_Dirty_bytes", "dirty"), gauge("node_memory_Writeback_bytes", "being written")] },
-      { title: "Memory by NUMA node", unit: "bytes", collector: "numa", level: 3, missing: "This node has no NUMA nodes.", queries: [{ name: "node_memory_numa_MemUsed", by: ["node"], label: "node $node used" }, { name: "node_memory_numa_MemFree", by: ["node"], label: "node $node free" }] },
-      { title: "Swapping", unit: "/s", collector: "vmstat", level: 2, hint: "Pages per second", queries: [rate("node_vmstat_pswpin", "in"), rate("node_vmstat_pswpout", "out")] },
+      {
+        title: "Swap",
+        unit: "bytes",
+        collector: "memory",
+        level: 2,
+        queries: [{ ...memory("SwapTotal") }, { ...memory("SwapFree") }],
+        derive: (frame) => [
+          { label: "used", data: combined(frame, ["SwapTotal", "SwapFree"], (total, free) => total - free) },
+          { label: "total", data: combined(frame, ["SwapTotal"], (total) => total) },
+        ],
+      },
+      {
+        title: "Page faults",
+        unit: "/s",
+        collector: "vmstat",
+        level: 2,
+        queries: [rate("node_vmstat_pgfault", "all"), rate("node_vmstat_pgmajfault", "with a disk access")],
+      },
+      {
+        title: "On its way to disk",
+        unit: "bytes",
+        collector: "memory",
+        level: 2,
+        queries: [
+          gauge("node_memory_Dirty_bytes", "dirty"),
+          gauge("node_memory_Writeback_bytes", "being written"),
+        ],
+      },
+      {
+        title: "Memory by NUMA node",
+        unit: "bytes",
+        collector: "numa",
+        level: 3,
+        missing: "This node has no NUMA nodes.",
+        queries: [
+          { name: "node_memory_numa_MemUsed", by: ["node"], label: "node $node used" },
+          { name: "node_memory_numa_MemFree", by: ["node"], label: "node $node free" },
+        ],
+      },
+      {
+        title: "Swapping",
+        unit: "/s",
+        collector: "vmstat",
+        level: 2,
+        hint: "Pages per second",
+        queries: [rate("node_vmstat_pswpin", "in"), rate("node_vmstat_pswpout", "out")],
+      },
     ],
   },
   {
     id: "disks",
     title: "Disks and file systems",
     panels: [
-      { title: "Throughput", unit: "bytes/s", collector: "disk", level: 2, queries: [disk("read_bytes_total", "read"), disk("written_bytes_total", "write")] },
-      { title: "Operations", unit: "/s", collector: "disk", level: 2, queries: [disk("reads_completed_total", "read"), disk("writes_completed_total", "write")] },
-      { title: "Busy", unit: "%", max: 100, collector: "disk", level: 2, queries: [disk("io_time_seconds_total", "", { map: percent })] },
-      { title: "Time per write", unit: "seconds", collector: "disk", level: 2, queries: [disk("write_time_seconds_total", "", { key: "time" }), disk("writes_completed_total", "", { key: "count" })], derive: (frame) => paired(frame, "time", "count", (time, count) => (count > 0 ? time / count : 0)) },
-      { title: "File systems, full", unit: "%", max: 100, collector: "filesystem", level: 2, queries: [{ name: "node_filesystem_size_bytes", by: ["mountpoint"], fold: "max", key: "size" }, { name: "node_filesystem_avail_bytes", by: ["mountpoint"], fold: "max", key: "free" }], derive: (frame) => paired(frame, "size", "free", (size, free) => (size > 0 ? (1 - free / size) * 100 : null)) },
-      { title: "Free space", unit: "bytes", collector: "filesystem", level: 2, queries: [{ name: "node_filesystem_avail_bytes", by: ["mountpoint"], fold: "max" }] },
+      {
+        title: "Throughput",
+        unit: "bytes/s",
+        collector: "disk",
+        level: 2,
+        queries: [disk("read_bytes_total", "read"), disk("written_bytes_total", "write")],
+      },
+      {
+        title: "Operations",
+        unit: "/s",
+        collector: "disk",
+        level: 2,
+        queries: [disk("reads_completed_total", "read"), disk("writes_completed_total", "write")],
+      },
+      {
+        title: "Busy",
+        unit: "%",
+        max: 100,
+        collector: "disk",
+        level: 2,
+        queries: [disk("io_time_seconds_total", "", { map: percent })],
+      },
+      {
+        title: "Time per write",
+        unit: "seconds",
+        collector: "disk",
+        level: 2,
+        queries: [
+          disk("write_time_seconds_total", "", { key: "time" }),
+          disk("writes_completed_total", "", { key: "count" }),
+        ],
+        derive: (frame) => paired(frame, "time", "count", (time, count) => (count > 0 ? time / count : 0)),
+      },
+      {
+        title: "File systems, full",
+        unit: "%",
+        max: 100,
+        collector: "filesystem",
+        level: 2,
+        queries: [
+          { name: "node_filesystem_size_bytes", by: ["mountpoint"], fold: "max", key: "size" },
+          { name: "node_filesystem_avail_bytes", by: ["mountpoint"], fold: "max", key: "free" },
+        ],
+        derive: (frame) =>
+          paired(frame, "size", "free", (size, free) => (size > 0 ? (1 - free / size) * 100 : null)),
+      },
+      {
+        title: "Free space",
+        unit: "bytes",
+        collector: "filesystem",
+        level: 2,
+        queries: [{ name: "node_filesystem_avail_bytes", by: ["mountpoint"], fold: "max" }],
+      },
     ],
   },
   {
     id: "network",
     title: "Network",
     panels: [
-      { title: "Throughput", unit: "bytes/s", collector: "network", level: 2, queries: [link("receive_bytes", "in"), link("transmit_bytes", "out")] },
-      { title: "Packets", unit: "/s", collector: "network", level: 2, queries: [link("receive_packets", "in"), link("transmit_packets", "out")] },
-      { title: "Errors and drops", unit: "/s", collector: "network", level: 2, queries: ["receive_errs", "transmit_errs", "receive_drop", "transmit_drop"].map((name) => link(name, name.replace("_", " "))) },
-      { title: "TCP", unit: "/s", collector: "netstat", level: 2, queries: [rate("node_netstat_Tcp_InSegs", "segments in"), rate("node_netstat_Tcp_OutSegs", "segments out"), rate("node_netstat_Tcp_RetransSegs", "sent again")] },
-      { title: "Sockets", unit: "", collector: "sockstat", level: 2, queries: [gauge("node_sockstat_sockets_used", "all"), gauge("node_sockstat_TCP_inuse", "TCP"), gauge("node_sockstat_TCP_tw", "TCP, waiting to close"), gauge("node_sockstat_UDP_inuse", "UDP")] },
-      { title: "InfiniBand", unit: "bytes/s", collector: "infiniband", level: 3, missing: "No InfiniBand adapter here.", queries: [{ name: "node_infiniband_port_data_received_bytes_total", rate: true, by: ["device", "port"], label: "$device/$port in" }, { name: "node_infiniband_port_data_transmitted_bytes_total", rate: true, by: ["device", "port"], label: "$device/$port out" }] },
+      {
+        title: "Throughput",
+        unit: "bytes/s",
+        collector: "network",
+        level: 2,
+        queries: [link("receive_bytes", "in"), link("transmit_bytes", "out")],
+      },
+      {
+        title: "Packets",
+        unit: "/s",
+        collector: "network",
+        level: 2,
+        queries: [link("receive_packets", "in"), link("transmit_packets", "out")],
+      },
+      {
+        title: "Errors and drops",
+        unit: "/s",
+        collector: "network",
+        level: 2,
+        queries: ["receive_errs", "transmit_errs", "receive_drop", "transmit_drop"].map((name) =>
+          link(name, name.replace("_", " ")),
+        ),
+      },
+      {
+        title: "TCP",
+        unit: "/s",
+        collector: "netstat",
+        level: 2,
+        queries: [
+          rate("node_netstat_Tcp_InSegs", "segments in"),
+          rate("node_netstat_Tcp_OutSegs", "segments out"),
+          rate("node_netstat_Tcp_RetransSegs", "sent again"),
+        ],
+      },
+      {
+        title: "Sockets",
+        unit: "",
+        collector: "sockstat",
+        level: 2,
+        queries: [
+          gauge("node_sockstat_sockets_used", "all"),
+          gauge("node_sockstat_TCP_inuse", "TCP"),
+          gauge("node_sockstat_TCP_tw", "TCP, waiting to close"),
+          gauge("node_sockstat_UDP_inuse", "UDP"),
+        ],
+      },
+      {
+        title: "InfiniBand",
+        unit: "bytes/s",
+        collector: "infiniband",
+        level: 3,
+        missing: "No InfiniBand adapter here.",
+        queries: [
+          {
+            name: "node_infiniband_port_data_received_bytes_total",
+            rate: true,
+            by: ["device", "port"],
+            label: "$device/$port in",
+          },
+          {
+            name: "node_infiniband_port_data_transmitted_bytes_total",
+            rate: true,
+            by: ["device", "port"],
+            label: "$device/$port out",
+          },
+        ],
+      },
     ],
   },
   {
     id: "gpus",
     title: "GPUs",
     panels: [
-      { title: "Utilisation", unit: "%", max: 100, collector: "nvidia", level: 3, missing: NO_GPU, queries: [{ name: "node_nvidia_gpu_utilization_ratio", by: ["gpu"], label: "GPU $gpu", map: percent }, { name: "node_gpu_busy_ratio", by: ["gpu"], label: "$gpu", map: percent }] },
-      { title: "Memory in use", unit: "bytes", collector: "nvidia", level: 3, missing: NO_GPU, queries: [{ name: "node_nvidia_memory_used_bytes", by: ["gpu"], label: "GPU $gpu" }, { name: "node_gpu_memory_used_bytes", by: ["gpu", "memory"], label: "$gpu $memory" }] },
-      { title: "Power", unit: "watts", collector: "nvidia", level: 3, missing: NO_GPU, queries: [{ name: "node_nvidia_power_watts", by: ["gpu"], label: "GPU $gpu" }, { name: "node_gpu_power_watts", by: ["gpu"], label: "$gpu" }] },
-      { title: "Temperature", unit: "celsius", collector: "nvidia", level: 3, missing: NO_GPU, queries: [{ name: "node_nvidia_temperature_celsius", by: ["gpu"], label: "GPU $gpu" }, { name: "node_gpu_temperature_celsius", by: ["gpu", "sensor"], label: "$gpu $sensor" }] },
+      {
+        title: "Utilisation",
+        unit: "%",
+        max: 100,
+        collector: "nvidia",
+        level: 3,
+        missing: NO_GPU,
+        queries: [
+          { name: "node_nvidia_gpu_utilization_ratio", by: ["gpu"], label: "GPU $gpu", map: percent },
+          { name: "node_gpu_busy_ratio", by: ["gpu"], label: "$gpu", map: percent },
+        ],
+      },
+      {
+        title: "Memory in use",
+        unit: "bytes",
+        collector: "nvidia",
+        level: 3,
+        missing: NO_GPU,
+        queries: [
+          { name: "node_nvidia_memory_used_bytes", by: ["gpu"], label: "GPU $gpu" },
+          { name: "node_gpu_memory_used_bytes", by: ["gpu", "memory"], label: "$gpu $memory" },
+        ],
+      },
+      {
+        title: "Power",
+        unit: "watts",
+        collector: "nvidia",
+        level: 3,
+        missing: NO_GPU,
+        queries: [
+          { name: "node_nvidia_power_watts", by: ["gpu"], label: "GPU $gpu" },
+          { name: "node_gpu_power_watts", by: ["gpu"], label: "$gpu" },
+        ],
+      },
+      {
+        title: "Temperature",
+        unit: "celsius",
+        collector: "nvidia",
+        level: 3,
+        missing: NO_GPU,
+        queries: [
+          { name: "node_nvidia_temperature_celsius", by: ["gpu"], label: "GPU $gpu" },
+          { name: "node_gpu_temperature_celsius", by: ["gpu", "sensor"], label: "$gpu $sensor" },
+        ],
+      },
     ],
   },
   {
     id: "energy",
     title: "Energy and sensors",
     panels: [
-      { title: "Power of the processors", unit: "watts", collector: "rapl", level: 3, missing: "No energy counters here (RAPL), or only root may read them.", queries: [{ name: "node_rapl_*_joules_total", rate: true, label: "$name $index" }] },
-      { title: "Power of the node", unit: "watts", collector: "cray", level: 3, missing: "No power meter of the node here (Cray).", queries: [{ name: "node_cray_power_watts", by: ["part"] }] },
-      { title: "Temperatures", unit: "celsius", collector: "hwmon", level: 3, missing: "No sensors here.", queries: [{ name: "node_hwmon_temp_celsius", by: ["chip", "sensor"], label: "$chip $sensor" }, { name: "node_thermal_zone_temp", by: ["type", "zone"], label: "$type $zone" }] },
+      {
+        title: "Power of the processors",
+        unit: "watts",
+        collector: "rapl",
+        level: 3,
+        missing: "No energy counters here (RAPL), or only root may read them.",
+        queries: [{ name: "node_rapl_*_joules_total", rate: true, label: "$name $index" }],
+      },
+      {
+        title: "Power of the node",
+        unit: "watts",
+        collector: "cray",
+        level: 3,
+        missing: "No power meter of the node here (Cray).",
+        queries: [{ name: "node_cray_power_watts", by: ["part"] }],
+      },
+      {
+        title: "Temperatures",
+        unit: "celsius",
+        collector: "hwmon",
+        level: 3,
+        missing: "No sensors here.",
+        queries: [
+          { name: "node_hwmon_temp_celsius", by: ["chip", "sensor"], label: "$chip $sensor" },
+          { name: "node_thermal_zone_temp", by: ["type", "zone"], label: "$type $zone" },
+        ],
+      },
     ],
   },
   {
     id: "groups",
     title: "Control groups",
     panels: [
-      { title: "Processor time", unit: "%", collector: "cgroup", level: 3, missing: "No control groups with their own accounts here.", queries: [{ name: "node_cgroup_cpu_usage_seconds_total", rate: true, by: ["cgroup"], map: percent }] },
-      { title: "Memory", unit: "bytes", collector: "cgroup", level: 3, missing: "No control groups with their own accounts here.", queries: [{ name: "node_cgroup_memory_usage_bytes", by: ["cgroup"] }] },
+      {
+        title: "Processor time",
+        unit: "%",
+        collector: "cgroup",
+        level: 3,
+        missing: "No control groups with their own accounts here.",
+        queries: [{ name: "node_cgroup_cpu_usage_seconds_total", rate: true, by: ["cgroup"], map: percent }],
+      },
+      {
+        title: "Memory",
+        unit: "bytes",
+        collector: "cgroup",
+        level: 3,
+        missing: "No control groups with their own accounts here.",
+        queries: [{ name: "node_cgroup_memory_usage_bytes", by: ["cgroup"] }],
+      },
     ],
   },
 ];

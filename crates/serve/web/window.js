@@ -70,7 +70,10 @@ export function showAll() {
   move(stretch.now - stretch.oldest, null);
 }
 
-const STEPS = [100, 200, 500, 1e3, 2e3, 5e3, 10e3, 15e3, 30e3, 60e3, 120e3, 300e3, 600e3, 900e3, 1800e3, 3600e3, 7200e3, 21600e3, 86400e3];
+const STEPS = [
+  100, 200, 500, 1e3, 2e3, 5e3, 10e3, 15e3, 30e3, 60e3, 120e3, 300e3, 600e3, 900e3, 1800e3, 3600e3, 7200e3,
+  21600e3, 86400e3,
+];
 
 /**
  * Milliseconds per point, so that a line has about as many points as pixels.

@@ -1,0 +1,48 @@
+// What is charted, and how: the form in which an address keeps it.
+
+/**
+ * @typedef {{
+ *   series: string,
+ *   by: string,
+ *   fold: "sum" | "avg" | "min" | "max",
+ *   rate: boolean | null,
+ *   stack: boolean,
+ * }} Choice
+ */
+
+/** Each series by itself; or all of them as one. */
+export const EACH = "(each)";
+export const ALL = "(all)";
+
+/** @param {string} series @returns {Choice} */
+export function choice(series) {
+  return { series, by: EACH, fold: "sum", rate: null, stack: false };
+}
+
+/** The options stand before the series, which may hold any character. @param {Choice} chosen */
+export function written(chosen) {
+  const options = [
+    chosen.by !== EACH && `by=${chosen.by}`,
+    chosen.fold !== "sum" && `fold=${chosen.fold}`,
+    chosen.rate !== null && `rate=${chosen.rate ? 1 : 0}`,
+    chosen.stack && "stack=1",
+  ].filter(Boolean);
+  return options.length > 0 ? `${options.join(",")}|${chosen.series}` : chosen.series;
+}
+
+/** @param {string} text @returns {Choice} */
+export function read(text) {
+  const parts = /^([a-z]+=[^|{]*)\|(.*)$/s.exec(text);
+  if (!parts) return choice(text);
+  const options = new Map(
+    parts[1].split(",").map((option) => /** @type {[string, string]} */ (option.split("="))),
+  );
+  const fold = options.get("fold");
+  return {
+    series: parts[2],
+    by: options.get("by") ?? EACH,
+    fold: fold === "avg" || fold === "min" || fold === "max" ? fold : "sum",
+    rate: options.has("rate") ? options.get("rate") === "1" : null,
+    stack: options.get("stack") === "1",
+  };
+}
