@@ -68,7 +68,7 @@ impl Chosen<'_> {
     }
 
     /// The browser form, up to Grafana 12: all targets at once, milliseconds, no end.
-    pub fn old(&self, panel: &Value, now: u64) -> Value {
+    pub fn browser_form(&self, panel: &Value, now: u64) -> Value {
         let targets = panel["targets"].as_array().expect("targets");
         json!({
             "start": (now - 900) * 1000,
@@ -78,13 +78,13 @@ impl Chosen<'_> {
     }
 
     /// The backend form: a request for each target, in seconds.
-    pub fn new(&self, target: &Value, now: u64) -> Value {
+    pub fn backend_form(&self, target: &Value, now: u64) -> Value {
         json!({"start": now - 900, "end": now, "queries": [self.query(target)]})
     }
 }
 
-/// What the old form needs of each element, with the target that it belongs to.
-pub fn old_lines(answer: &Value) -> Vec<(usize, &Map<String, Value>, &Value)> {
+/// What the browser form needs of each element, with the target that it belongs to.
+pub fn browser_lines(answer: &Value) -> Vec<(usize, &Map<String, Value>, &Value)> {
     let elements = answer.as_array().expect("a list").iter();
     let lines = elements.map(|element| {
         let index = element["query"]["index"].as_u64().expect("an index");
@@ -95,7 +95,7 @@ pub fn old_lines(answer: &Value) -> Vec<(usize, &Map<String, Value>, &Value)> {
 }
 
 /// The types of the backend form: whole seconds, numbers, tags that are texts.
-pub fn check_new(answer: &Value) -> usize {
+pub fn check_backend(answer: &Value) -> usize {
     let mut points = 0;
     for element in answer.as_array().expect("a list") {
         assert!(element["metric"].is_string(), "{element}");

@@ -151,8 +151,8 @@ fn ask(agent: &AgentProcess, body: &Value) -> Result<Value, String> {
 
 /// Data for every target, in both forms; each line with all that its name needs; no gauges added up.
 fn check_panel(agent: &AgentProcess, panel: &Value, chosen: &Chosen<'_>) -> Result<(), String> {
-    let answer = ask(agent, &chosen.old(panel, now()))?;
-    let lines = asked::old_lines(&answer);
+    let answer = ask(agent, &chosen.browser_form(panel, now()))?;
+    let lines = asked::browser_lines(&answer);
     for (index, target) in panel["targets"]
         .as_array()
         .expect("targets")
@@ -176,9 +176,9 @@ fn check_panel(agent: &AgentProcess, panel: &Value, chosen: &Chosen<'_>) -> Resu
                 assert_eq!(line["aggregateTags"], json!([]), "added up: {target}");
             }
         }
-        let answer = ask(agent, &chosen.new(target, now()))?;
-        if asked::check_new(&answer) == 0 {
-            return Err(format!("no points in the new form for {target}"));
+        let answer = ask(agent, &chosen.backend_form(target, now()))?;
+        if asked::check_backend(&answer) == 0 {
+            return Err(format!("no points in the backend form for {target}"));
         }
     }
     Ok(())
@@ -211,7 +211,7 @@ fn every_panel_of_every_dashboard_finds_data() {
                 metric: "iteration_time",
                 tag: "host",
             };
-            let answer = ask(agent, &nobody.old(panel, now())).expect("an answer");
+            let answer = ask(agent, &nobody.browser_form(panel, now())).expect("an answer");
             assert_eq!(answer, json!([]), "{name}: {}", panel["title"]);
         }
     }

@@ -4,9 +4,13 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use pegel_testkit::{AgentBuilder, Finished, PLANTED_TOKEN, Process, Stranger, TempDir, need};
+use pegel_testkit::{
+    AgentBuilder, AgentProcess, Finished, Neighbour, PLANTED_TOKEN, Process, Stranger, TempDir,
+    eventually, get, need, post,
+};
+use serde_json::{Value, json};
 
-use crate::{PEGEL, pegel};
+use crate::{PEGEL, ROOT, now, pegel};
 
 fn promtool(args: &[&str]) -> Finished {
     let mut command = Command::new("promtool");
@@ -110,4 +114,86 @@ fn another_users_prometheus_gets_in_with_the_token_or_by_name() {
     assert_eq!(scraped("allow_users: [nobody]\n", &[]), (200, true));
     let header = format!("Authorization: Bearer {PLANTED_TOKEN}");
     assert_eq!(scraped("level: 2\n", &["-H", &header]), (200, true));
+}
+
+/// A node made of files, to which programs have sent what they count.
+fn node() -> AgentProcess {
+    let rates =
+        ["rapl", "infiniband", "filesystem"].map(|name| format!("  {name}: {{rate: 500ms}}\n"));
+    let agent = AgentBuilder::new(PEGEL)
+        .config(&format!("collectors:\n{}", rates.concat()))
+        .env("PEGEL_ROOT", format!("{ROOT}/tests/fixtures/basic"))
+        .start();
+    let point = |metric: &str, key: &str| json!({"metric": metric, "timestamp": now(), "value": 7, "tags": {key: "a", "jobid": "7"}});
+    let points: Vec<Value> = ["hits", "size", "time"]
+        .iter()
+        .flat_map(|part| {
+            let names = [("mpi", "call"), ("strace", "scall")];
+            names.map(|(name, key)| point(&format!("{name}_{part}_total"), key))
+        })
+        .collect();
+    let headers = [("Content-Type", "application/json")];
+    let body = Value::from(points).to_string();
+    let answer = post(agent.http(), "/api/put", &headers, body.as_bytes()).expect("an answer");
+    assert_eq!(answer.status, 204, "{}", answer.text());
+    agent
+}
+
+/// The questions in docs/grafana.md, each in a block of its own.
+fn samples() -> Vec<String> {
+    let page = fs::read_to_string(format!("{ROOT}/docs/grafana.md")).expect("the page");
+    let blocks = page.split("```promql\n").skip(1);
+    let blocks = blocks.map(|block| block.split("```").next().expect("an end").trim().to_owned());
+    blocks.collect()
+}
+
+/// Each byte by its number, whatever it is.
+fn encode(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+}
+
+#[test]
+fn a_real_prometheus_scrapes_by_it_and_answers_the_sample_questions() {
+    let Some(prometheus) = need("prometheus") else {
+        return;
+    };
+    let agent = node();
+    let address = agent.http().to_string();
+    let args = [
+        "prometheus-config",
+        "--interval",
+        "500ms",
+        "--nodes",
+        &address,
+    ];
+    let config = pegel(&args, &[]).stdout;
+    let prometheus = Neighbour::start(&prometheus, |home| {
+        fs::write(home.join("prometheus.yml"), config).expect("written");
+        vec![
+            format!("--config.file={}", home.join("prometheus.yml").display()),
+            format!("--storage.tsdb.path={}", home.join("data").display()),
+        ]
+    });
+    let samples = samples();
+    assert!(samples.len() >= 10, "{samples:?}");
+    for sample in samples {
+        // Those that look for trouble find none here.
+        let is_search = sample.contains(['<', '>']);
+        eventually(&sample, || {
+            let path = format!("/api/v1/query?query={}", encode(&sample));
+            let answer = get(&prometheus.address, &path).expect("an answer");
+            // It answers before it is ready to.
+            if answer.status == 503 {
+                return Err(json!(answer.text()));
+            }
+            let answer = answer.json();
+            assert_eq!(answer["status"], "success", "{sample}: {answer}");
+            let is_empty = answer["data"]["result"] == json!([]);
+            if is_empty && !is_search {
+                Err(answer)
+            } else {
+                Ok(())
+            }
+        });
+    }
 }
