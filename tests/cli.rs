@@ -589,6 +589,7 @@ fn help_is_stable() {
         "get",
         "track",
         "top",
+        "push",
         "config",
         "version",
         "completions",
