@@ -83,8 +83,9 @@ fn ask(call: &'static Call, real: &Real, words: [usize; 4], place: usize) -> usi
 
 /// Wrappers that know where they were called from.
 macro_rules! questions {
-    ($($name:ident)*) => {
-        pub(crate) const QUESTIONS: &[&str] = &[$(concat!("MPI_", stringify!($name))),*];
+    ($($name:ident $arity:tt;)*) => {
+        pub(crate) const QUESTIONS: &[(&str, usize)] =
+            &[$((concat!("MPI_", stringify!($name)), $arity)),*];
         $(const _: () = {
             static CALL: Call = Call::new(concat!("MPI_", stringify!($name)));
             questions!(@one concat!("MPI_", stringify!($name)));
@@ -114,7 +115,11 @@ macro_rules! questions {
     };
 }
 
-questions! { Comm_size Cartdim_get Dist_graph_neighbors_count }
+questions! {
+    Comm_size 2;
+    Cartdim_get 2;
+    Dist_graph_neighbors_count 4;
+}
 
 /// `Name lower UPPER arguments;` makes wrappers for what compilers turn a Fortran name into. `ompi_` is what
 /// Open MPI's module `mpi_f08` calls.
@@ -127,6 +132,7 @@ macro_rules! names {
             names!(@arity $arity concat!("mpi_", stringify!($lower), "__"));
             names!(@arity $arity concat!("MPI_", stringify!($upper)));
             names!(@arity $arity concat!("pmpi_", stringify!($lower), "_"));
+            names!(@arity $arity concat!("mpi_", stringify!($lower), "_f08_"));
             names!(@arity $arity concat!("ompi_", stringify!($lower), "_f"));
         };
     )*};

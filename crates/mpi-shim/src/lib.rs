@@ -32,7 +32,7 @@ mod threads;
 mod ticks;
 mod wrap;
 
-/// The functions that have wrappers, by their C names.
-pub fn names() -> impl Iterator<Item = &'static str> {
+/// The functions that have wrappers, by their C names, and the number of their arguments.
+pub fn functions() -> impl Iterator<Item = (&'static str, usize)> {
     table::NAMES.iter().chain(fortran::QUESTIONS).copied()
 }

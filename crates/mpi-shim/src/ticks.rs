@@ -142,17 +142,6 @@ mod counter {
     }
 }
 
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-mod counter {
-    pub fn read() -> u64 {
-        pegel_lane::monotonic_ns()
-    }
-
-    pub fn is_steady() -> bool {
-        false
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -41,10 +41,10 @@ pub(crate) fn pass<R: Rule, W: Width, const N: usize>(
 /// `Name arguments => rule;` makes `MPI_Name` and `PMPI_Name`; with `, c` also the forms with large counts.
 macro_rules! calls {
     ($($name:ident $arity:tt => $rule:ty $(, $large:ident)?;)*) => {
-        /// Every function of this table.
-        pub(crate) const NAMES: &[&str] = &[$(
-            concat!("MPI_", stringify!($name)),
-            $(concat!("MPI_", stringify!($name), "_", stringify!($large)),)?
+        /// Every function of this table, with the number of its arguments.
+        pub(crate) const NAMES: &[(&str, usize)] = &[$(
+            (concat!("MPI_", stringify!($name)), $arity),
+            $((concat!("MPI_", stringify!($name), "_", stringify!($large)), $arity),)?
         )*];
         $(
             calls!(@both $arity $rule, Narrow, concat!("MPI_", stringify!($name)), concat!("PMPI_", stringify!($name)));
