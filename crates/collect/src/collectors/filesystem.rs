@@ -54,6 +54,8 @@ const MOUNTS_MAX: usize = 2_048;
 #[derive(Debug)]
 struct FileSystems {
     mountinfo: PathBuf,
+    /// As the node's first process sees it, where that may differ.
+    of_first: Option<PathBuf>,
     root: PathBuf,
     note: Note,
     survey: Survey,
@@ -84,8 +86,10 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
             looked_for: mountinfo,
         });
     }
+    let of_first = (host.root == Path::new("/")).then(|| host.proc.join("1/mountinfo"));
     Ok(Opened::Active(Box::new(FileSystems {
         mountinfo,
+        of_first,
         root: host.root.clone(),
         note: context.note.clone(),
         survey: Survey::new(host.statvfs, PATIENCE),
@@ -101,7 +105,8 @@ impl Collector for FileSystems {
         let found = fs::read(&self.mountinfo)
             .map_err(|error| error.to_string())
             .and_then(|text| {
-                let mounts = parse_all(&text).map_err(|what| what.to_owned())?;
+                let mut mounts = parse_all(&text).map_err(|what| what.to_owned())?;
+                self.ask_first_process(&mut mounts);
                 self.update(&mounts, out)
                     .map_err(|fault| fault.at(&self.mountinfo).to_string())
             });
@@ -120,6 +125,24 @@ impl Collector for FileSystems {
 }
 
 impl FileSystems {
+    /// A service may have been given everything read-only (systemd's `ProtectSystem`), which says nothing about
+    /// the node: where the first process may write, the file system is not read-only.
+    fn ask_first_process(&self, mounts: &mut [Mount]) {
+        if !mounts.iter().any(|mount| mount.is_readonly) {
+            return;
+        }
+        let text = self.of_first.as_ref().and_then(|path| fs::read(path).ok());
+        let others = text.and_then(|text| parse_all(&text).ok());
+        for mount in mounts.iter_mut().filter(|mount| mount.is_readonly) {
+            let is_same = |other: &&Mount| {
+                (&other.point, &other.device, &other.fstype)
+                    == (&mount.point, &mount.device, &mount.fstype)
+            };
+            let other = others.iter().flatten().find(is_same);
+            mount.is_readonly = other.is_none_or(|other| other.is_readonly);
+        }
+    }
+
     /// Returns what is wrong with some of them.
     fn update(&mut self, mounts: &[Mount], out: &mut Group) -> Result<Option<String>, Fault> {
         let paths = mounts.iter().map(|mount| path_below(&self.root, mount));

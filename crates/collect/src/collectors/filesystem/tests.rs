@@ -99,6 +99,7 @@ impl Stand {
         fs::write(root.join("mountinfo"), lines.collect::<String>()).expect("write");
         let systems = FileSystems {
             mountinfo: root.join("mountinfo"),
+            of_first: Some(root.join("of_first")),
             root: root.clone(),
             note: Note::default(),
             survey: Survey::new(ask, Duration::from_millis(200)),
@@ -230,4 +231,23 @@ fn a_mountinfo_that_is_gone_is_said_and_comes_back() {
     assert!(trouble.ends_with("a line is not a mount"), "{trouble}");
     fs::write(stand.root.join("mountinfo"), text).expect("write");
     assert_eq!(stand.pass(), owned("/a", "", None));
+}
+
+#[test]
+fn what_is_read_only_for_the_agent_alone_is_not_read_only() {
+    let stand = Stand::new("readonly", &[]);
+    let own = b"1 2 0:1 / / ro - ext4 d rw\n2 2 0:2 / /iso ro - iso9660 c ro\n3 2 0:3 / /own ro - ext4 e rw\n";
+    let first = b"1 2 0:1 / / rw - ext4 d rw\n2 2 0:2 / /iso ro - iso9660 c ro\n";
+    fs::write(stand.root.join("of_first"), first).expect("write");
+    let mut mounts = parse_all(own).expect("mounts");
+    stand.systems.ask_first_process(&mut mounts);
+    let flags: Vec<bool> = mounts.iter().map(|mount| mount.is_readonly).collect();
+    assert_eq!(flags, [false, true, true]);
+    fs::remove_file(stand.root.join("of_first")).expect("removed");
+    let mut mounts = parse_all(own).expect("mounts");
+    stand.systems.ask_first_process(&mut mounts);
+    assert!(
+        mounts.iter().all(|mount| mount.is_readonly),
+        "nobody to ask"
+    );
 }
