@@ -37,7 +37,16 @@ export const CARDS = [
       const parts = /** @type {[number, string, string][]} */ (
         lines.map((line) => [last(line.data) ?? 0, line.label, line.colour])
       );
-      return [{ label: "busy", parts, text: number(last(total), "%"), spark: total, max: 100, hero: true }];
+      return [
+        {
+          label: "busy",
+          parts,
+          text: number(Math.min(last(total) ?? 0, 100), "%"),
+          spark: total,
+          max: 100,
+          hero: true,
+        },
+      ];
     },
     note: (frame) => {
       const lines = cpuLines(frame).map(

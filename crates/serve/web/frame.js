@@ -48,6 +48,7 @@ import { labelText, nameTest, textOf } from "./series.js";
  * @property {number | null} lastTime
  * @property {number} lastValue
  * @property {number} seen time of the last change that was taken
+ * @property {number} late how much later than others it comes
  * @property {number | null} current what it adds to its group now
  */
 
@@ -113,47 +114,85 @@ export class Frame {
     for (const group of this.groups.values()) this.#average(group);
   }
 
-  /** @param {Past["points"]} points @param {Track} track @param {number} newest */
+  /** @param {Track} track @param {Past["points"]} points @param {number} newest */
   #fill(track, points, newest) {
-    const { query } = track.group;
     let shortest = Infinity;
     for (let at = 1; at < points.length; at += 1)
       shortest = Math.min(shortest, points[at][0] - points[at - 1][0]);
     track.interval = shortest > this.step * 1.01 && shortest < Infinity ? shortest : this.rate;
     const reach = Math.max(track.interval * 2.5, this.step * BRIDGE_CELLS);
-    const cell = (/** @type {number} */ time) => Math.floor(time / this.step) - this.first;
-    const end = Math.min(cell(newest), this.count - 1);
+    const end = Math.min(this.#cell(newest), this.count - 1);
+    if (track.group.query.rate) this.#fillRates(track, points, newest, reach, end);
+    else this.#fillValues(track, points, newest, reach, end);
+  }
+
+  /** @param {number} time */
+  #cell(time) {
+    return Math.floor(time / this.step) - this.first;
+  }
+
+  /**
+   * A sample holds until the next.
+   * @param {Track} track
+   * @param {Past["points"]} points
+   * @param {number} newest
+   * @param {number} reach
+   * @param {number} end
+   */
+  #fillValues(track, points, newest, reach, end) {
     points.forEach(([time, value], at) => {
-      const here = cell(time);
-      if (query.rate) {
-        if (at === 0) return;
-        const [before, previous] = points[at - 1];
-        if (value === null || previous === null || value < previous || time - before > reach) return;
-        const rate = this.#mapped(query, ((value - previous) / (time - before)) * 1000);
-        for (let to = Math.max(cell(before) + 1, 0); to <= Math.min(here, end); to += 1)
-          this.#add(track, to, rate);
-        if (at === points.length - 1)
-          for (let to = here + 1; to <= end && to * this.step - here * this.step < track.interval; to += 1)
-            this.#add(track, to, rate);
-      } else {
-        if (value === null) return;
-        const next = at + 1 < points.length ? points[at + 1][0] : newest + this.step;
-        const until = next - time <= reach ? cell(next) - 1 : here;
-        for (let to = Math.max(here, 0); to <= Math.min(Math.max(until, here), end); to += 1)
-          this.#add(track, to, this.#mapped(query, value));
-      }
+      if (value === null) return;
+      const here = this.#cell(time);
+      const next = at + 1 < points.length ? points[at + 1][0] : newest + this.step;
+      const until = next - time <= reach ? this.#cell(next) - 1 : here;
+      const mapped = this.#mapped(track.group.query, value);
+      for (let to = Math.max(here, 0); to <= Math.min(Math.max(until, here), end); to += 1)
+        this.#add(track, to, mapped);
+      if (at === points.length - 1 && newest - time <= reach) track.current = mapped;
+    });
+  }
+
+  /**
+   * A counter tells of the time since the sample before.
+   * @param {Track} track
+   * @param {Past["points"]} points
+   * @param {number} newest
+   * @param {number} reach
+   * @param {number} end
+   */
+  #fillRates(track, points, newest, reach, end) {
+    points.forEach(([time, value], at) => {
+      if (at === 0 || value === null) return;
+      const [before, previous] = points[at - 1];
+      if (previous === null || value < previous || time - before > reach) return;
+      const elapsed = this.#elapsed(track, before, time, newest);
+      const rate = this.#mapped(track.group.query, ((value - previous) / elapsed) * 1000);
+      const here = this.#cell(time);
+      const isLast = at === points.length - 1;
+      const held = isLast ? Math.ceil(track.interval / this.step) - 1 : 0;
+      for (let to = Math.max(this.#cell(before) + 1, 0); to <= Math.min(here + held, end); to += 1)
+        this.#add(track, to, rate);
+      if (isLast && newest - time <= reach) track.current = rate;
     });
     const tail = points[points.length - 1];
-    if (!query.rate && tail && newest - tail[0] <= reach)
-      track.current = tail[1] === null ? null : this.#mapped(query, tail[1]);
-    if (query.rate && points.length > 1 && newest - tail[0] <= reach) {
-      const [before, previous] = points[points.length - 2];
-      if (tail[1] !== null && previous !== null && tail[1] >= previous)
-        track.current = this.#mapped(query, ((tail[1] - previous) / (tail[0] - before)) * 1000);
-      // Within a longer step nobody knows when the last sample was taken: the first tick will tell.
-      if (tail[1] !== null && Math.min(this.step, track.interval) <= this.rate * 1.01)
-        this.#remember(track, tail[0], tail[1]);
-    }
+    // Within a longer step nobody knows when the last sample was taken: the first tick will tell.
+    const isExact = this.step <= this.rate * 1.01 || track.interval > this.step * 1.01;
+    if (isExact && tail && tail[1] !== null && newest - tail[0] <= reach)
+      this.#remember(track, tail[0], tail[1]);
+  }
+
+  /**
+   * The time between the samples that two points stand for. Of a step that is not over yet, the last sample is the
+   * newest one.
+   * @param {Track} track
+   * @param {number} before
+   * @param {number} time
+   * @param {number} newest
+   */
+  #elapsed(track, before, time, newest) {
+    if (track.interval > this.step * 1.01) return time - before;
+    const last = this.step - this.rate;
+    return Math.max(Math.min(time + last, newest) - (before + last), this.rate);
   }
 
   /** @param {Track} track @param {number} time @param {number} value */
@@ -237,6 +276,7 @@ export class Frame {
       lastTime: null,
       lastValue: 0,
       seen: 0,
+      late: 0,
       current: null,
     };
     /** @type {Group} */ (group).tracks.push(track);
@@ -320,22 +360,23 @@ export class Frame {
       track.seen = entry.ts;
       return;
     }
-    const slack = track.interval > this.rate * 1.5 ? this.rate * 1.5 : 0;
+    const isSlow = track.interval > this.rate * 1.5;
     if (entry.ts > track.seen) {
       const since = entry.ts > track.lastTime ? entry.ts - track.lastTime : track.interval;
       const more = entry.value - track.lastValue;
       // A counter that fell was started anew.
       track.current = more >= 0 ? this.#mapped(query, (more / since) * 1000) : null;
-      // A slow series tells of all the time since its last sample.
-      if (track.interval > this.rate * 1.5)
-        track.group.back = Math.max(track.group.back, Math.round(since / this.step));
-      track.lastTime = Math.max(entry.ts, track.lastTime);
-      track.lastValue = entry.value;
+      // What programs send is stored a moment after the node's own samples.
+      if (at - entry.ts <= this.rate * 2) track.late = Math.max(track.late, at - entry.ts);
+      // What is slow or late tells of all the time since its last sample.
+      const tells = isSlow || track.late > 0 ? Math.round((at - track.lastTime) / this.step) : 0;
+      track.group.back = Math.max(track.group.back, tells);
+      this.#remember(track, Math.max(entry.ts, track.lastTime), entry.value);
       track.seen = entry.ts;
-    } else if (at - track.lastTime >= track.interval + slack) {
+    } else if (at - track.lastTime >= track.interval + (isSlow ? this.rate * 1.5 : track.late)) {
       // It was sampled again and is the same.
       track.current = this.#mapped(query, 0);
-      track.lastTime += Math.floor((at - track.lastTime) / track.interval) * track.interval;
+      track.lastTime += Math.floor((at - track.late - track.lastTime) / track.interval) * track.interval;
     }
   }
 
