@@ -53,7 +53,7 @@ impl fmt::Display for Method {
 /// live. `ready` is told how many threads it has.
 pub fn attach(pid: i32, ready: &dyn Fn(usize)) -> Result<Summary, AttachError> {
     let started = Instant::now();
-    let mut tally = Tally::default();
+    let mut tally = Tally::new();
     let (ending, processes) = ptrace::attach(pid, &mut tally, ready)?;
     Ok(Summary {
         method: Method::Ptrace,

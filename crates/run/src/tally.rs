@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use pegel_lane::{Calls, Counter, Handle, Kind, Spec};
+use pegel_lane::{Calls, Counter, Handle, Home, Kind, Spec};
 
 use crate::names::{self, Flow};
 
@@ -35,8 +35,9 @@ struct Slot {
 }
 
 /// All calls of a program and its children.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Tally {
+    home: &'static Home,
     /// By number, for the calls of this machine.
     native: Vec<Option<Slot>>,
     /// Calls of programs of 32 bits.
@@ -47,9 +48,23 @@ pub(crate) struct Tally {
 const NATIVE_MAX: u64 = 1024;
 
 impl Tally {
+    /// In the lanes of this process.
+    pub(crate) fn new() -> Tally {
+        Tally::in_home(pegel_lane::home())
+    }
+
+    fn in_home(home: &'static Home) -> Tally {
+        Tally {
+            home,
+            native: Vec::new(),
+            foreign: HashMap::new(),
+        }
+    }
+
     /// One call that returned.
     #[inline]
     pub(crate) fn record(&mut self, arch: u32, number: u64, result: i64, nanos: u64) {
+        let home = self.home;
         let slot = self.slot(arch, number);
         let is_error = is_error(result);
         let bytes = match slot.flow {
@@ -61,7 +76,7 @@ impl Tally {
         slot.count.bytes += bytes;
         slot.count.nanos += nanos;
         if is_error {
-            slot.add_errors(1);
+            slot.add_errors(home, 1);
         }
     }
 
@@ -71,30 +86,32 @@ impl Tally {
     }
 
     /// Many calls at once, counted elsewhere.
-    pub(crate) fn add(&mut self, number: u32, more: Count) {
-        let slot = self.slot(names::ARCH_NATIVE, u64::from(number));
+    pub(crate) fn add(&mut self, arch: u32, number: u64, more: Count) {
+        let home = self.home;
+        let slot = self.slot(arch, number);
         let bytes = if slot.flow.is_some() { more.bytes } else { 0 };
         slot.calls.add_many(more.hits, bytes, more.nanos);
         slot.count.hits += more.hits;
         slot.count.bytes += bytes;
         slot.count.nanos += more.nanos;
         if more.errors > 0 {
-            slot.add_errors(more.errors);
+            slot.add_errors(home, more.errors);
         }
     }
 
     fn slot(&mut self, arch: u32, number: u64) -> &mut Slot {
+        let home = self.home;
         if arch == names::ARCH_NATIVE && number < NATIVE_MAX {
             let index = number as usize;
             if self.native.len() <= index {
                 self.native.resize_with(index + 1, || None);
             }
-            return self.native[index].get_or_insert_with(|| Slot::new(arch, number));
+            return self.native[index].get_or_insert_with(|| Slot::new(home, arch, number));
         }
         // Numbers that cannot be calls at all share one place: programs may try any.
         let number = number.min(NATIVE_MAX);
         let slot = self.foreign.entry((arch, number));
-        slot.or_insert_with(|| Slot::new(arch, number))
+        slot.or_insert_with(|| Slot::new(home, arch, number))
     }
 
     /// Calls that were made at all, most frequent first.
@@ -113,7 +130,7 @@ impl Tally {
 }
 
 impl Slot {
-    fn new(arch: u32, number: u64) -> Slot {
+    fn new(home: &'static Home, arch: u32, number: u64) -> Slot {
         let name = names::name(arch, number);
         let labels = [("scall", name.as_str())];
         let spec = Spec {
@@ -122,7 +139,7 @@ impl Slot {
             ..Spec::new(Kind::Calls, "strace")
         };
         // Without a lane the program runs all the same, and the summary still has its numbers.
-        let calls = Calls::create(&spec).unwrap_or_else(|_| Calls::none());
+        let calls = Calls::create_in(home, &spec).unwrap_or_else(|_| Calls::none());
         Slot {
             flow: names::flow(&name),
             calls,
@@ -132,7 +149,7 @@ impl Slot {
         }
     }
 
-    fn add_errors(&mut self, more: u64) {
+    fn add_errors(&mut self, home: &'static Home, more: u64) {
         self.count.errors += more;
         let counter = self.errors.get_or_insert_with(|| {
             let labels = [("scall", self.name.as_str())];
@@ -141,7 +158,7 @@ impl Slot {
                 labels: &labels,
                 ..Spec::new(Kind::Counter, "strace_errors_total")
             };
-            Counter::create(&spec).unwrap_or_else(|_| Counter::none())
+            Counter::create_in(home, &spec).unwrap_or_else(|_| Counter::none())
         });
         counter.add(more);
     }
@@ -167,11 +184,14 @@ pub(crate) fn count_launch() {
 
 #[cfg(test)]
 mod tests {
+    use pegel_testkit::TempDir;
+
     use super::*;
 
     #[test]
     fn bytes_are_those_of_io_calls_that_worked() {
-        let mut tally = Tally::default();
+        let dir = TempDir::new();
+        let mut tally = Tally::in_home(Home::in_directory(dir.path()));
         let arch = names::ARCH_NATIVE;
         let read = libc::SYS_read.unsigned_abs();
         let lseek = libc::SYS_lseek.unsigned_abs();
@@ -201,7 +221,8 @@ mod tests {
 
     #[test]
     fn a_program_that_tries_every_number_does_not_fill_the_memory() {
-        let mut tally = Tally::default();
+        let dir = TempDir::new();
+        let mut tally = Tally::in_home(Home::in_directory(dir.path()));
         for number in 0..100_000 {
             tally.record(names::ARCH_NATIVE, number, -38, 1);
             tally.record(0x4000_0003, number, -38, 1);

@@ -26,7 +26,7 @@ impl Watch<'_> {
         let method = counting.method.unwrap_or(Method::Ebpf);
         if method == Method::Ebpf {
             match ebpf::Watcher::for_program(wrapper) {
-                Ok(watcher) => return self.by_ebpf(watcher, wrapper, link),
+                Ok(watcher) => return self.by_ebpf(watcher, link),
                 Err(error) if counting.method.is_some() => {
                     (self.note)(&format!("eBPF is not possible ({error}): ptrace is used"));
                 }
@@ -43,7 +43,7 @@ impl Watch<'_> {
 
     fn by_ptrace(&self, wrapper: i32, mut link: Link, is_filtered: bool) -> io::Result<()> {
         let started = Instant::now();
-        let mut tally = Tally::default();
+        let mut tally = Tally::new();
         let (mut tracer, method, answer) = match is_filtered {
             true => {
                 let tracer = Tracer::for_filter(wrapper, &mut tally)?;
@@ -93,13 +93,13 @@ impl Watch<'_> {
         }
     }
 
-    fn by_ebpf(&self, mut watcher: ebpf::Watcher, wrapper: i32, mut link: Link) {
+    fn by_ebpf(&self, mut watcher: ebpf::Watcher, mut link: Link) {
         let started = Instant::now();
-        let mut tally = Tally::default();
+        let mut tally = Tally::new();
         (self.note)(&format!("system calls are counted by {}", Method::Ebpf));
         let _ = link.send(READY);
         drop(link);
-        watcher.follow(wrapper, &mut tally, |tally, ending, has_started| {
+        watcher.follow(&mut tally, |tally, ending, has_started| {
             if has_started {
                 self.say_end(tally, Method::Ebpf, ending, started, None);
             }

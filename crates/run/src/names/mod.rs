@@ -5,6 +5,8 @@ mod x86_64;
 
 /// The architecture of a system call, as the kernel's audit calls it.
 pub(crate) const ARCH_X86_64: u32 = 0xc000_003e;
+/// Programs of 32 bits.
+pub(crate) const ARCH_I386: u32 = 0x4000_0003;
 pub(crate) const ARCH_AARCH64: u32 = 0xc000_00b7;
 
 /// The architecture that this program was built for.
@@ -116,7 +118,7 @@ mod tests {
         assert_eq!(name(ARCH_NATIVE, 9999), "syscall_9999");
         assert_eq!(name(ARCH_X86_64, 400), "syscall_400");
         assert_eq!(name(ARCH_AARCH64, 250), "syscall_250");
-        assert_eq!(name(0x4000_0003, 4), "compat_4");
+        assert_eq!(name(ARCH_I386, 4), "compat_4");
         assert_eq!(name(ARCH_X86_64, X32_BIT | 1), "compat_1");
     }
 

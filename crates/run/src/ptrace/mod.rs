@@ -2,10 +2,12 @@
 
 mod attach;
 mod call;
+mod hold;
 mod tracer;
 mod wait;
 
 pub use attach::AttachError;
 pub(crate) use attach::attach;
+pub(crate) use hold::{Held, Hold};
 pub use tracer::Ending;
 pub(crate) use tracer::{Step, Tracer};

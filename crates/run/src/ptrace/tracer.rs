@@ -309,7 +309,7 @@ pub(crate) enum Step {
     AllGone,
 }
 
-fn ended_by(report: Report) -> Ending {
+pub(super) fn ended_by(report: Report) -> Ending {
     match report {
         Report::Killed(signal) => Ending::Killed(signal),
         Report::Exited(code) => Ending::Exited(code),

@@ -74,17 +74,28 @@ pub(super) fn wait_for(thread: pid_t) -> io::Result<(pid_t, Report)> {
 
 /// Which thread reports next, without taking its report: whether it ended, and how.
 pub(super) fn peek() -> io::Result<(pid_t, Option<Report>)> {
+    let (thread, ended) = peek_with(libc::P_ALL, 0, 0)?;
+    Ok((thread, ended))
+}
+
+/// The same for one process, without waiting: None when it has nothing to report.
+pub(super) fn peek_at(process: pid_t) -> io::Result<Option<Option<Report>>> {
+    let (thread, ended) = peek_with(libc::P_PID, process, libc::WNOHANG)?;
+    Ok((thread != 0).then_some(ended))
+}
+
+fn peek_with(kind: libc::idtype_t, id: pid_t, more: c_int) -> io::Result<(pid_t, Option<Report>)> {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-    let options = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL;
+    let options = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL | more;
     // SAFETY: the kernel fills what is ours; zeros are valid for the rest.
     let (result, info) = unsafe {
-        let result = libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), options);
+        let result = libc::waitid(kind, id.cast_unsigned(), info.as_mut_ptr(), options);
         (result, info.assume_init())
     };
     if result == -1 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: waitid fills these fields.
+    // SAFETY: waitid fills these fields, or leaves them zero.
     let (thread, status) = unsafe { (info.si_pid(), info.si_status()) };
     let ended = match info.si_code {
         libc::CLD_EXITED => Some(Report::Exited(status)),

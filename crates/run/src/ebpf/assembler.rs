@@ -1,0 +1,214 @@
+//! A small assembler for the kernel's bytecode: as much as the programs here need.
+//!
+//! Register 0 holds results, 1 to 5 arguments, 6 to 9 survive calls, 10 is the stack.
+
+/// A register.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Reg(pub u8);
+
+pub(super) const R0: Reg = Reg(0);
+pub(super) const R1: Reg = Reg(1);
+pub(super) const R2: Reg = Reg(2);
+pub(super) const R3: Reg = Reg(3);
+pub(super) const R4: Reg = Reg(4);
+pub(super) const R6: Reg = Reg(6);
+pub(super) const R7: Reg = Reg(7);
+pub(super) const R8: Reg = Reg(8);
+pub(super) const R9: Reg = Reg(9);
+pub(super) const R10: Reg = Reg(10);
+
+/// A function of the kernel.
+#[derive(Debug, Clone, Copy)]
+#[repr(i32)]
+pub(super) enum Helper {
+    MapLookup = 1,
+    Nanoseconds = 5,
+    TaskStorageGet = 156,
+    CurrentTask = 158,
+}
+
+/// When a jump is taken.
+#[derive(Debug, Clone, Copy)]
+#[repr(u8)]
+pub(super) enum If {
+    Equal = 0x10,
+    NotEqual = 0x50,
+    AboveOrEqual = 0x30,
+    Below = 0xa0,
+}
+
+/// A place to jump to, further down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Label(pub u8);
+
+#[derive(Debug, Default)]
+pub(super) struct Assembler {
+    code: Vec<u64>,
+    jumps: Vec<(usize, Label)>,
+}
+
+const WIDE: u8 = 0x07;
+const REGISTER: u8 = 0x08;
+const MOVE: u8 = 0xb0;
+const ADD: u8 = 0x00;
+const SUBTRACT: u8 = 0x10;
+const SHIFT_LEFT: u8 = 0x60;
+const LOAD: u8 = 0x79;
+const STORE: u8 = 0x7b;
+const STORE_NUMBER: u8 = 0x7a;
+const STORE_NUMBER_32: u8 = 0x62;
+const ATOMIC: u8 = 0xdb;
+const JUMP: u8 = 0x05;
+const LOAD_ADDRESS: u8 = 0x18;
+const CALL: u8 = 0x85;
+const EXIT: u8 = 0x95;
+const MAP_DESCRIPTOR: u8 = 1;
+const MAP_VALUE: u8 = 2;
+
+impl Assembler {
+    fn push(&mut self, code: u8, to: Reg, from: Reg, offset: i16, number: i32) {
+        let registers = (from.0 << 4) | to.0;
+        let low = u16::from_le_bytes([code, registers]);
+        let words = [u64::from(low), u64::from(offset.cast_unsigned())];
+        let word = words[0] | words[1] << 16 | u64::from(number.cast_unsigned()) << 32;
+        self.code.push(word);
+    }
+
+    pub(super) fn copy(&mut self, to: Reg, from: Reg) {
+        self.push(WIDE | REGISTER | MOVE, to, from, 0, 0);
+    }
+
+    pub(super) fn set(&mut self, to: Reg, number: i32) {
+        self.push(WIDE | MOVE, to, R0, 0, number);
+    }
+
+    pub(super) fn add(&mut self, to: Reg, from: Reg) {
+        self.push(WIDE | REGISTER | ADD, to, from, 0, 0);
+    }
+
+    pub(super) fn add_number(&mut self, to: Reg, number: i32) {
+        self.push(WIDE | ADD, to, R0, 0, number);
+    }
+
+    pub(super) fn subtract(&mut self, to: Reg, from: Reg) {
+        self.push(WIDE | REGISTER | SUBTRACT, to, from, 0, 0);
+    }
+
+    pub(super) fn shift_left(&mut self, to: Reg, bits: i32) {
+        self.push(WIDE | SHIFT_LEFT, to, R0, 0, bits);
+    }
+
+    /// 64 bits of memory.
+    pub(super) fn load(&mut self, to: Reg, from: Reg, offset: i16) {
+        self.push(LOAD, to, from, offset, 0);
+    }
+
+    pub(super) fn store(&mut self, to: Reg, offset: i16, from: Reg) {
+        self.push(STORE, to, from, offset, 0);
+    }
+
+    pub(super) fn store_number(&mut self, to: Reg, offset: i16, number: i32) {
+        self.push(STORE_NUMBER, to, R0, offset, number);
+    }
+
+    pub(super) fn store_number_32(&mut self, to: Reg, offset: i16, number: i32) {
+        self.push(STORE_NUMBER_32, to, R0, offset, number);
+    }
+
+    /// Adds to memory that other processors may add to at the same time.
+    pub(super) fn add_atomically(&mut self, to: Reg, offset: i16, from: Reg) {
+        self.push(ATOMIC, to, from, offset, i32::from(ADD));
+    }
+
+    pub(super) fn jump(&mut self, when: If, left: Reg, right: i32, to: Label) {
+        self.jumps.push((self.code.len(), to));
+        self.push(JUMP | when as u8, left, R0, 0, right);
+    }
+
+    pub(super) fn go(&mut self, to: Label) {
+        self.jumps.push((self.code.len(), to));
+        self.push(JUMP, R0, R0, 0, 0);
+    }
+
+    /// Jumps to this label lead here.
+    pub(super) fn here(&mut self, label: Label) {
+        let here = self.code.len();
+        self.jumps.retain(|(at, to)| {
+            if *to != label {
+                return true;
+            }
+            let distance = (here - at - 1) as u64;
+            self.code[*at] |= (distance & 0xffff) << 16;
+            false
+        });
+    }
+
+    pub(super) fn map(&mut self, to: Reg, descriptor: i32) {
+        self.push(LOAD_ADDRESS, to, Reg(MAP_DESCRIPTOR), 0, descriptor);
+        self.push(0, R0, R0, 0, 0);
+    }
+
+    /// The address of the first value of an array.
+    pub(super) fn map_value(&mut self, to: Reg, descriptor: i32) {
+        self.push(LOAD_ADDRESS, to, Reg(MAP_VALUE), 0, descriptor);
+        self.push(0, R0, R0, 0, 0);
+    }
+
+    pub(super) fn call(&mut self, helper: Helper) {
+        self.push(CALL, R0, R0, 0, helper as i32);
+    }
+
+    pub(super) fn exit(&mut self) {
+        self.push(EXIT, R0, R0, 0, 0);
+    }
+
+    /// The finished program.
+    pub(super) fn code(self) -> Vec<u64> {
+        debug_assert!(self.jumps.is_empty(), "a label is missing");
+        self.code
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instructions_have_the_kernels_form() {
+        let mut a = Assembler::default();
+        a.copy(R6, R1);
+        a.set(R0, -1);
+        a.load(R8, R6, 8);
+        a.store(R10, -8, R7);
+        a.add_atomically(R1, 16, R2);
+        a.call(Helper::Nanoseconds);
+        a.exit();
+        let bytes: Vec<[u8; 8]> = a.code().iter().map(|word| word.to_le_bytes()).collect();
+        let expected = [
+            [0xbf, 0x16, 0, 0, 0, 0, 0, 0],
+            [0xb7, 0x00, 0, 0, 0xff, 0xff, 0xff, 0xff],
+            [0x79, 0x68, 8, 0, 0, 0, 0, 0],
+            [0x7b, 0x7a, 0xf8, 0xff, 0, 0, 0, 0],
+            [0xdb, 0x21, 16, 0, 0, 0, 0, 0],
+            [0x85, 0x00, 0, 0, 5, 0, 0, 0],
+            [0x95, 0x00, 0, 0, 0, 0, 0, 0],
+        ];
+        assert_eq!(bytes, expected);
+    }
+
+    #[test]
+    fn jumps_lead_to_their_label() {
+        let end = Label(0);
+        let mut a = Assembler::default();
+        a.jump(If::Equal, R0, 7, end);
+        a.set(R0, 0);
+        a.go(end);
+        a.set(R0, 1);
+        a.here(end);
+        a.exit();
+        let code = a.code();
+        let distance = |at: usize| (code[at] >> 16) & 0xffff;
+        assert_eq!((distance(0), distance(2)), (3, 1));
+        assert_eq!(code[0].to_le_bytes(), [0x15, 0, 3, 0, 7, 0, 0, 0]);
+    }
+}

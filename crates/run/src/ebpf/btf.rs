@@ -1,0 +1,144 @@
+//! The kernel's own description of its types, by which tracepoints are found.
+
+const MAGIC: u16 = 0xeb9f;
+const STRUCT: u32 = 4;
+const TYPEDEF: u32 = 8;
+
+/// A description of types.
+#[derive(Debug)]
+pub(super) struct Btf<'a> {
+    types: &'a [u8],
+    texts: &'a [u8],
+}
+
+struct Type {
+    id: u32,
+    name: u32,
+    kind: u32,
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+impl<'a> Btf<'a> {
+    pub(super) fn parse(bytes: &'a [u8]) -> Option<Btf<'a>> {
+        let magic = u16::from_ne_bytes(*bytes.first_chunk()?);
+        if magic != MAGIC {
+            return None;
+        }
+        let word = |at| Some(u32_at(bytes, at)? as usize);
+        let body = bytes.get(word(4)?..)?;
+        let part = |from: usize, length: usize| body.get(from..from.checked_add(length)?);
+        Some(Btf {
+            types: part(word(8)?, word(12)?)?,
+            texts: part(word(16)?, word(20)?)?,
+        })
+    }
+
+    fn is_named(&self, name: u32, wanted: &[u8]) -> bool {
+        let text = self.texts.get(name as usize..).unwrap_or_default();
+        text.strip_prefix(wanted)
+            .is_some_and(|rest| rest.first() == Some(&0))
+    }
+
+    fn types(&self) -> impl Iterator<Item = Type> {
+        let (mut rest, mut id) = (self.types, 0);
+        std::iter::from_fn(move || {
+            let (name, info) = (u32_at(rest, 0)?, u32_at(rest, 4)?);
+            let (kind, members) = (info >> 24 & 0x1f, (info & 0xffff) as usize);
+            let body = rest.get(12..)?;
+            rest = body.get(bytes_behind(kind, members)?..)?;
+            id += 1;
+            Some(Type { id, name, kind })
+        })
+    }
+
+    /// The types of these names: functions of tracepoints.
+    pub(super) fn typedefs(&self, names: &[&str]) -> Vec<Option<u32>> {
+        let mut found = vec![None; names.len()];
+        for entry in self.types().filter(|entry| entry.kind == TYPEDEF) {
+            for (name, found) in names.iter().zip(&mut found) {
+                if self.is_named(entry.name, name.as_bytes()) {
+                    *found = Some(entry.id);
+                }
+            }
+        }
+        found
+    }
+}
+
+/// What follows the first three words of a type; None for a kind that is newer than this list.
+fn bytes_behind(kind: u32, members: usize) -> Option<usize> {
+    Some(match kind {
+        // Integers, variables, tags of declarations.
+        1 | 14 | 17 => 4,
+        // Arrays.
+        3 => 12,
+        // Structures and unions, enumerations of 64 bits.
+        4 | 5 | 19 => members * 12,
+        // Enumerations, parameters of functions.
+        6 | 13 => members * 8,
+        // Sections.
+        15 => members * 12,
+        // Pointers, forwards, names, qualifiers, functions, floats, tags of types.
+        2 | 7..=12 | 16 | 18 => 0,
+        _ => return None,
+    })
+}
+
+/// A description of our own, for the map that remembers tasks: its key is a number of 32 bits (type 1), its value a structure
+/// of numbers of 64 bits (type 3).
+pub(super) fn own(words: u32) -> Vec<u8> {
+    let texts = b"\0key\0word\0task\0";
+    let mut types: Vec<u32> = vec![1, 1 << 24, 4, 1 << 24 | 32, 5, 1 << 24, 8, 64];
+    types.extend([10, STRUCT << 24 | words, 8 * words]);
+    for word in 0..words {
+        types.extend([5, 2, 64 * word]);
+    }
+    let length = (types.len() * 4) as u32;
+    let mut bytes = Vec::new();
+    bytes.extend(MAGIC.to_ne_bytes());
+    bytes.extend([1, 0]);
+    for word in [24, 0, length, length, texts.len() as u32] {
+        bytes.extend(word.to_ne_bytes());
+    }
+    bytes.extend(types.iter().flat_map(|word| word.to_ne_bytes()));
+    bytes.extend(texts);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_we_write_can_be_read() {
+        let bytes = own(3);
+        let btf = Btf::parse(&bytes).expect("well formed");
+        assert_eq!(btf.types().count(), 3);
+        assert_eq!(btf.typedefs(&["task"]), [None]);
+    }
+
+    #[test]
+    fn what_is_cut_or_foreign_is_no_description() {
+        let bytes = own(3);
+        for length in 0..bytes.len() {
+            if let Some(btf) = Btf::parse(&bytes[..length]) {
+                let _ = btf.typedefs(&["task"]);
+            }
+        }
+        assert!(Btf::parse(b"ELF").is_none());
+    }
+
+    #[test]
+    fn the_kernel_describes_its_tracepoints() {
+        let Ok(bytes) = std::fs::read("/sys/kernel/btf/vmlinux") else {
+            return;
+        };
+        let btf = Btf::parse(&bytes).expect("well formed");
+        let names = ["btf_trace_sys_enter", "btf_trace_no_such_thing"];
+        let found = btf.typedefs(&names);
+        assert!(found[0].is_some() && found[1].is_none(), "{found:?}");
+    }
+}

@@ -1,0 +1,159 @@
+//! The system call bpf(2), one function for each command that is used.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+const MAP_CREATE: i32 = 0;
+const MAP_LOOKUP: i32 = 1;
+const MAP_UPDATE: i32 = 2;
+const PROGRAM_LOAD: i32 = 5;
+const TRACEPOINT_OPEN: i32 = 17;
+const BTF_LOAD: i32 = 18;
+
+pub(super) const ARRAY: u32 = 2;
+pub(super) const ARRAY_PER_PROCESSOR: u32 = 6;
+const TASK_STORAGE: u32 = 29;
+const NO_PREALLOCATION: u32 = 1;
+const TRACING_PROGRAM: u32 = 26;
+const AT_TRACEPOINT: u32 = 23;
+
+/// What the kernel takes: words at fixed places, the rest zero.
+struct Attributes([u8; 152]);
+
+impl Attributes {
+    fn new() -> Attributes {
+        Attributes([0; 152])
+    }
+
+    fn word(mut self, at: usize, word: u32) -> Attributes {
+        self.0[at..at + 4].copy_from_slice(&word.to_ne_bytes());
+        self
+    }
+
+    fn address<T>(mut self, at: usize, address: *const T) -> Attributes {
+        let address = address.expose_provenance() as u64;
+        self.0[at..at + 8].copy_from_slice(&address.to_ne_bytes());
+        self
+    }
+
+    fn descriptor(self, at: usize, descriptor: &impl AsRawFd) -> Attributes {
+        self.word(at, descriptor.as_raw_fd().cast_unsigned())
+    }
+
+    fn call(&self, command: i32) -> io::Result<i32> {
+        // SAFETY: the structure is as long as is said, and the addresses in it are those of memory that lives through
+        // the call and is as large as the command wants.
+        let result =
+            unsafe { libc::syscall(libc::SYS_bpf, command, self.0.as_ptr(), self.0.len()) };
+        match result {
+            -1 => Err(io::Error::last_os_error()),
+            result => Ok(result as i32),
+        }
+    }
+
+    fn open(&self, command: i32) -> io::Result<OwnedFd> {
+        let descriptor = self.call(command)?;
+        // SAFETY: the kernel made it just now, for us.
+        Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+    }
+}
+
+/// An array with one value.
+pub(super) fn create_array(kind: u32, value_bytes: usize) -> io::Result<OwnedFd> {
+    Attributes::new()
+        .word(0, kind)
+        .word(4, 4)
+        .word(8, value_bytes as u32)
+        .word(12, 1)
+        .open(MAP_CREATE)
+}
+
+/// A map with a value for each task that is remembered, which goes with the task.
+pub(super) fn create_task_storage(btf: &OwnedFd, value_bytes: usize) -> io::Result<OwnedFd> {
+    Attributes::new()
+        .word(0, TASK_STORAGE)
+        .word(4, 4)
+        .word(8, value_bytes as u32)
+        .word(16, NO_PREALLOCATION)
+        .descriptor(48, btf)
+        .word(52, 1)
+        .word(56, 3)
+        .open(MAP_CREATE)
+}
+
+pub(super) fn load_btf(btf: &[u8]) -> io::Result<OwnedFd> {
+    Attributes::new()
+        .address(0, btf.as_ptr())
+        .word(16, btf.len() as u32)
+        .open(BTF_LOAD)
+}
+
+/// Loads a program for a tracepoint. The kernel checks it first, and says on request what it dislikes.
+pub(super) fn load_program(code: &[u64], tracepoint: u32) -> io::Result<OwnedFd> {
+    let license = c"Dual MIT/GPL";
+    Attributes::new()
+        .word(0, TRACING_PROGRAM)
+        .word(4, code.len() as u32)
+        .address(8, code.as_ptr())
+        .address(16, license.as_ptr())
+        .word(68, AT_TRACEPOINT)
+        .word(108, tracepoint)
+        .open(PROGRAM_LOAD)
+}
+
+/// What the kernel's check says about a program that it refuses.
+#[cfg(test)]
+pub(super) fn explain_program(code: &[u64], tracepoint: u32) -> String {
+    let license = c"Dual MIT/GPL";
+    let mut log = vec![0_u8; 1 << 20];
+    let _ = Attributes::new()
+        .word(0, TRACING_PROGRAM)
+        .word(4, code.len() as u32)
+        .address(8, code.as_ptr())
+        .address(16, license.as_ptr())
+        .word(24, 1)
+        .word(28, log.len() as u32)
+        .address(32, log.as_mut_ptr())
+        .word(68, AT_TRACEPOINT)
+        .word(108, tracepoint)
+        .open(PROGRAM_LOAD);
+    let end = log.iter().position(|byte| *byte == 0).unwrap_or(0);
+    String::from_utf8_lossy(&log[..end]).into_owned()
+}
+
+/// From now on the program runs at its tracepoint, until the descriptor is closed.
+pub(super) fn attach(program: &OwnedFd) -> io::Result<OwnedFd> {
+    Attributes::new()
+        .descriptor(8, program)
+        .open(TRACEPOINT_OPEN)
+}
+
+/// The one value of an array; of one per processor, all of them.
+pub(super) fn lookup(map: &OwnedFd, value: &mut [u64]) -> io::Result<()> {
+    let key = 0_u32;
+    let key = &raw const key;
+    let attributes = Attributes::new()
+        .descriptor(0, map)
+        .address(8, key)
+        .address(16, value.as_mut_ptr());
+    attributes.call(MAP_LOOKUP).map(drop)
+}
+
+/// Sets the one value of an array.
+pub(super) fn update(map: &OwnedFd, value: &[u64]) -> io::Result<()> {
+    update_key(map, 0, value)
+}
+
+/// Remembers a task.
+pub(super) fn update_task(map: &OwnedFd, task: BorrowedFd<'_>, value: &[u64]) -> io::Result<()> {
+    update_key(map, task.as_raw_fd(), value)
+}
+
+fn update_key(map: &OwnedFd, key: i32, value: &[u64]) -> io::Result<()> {
+    let key = &raw const key;
+    let attributes = Attributes::new()
+        .descriptor(0, map)
+        .address(8, key)
+        .address(16, value.as_ptr());
+    attributes.call(MAP_UPDATE).map(drop)
+}

@@ -1,0 +1,225 @@
+//! The five programs that run in the kernel, and what they keep.
+//!
+//! A task that is watched has a value of its own: since when and in which call it is, and whether it still waits for its
+//! exec. Tasks get theirs from the task that made them. All else is counted in one table per processor.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use super::assembler::{Assembler, Helper, If, Label, R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
+use crate::names;
+
+/// Words of a task's value.
+pub(super) const TASK_WORDS: usize = 3;
+const SINCE: i16 = 0;
+const NUMBER: i16 = 8;
+const WAITS: i16 = 16;
+/// The value of the task that will become the program.
+pub(super) const FIRST_TASK: [u64; TASK_WORDS] = [0, 0, 1];
+
+/// Calls with numbers up to this have a row of their own in the table.
+pub(super) const ROWS: usize = 512;
+/// Where calls with larger numbers are counted, and those of programs of 32 bits.
+pub(super) const ROW_LARGE: usize = 510;
+pub(super) const ROW_COMPAT: usize = 511;
+/// Words of a row.
+pub(super) const ROW_WORDS: usize = 4;
+const HITS: i16 = 0;
+const BYTES: i16 = 8;
+const NANOS: i16 = 16;
+const ERRORS: i16 = 24;
+
+/// Words of the array that all processors share.
+pub(super) const SHARED_WORDS: usize = 2;
+/// How many watched tasks there are.
+pub(super) const ALIVE: usize = 0;
+/// Whether the program has started.
+pub(super) const STARTED: usize = 1;
+/// A word of the shared array, for code.
+const fn at(word: usize) -> i16 {
+    (8 * word) as i16
+}
+
+/// The descriptors of the maps that programs use.
+#[derive(Debug)]
+pub(super) struct Maps {
+    pub tasks: OwnedFd,
+    pub table: OwnedFd,
+    pub shared: OwnedFd,
+}
+
+const END: Label = Label(0);
+const COUNT: Label = Label(1);
+const FAILED: Label = Label(2);
+const ROW: Label = Label(3);
+const LARGE: Label = Label(4);
+
+impl Maps {
+    /// The value of the current task into register 7, or the end.
+    fn current_task(&self, a: &mut Assembler) {
+        a.call(Helper::CurrentTask);
+        a.map(R1, self.tasks.as_raw_fd());
+        a.copy(R2, R0);
+        a.set(R3, 0);
+        a.set(R4, 0);
+        a.call(Helper::TaskStorageGet);
+        a.jump(If::Equal, R0, 0, END);
+        a.copy(R7, R0);
+    }
+
+    /// The row of the call whose number is in register 8 into register 0; `ROW` must follow.
+    fn row(&self, a: &mut Assembler) {
+        a.store_number_32(R10, -4, 0);
+        a.map(R1, self.table.as_raw_fd());
+        a.copy(R2, R10);
+        a.add_number(R2, -4);
+        a.call(Helper::MapLookup);
+        a.jump(If::Equal, R0, 0, END);
+        // Here the kernel's check sees that the row is within the table.
+        a.jump(If::Below, R8, ROWS as i32, ROW);
+        a.set(R8, ROW_LARGE as i32);
+        a.here(ROW);
+        a.shift_left(R8, 5);
+        a.add(R0, R8);
+    }
+
+    /// At the start of a call: `sys_enter(registers, number)`.
+    pub(super) fn enter(&self) -> Vec<u64> {
+        let mut a = Assembler::default();
+        a.copy(R6, R1);
+        self.current_task(&mut a);
+        a.load(R1, R7, WAITS);
+        a.jump(If::NotEqual, R1, 0, END);
+        a.load(R8, R6, 8);
+        a.jump(If::Below, R8, ROW_LARGE as i32, LARGE);
+        a.set(R8, ROW_LARGE as i32);
+        a.here(LARGE);
+        self.check_compat(&mut a);
+        a.store(R7, NUMBER, R8);
+        for name in ["exit", "exit_group"] {
+            if let Some(number) = names::number(name) {
+                a.jump(If::Equal, R8, number.cast_signed(), COUNT);
+            }
+        }
+        a.call(Helper::Nanoseconds);
+        a.store(R7, SINCE, R0);
+        a.go(END);
+        // Calls that do not return are counted where they begin.
+        a.here(COUNT);
+        a.store_number(R7, SINCE, 0);
+        self.row(&mut a);
+        add_to(&mut a, HITS, None);
+        a.here(END);
+        a.set(R0, 0);
+        a.exit();
+        a.code()
+    }
+
+    /// The numbers of programs of 32 bits mean something else.
+    fn check_compat(&self, a: &mut Assembler) {
+        if cfg!(target_arch = "x86_64") {
+            const CODE_SEGMENT: i16 = 136;
+            const CODE_SEGMENT_32: i32 = 0x23;
+            const NATIVE: Label = Label(5);
+            a.load(R1, R6, 0);
+            a.load(R1, R1, CODE_SEGMENT);
+            a.jump(If::NotEqual, R1, CODE_SEGMENT_32, NATIVE);
+            a.set(R8, ROW_COMPAT as i32);
+            a.here(NATIVE);
+        }
+    }
+
+    /// At the end of a call: `sys_exit(registers, result)`.
+    pub(super) fn leave(&self) -> Vec<u64> {
+        let mut a = Assembler::default();
+        a.copy(R6, R1);
+        self.current_task(&mut a);
+        // A task that was made in a call leaves it without having entered.
+        a.load(R9, R7, SINCE);
+        a.jump(If::Equal, R9, 0, END);
+        a.store_number(R7, SINCE, 0);
+        a.load(R8, R7, NUMBER);
+        a.call(Helper::Nanoseconds);
+        a.subtract(R0, R9);
+        a.copy(R9, R0);
+        self.row(&mut a);
+        add_to(&mut a, HITS, None);
+        add_to(&mut a, NANOS, Some(R9));
+        a.load(R2, R6, 8);
+        a.jump(If::AboveOrEqual, R2, -4095, FAILED);
+        add_to(&mut a, BYTES, Some(R2));
+        a.go(END);
+        a.here(FAILED);
+        add_to(&mut a, ERRORS, None);
+        a.here(END);
+        a.set(R0, 0);
+        a.exit();
+        a.code()
+    }
+
+    /// When a task was made, before it runs: `task_newtask(task, flags)`.
+    pub(super) fn born(&self) -> Vec<u64> {
+        let mut a = Assembler::default();
+        a.load(R6, R1, 0);
+        self.current_task(&mut a);
+        a.load(R1, R7, WAITS);
+        a.jump(If::NotEqual, R1, 0, END);
+        a.map(R1, self.tasks.as_raw_fd());
+        a.copy(R2, R6);
+        a.set(R3, 0);
+        // Make it if it is not there.
+        a.set(R4, 1);
+        a.call(Helper::TaskStorageGet);
+        a.jump(If::Equal, R0, 0, END);
+        a.map_value(R1, self.shared.as_raw_fd());
+        a.set(R2, 1);
+        a.add_atomically(R1, at(ALIVE), R2);
+        a.here(END);
+        a.set(R0, 0);
+        a.exit();
+        a.code()
+    }
+
+    /// When a program has taken the place of another: `sched_process_exec(task, …)`. The program's first call is this one.
+    pub(super) fn started(&self) -> Vec<u64> {
+        let mut a = Assembler::default();
+        self.current_task(&mut a);
+        a.load(R1, R7, WAITS);
+        a.jump(If::Equal, R1, 0, END);
+        a.store_number(R7, WAITS, 0);
+        a.map_value(R1, self.shared.as_raw_fd());
+        a.set(R2, 1);
+        a.store(R1, at(STARTED), R2);
+        let execve = names::number("execve").unwrap_or(0);
+        a.store_number(R7, NUMBER, execve.cast_signed());
+        a.call(Helper::Nanoseconds);
+        a.store(R7, SINCE, R0);
+        a.here(END);
+        a.set(R0, 0);
+        a.exit();
+        a.code()
+    }
+
+    /// When a task ends: `sched_process_exit(task, …)`.
+    pub(super) fn ended(&self) -> Vec<u64> {
+        let mut a = Assembler::default();
+        self.current_task(&mut a);
+        a.map_value(R1, self.shared.as_raw_fd());
+        a.set(R2, -1);
+        a.add_atomically(R1, at(ALIVE), R2);
+        a.here(END);
+        a.set(R0, 0);
+        a.exit();
+        a.code()
+    }
+}
+
+/// Adds one, or a register, to a word of the row in register 0. No other task of this processor comes between, and
+/// other processors have rows of their own.
+fn add_to(a: &mut Assembler, word: i16, amount: Option<super::assembler::Reg>) {
+    a.load(R1, R0, word);
+    match amount {
+        Some(amount) => a.add(R1, amount),
+        None => a.add_number(R1, 1),
+    }
+    a.store(R0, word, R1);
+}
