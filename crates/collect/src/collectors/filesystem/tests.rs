@@ -236,8 +236,8 @@ fn a_mountinfo_that_is_gone_is_said_and_comes_back() {
 #[test]
 fn what_is_read_only_for_the_agent_alone_is_not_read_only() {
     let stand = Stand::new("readonly", &[]);
-    let own = b"1 2 0:1 / / ro - ext4 d rw\n2 2 0:2 / /iso ro - iso9660 c ro\n3 2 0:3 / /own ro - ext4 e rw\n";
-    let first = b"1 2 0:1 / / rw - ext4 d rw\n2 2 0:2 / /iso ro - iso9660 c ro\n";
+    let own = b"1 2 0:1 / / ro - ext4 d rw\n2 2 0:2 / /iso ro - ext4 c ro\n3 2 0:3 / /own ro - ext4 e rw\n";
+    let first = b"1 2 0:1 / / rw - ext4 d rw\n2 2 0:2 / /iso ro - ext4 c ro\n";
     fs::write(stand.root.join("of_first"), first).expect("write");
     let mut mounts = parse_all(own).expect("mounts");
     stand.systems.ask_first_process(&mut mounts);
