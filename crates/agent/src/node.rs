@@ -173,6 +173,15 @@ impl Node {
         &self.announcement
     }
 
+    /// Where it serves HTTP, in the order of the configuration.
+    pub fn http_addresses(&self) -> &[SocketAddr] {
+        self.running.as_ref().map_or(&[], Running::http_addresses)
+    }
+
+    pub fn socket_path(&self) -> Option<&Path> {
+        self.running.as_ref().and_then(Running::socket_path)
+    }
+
     pub fn runtime(&self) -> &Handle {
         self.runtime.handle()
     }

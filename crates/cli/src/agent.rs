@@ -9,7 +9,7 @@ use crate::format::{self, Format};
 use crate::{logging, output};
 
 /// Sample this node, keep its samples and serve them, until interrupted
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub struct Args {
     #[command(flatten)]
     pub settings: Settings,
@@ -28,7 +28,7 @@ pub struct Args {
 }
 
 /// What the command line can say about the configuration. It wins over environment and file.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Debug, Clone, Default, clap::Args)]
 pub struct Settings {
     /// Configuration file [default: $PEGEL_CONFIG, $DRAGON_TELEMETRY_CONFIG]
     #[arg(long, value_name = "FILE")]
@@ -123,6 +123,15 @@ impl Settings {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    run_with(args, |node| {
+        for line in node.announcement() {
+            output::note(&format!("pegel: {line}"));
+        }
+    })
+}
+
+/// The same with other first words, which are left out where nothing is to be logged.
+pub fn run_with(args: &Args, announce: impl FnOnce(&Node)) -> anyhow::Result<()> {
     let loaded = args.settings.load()?;
     let log = &loaded.config.own.log;
     let logging = logging::start(log);
@@ -140,9 +149,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let mut node = Node::start(plan)?;
     if log.level != LogLevel::Off {
-        for line in node.announcement() {
-            output::note(&format!("pegel: {line}"));
-        }
+        announce(&node);
     }
     let signals = node.wait(until).context("the agent cannot go on")?;
     exit_on_next(&node, signals);

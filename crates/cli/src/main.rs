@@ -20,6 +20,7 @@ mod push;
 mod run;
 mod snapshot;
 mod tau;
+mod tau_proxy;
 mod top;
 mod track;
 mod values;
@@ -75,6 +76,12 @@ fn main() -> ExitCode {
     let called = arguments.first().map(Path::new).and_then(Path::file_name);
     if called == Some(tau::NAME.as_ref()) {
         return end(tau::run(arguments.into_iter()), None);
+    }
+    if called == Some(run::tau::NAME.as_ref()) {
+        return end(run::tau::run(arguments.into_iter()), None);
+    }
+    if called == Some(tau_proxy::NAME.as_ref()) {
+        return end(tau_proxy::run(arguments.into_iter()), None);
     }
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,

@@ -2,6 +2,7 @@
 
 mod agent;
 mod report;
+pub mod tau;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

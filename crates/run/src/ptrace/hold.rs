@@ -33,6 +33,10 @@ pub(crate) enum Held {
 impl Hold {
     /// Takes a process that runs. In the helper, which has no other children.
     pub(crate) fn new(process: pid_t) -> io::Result<Hold> {
+        // Otherwise a set-uid program that it executes later would not get its rights.
+        if !can_trace_all() {
+            return Err(io::Error::from_raw_os_error(libc::EPERM));
+        }
         let news = child_signals()?;
         call::seize(process, 0)?;
         Ok(Hold { process, news })
@@ -76,6 +80,17 @@ impl AsFd for Hold {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.news.as_fd()
     }
+}
+
+/// Whether this process has CAP_SYS_PTRACE.
+fn can_trace_all() -> bool {
+    const BIT: u64 = 1 << 19;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mut lines = status.lines();
+    let rights = lines.find_map(|line| line.strip_prefix("CapEff:"));
+    rights
+        .and_then(|rights| u64::from_str_radix(rights.trim(), 16).ok())
+        .is_some_and(|rights| rights & BIT != 0)
 }
 
 /// A descriptor that is readable after each SIGCHLD, which is blocked for that.

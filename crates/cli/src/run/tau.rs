@@ -1,0 +1,79 @@
+//! `tau_metric_proxy_run`: the same under the options that its users' scripts have.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Parser;
+
+use super::Args;
+use crate::failure::Failure;
+use crate::output;
+
+pub const NAME: &str = "tau_metric_proxy_run";
+
+const HELP: &str = "\
+tau_metric_proxy_run -m -s -v -h -u [PATH] -S [PID] -- [COMMAND]
+
+Wrapper to run commands instrumented for the tau_metric_proxy.
+
+-m: enable MPI profiling
+-s: enable strace profiling (requires tau_strace in path)
+-S [PID]: attach tau_strace to a running process id (COMMAND is ignored, no MPI instrum)
+-u [PATH]: specify path to tau_metric_proxy push gateway UNIX socket
+-v: enable verbose output
+-h: show this help
+";
+
+#[derive(Debug, Parser)]
+#[command(name = NAME, disable_help_flag = true)]
+struct Old {
+    #[arg(short = 'm')]
+    mpi: bool,
+    #[arg(short = 's')]
+    syscalls: bool,
+    #[arg(short = 'S', allow_negative_numbers = true)]
+    pid: Option<i32>,
+    #[arg(short = 'u')]
+    socket: Option<PathBuf>,
+    #[arg(short = 'v')]
+    verbose: bool,
+    #[arg(short = 'h')]
+    help: bool,
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
+}
+
+pub fn run(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
+    let old = Old::try_parse_from(arguments).map_err(|error| {
+        let text = error.to_string();
+        let line = text.lines().next().unwrap_or_default();
+        usage(line.strip_prefix("error: ").unwrap_or(line))
+    })?;
+    if old.help {
+        return output::write(None, HELP);
+    }
+    if old.command.is_empty() && old.pid.is_none() {
+        return Err(usage("no command is given"));
+    }
+    super::run(&Args {
+        // With a process to attach to, these two mean nothing.
+        mpi: old.mpi && old.pid.is_none(),
+        command: match old.pid {
+            Some(_) => Vec::new(),
+            None => old.command,
+        },
+        syscalls: old.syscalls,
+        pid: old.pid,
+        verbose: old.verbose,
+        socket: old.socket,
+        job: None,
+        method: None,
+        io_only: false,
+        agent: false,
+        report: None,
+    })
+}
+
+fn usage(message: &str) -> anyhow::Error {
+    Failure::usage(format!("{NAME}: {message}\n\n{HELP}"))
+}
