@@ -76,7 +76,6 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     output::write(args.output.as_deref(), &text)
 }
 
-/// Counters come in at the agent's own times nowhere: Prometheus stamps them when it scrapes.
 fn job(name: &str, targets: &[Target], args: &Args) -> String {
     let targets: Vec<String> = targets.iter().map(|target| quoted(&target.text)).collect();
     let interval = &args.interval;

@@ -78,14 +78,17 @@ fn variable(variable: &Variable) -> Value {
                 true => json!({"selected": true, "text": ["All"], "value": ["$__all"]}),
                 false => json!({"selected": true, "text": chosen, "value": chosen}),
             };
-            json!({
+            let mut variable = json!({
                 "type": "query", "name": name, "label": label, "query": query, "definition": query,
                 "datasource": source(), "regex": regex, "current": current, "hide": 0,
                 "includeAll": has_all, "multi": has_all,
-                // Metrics are repeated one by one; nodes are a filter, which may say "all" shortly.
-                "allValue": if *name == "host" { json!(EVERY) } else { Value::Null },
                 "options": [], "refresh": 2, "sort": 5, "skipUrlSync": false,
-            })
+            });
+            // Metrics are repeated one by one; nodes are a filter, which may say "all" shortly.
+            if *name == "host" {
+                variable["allValue"] = json!(EVERY);
+            }
+            variable
         }
         Variable::Text { name, label } => json!({
             "type": "textbox", "name": name, "label": label, "query": "", "hide": 0,
@@ -121,10 +124,14 @@ impl Page {
                 true => (inner, Vec::new()),
                 false => (Vec::new(), inner),
             };
-            panels.push(json!({
+            let mut header = json!({
                 "type": "row", "id": id, "title": row.title, "gridPos": place,
-                "collapsed": row.is_closed, "repeat": row.repeat, "panels": inside,
-            }));
+                "collapsed": row.is_closed, "panels": inside,
+            });
+            if let Some(variable) = row.repeat {
+                header["repeat"] = json!(variable);
+            }
+            panels.push(header);
             panels.extend(after);
         }
         panels
