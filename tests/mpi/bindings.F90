@@ -8,7 +8,7 @@ program bindings
   type(MPI_Status) :: status
   type(MPI_Datatype) :: triple
   type(MPI_File) :: file
-  type(MPI_Comm) :: world
+  type(MPI_Comm) :: world, ring
 #else
 #if BINDING == 2
   use mpi
@@ -17,7 +17,7 @@ program bindings
   implicit none
   include 'mpif.h'
 #endif
-  integer :: requests(2), status(MPI_STATUS_SIZE), triple, file, world
+  integer :: requests(2), status(MPI_STATUS_SIZE), triple, file, world, ring
 #endif
   double precision :: out(100), in(100), began
   real :: reals(6)
@@ -27,6 +27,9 @@ program bindings
   character(len=MPI_MAX_OBJECT_NAME) :: name
   character(len=1000) :: path
   integer(kind=MPI_OFFSET_KIND) :: place
+  integer(kind=MPI_ADDRESS_KIND) :: largest
+  integer :: sizes(1), places(1)
+  logical :: wraps(1), is_set
 
   call MPI_Init(ierror)
   call MPI_Comm_rank(MPI_COMM_WORLD, rank, ierror)
@@ -81,6 +84,16 @@ program bindings
   call MPI_File_read_at(file, place, in, 10, MPI_DOUBLE_PRECISION, status, ierror)
   if (in(10) /= rank) error stop 'a wrong number was read'
   call MPI_File_close(file, ierror)
+
+  call MPI_Comm_get_attr(world, MPI_TAG_UB, largest, is_set, ierror)
+  if (.not. is_set .or. largest < 32767) error stop 'a wrong attribute came'
+  sizes(1) = size
+  wraps(1) = .true.
+  places(1) = size + 1
+  call MPI_Cart_create(world, 1, sizes, wraps, .false., ring, ierror)
+  call MPI_Cart_rank(ring, places, received, ierror)
+  if (received /= 1) error stop 'a wrong rank came'
+  call MPI_Comm_free(ring, ierror)
   call MPI_Comm_free(world, ierror)
   call MPI_Finalize(ierror)
 end program bindings

@@ -4,14 +4,23 @@ use std::env;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+const MPI4PY: &str = "/usr/lib/python3/dist-packages/mpi4py/__init__.py";
+
 /// Program, and the Debian package that brings it.
-const PROGRAMS: [(&str, &str); 19] = [
+const PROGRAMS: [(&str, &str); 25] = [
     ("collectd", "collectd-core"),
     ("c++", "g++"),
     ("cc", "gcc"),
     ("chromium", "chromium"),
     ("curl", "curl"),
+    ("gfortran", "gfortran"),
     ("ip", "iproute2"),
+    // Not a program: a package of Python that has none.
+    (MPI4PY, "python3-mpi4py"),
+    ("mpicc.mpich", "libmpich-dev"),
+    ("mpicc.openmpi", "libopenmpi-dev"),
+    ("mpirun.mpich", "mpich"),
+    ("mpirun.openmpi", "openmpi-bin"),
     ("nm", "binutils"),
     ("openssl", "openssl"),
     ("pkg-config", "pkg-config"),
