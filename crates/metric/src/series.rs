@@ -18,7 +18,8 @@ pub const TEXT_BYTES_MAX: usize = 16 * 1024;
 /// nearly all uses want the text.
 pub struct Series {
     family: Arc<Family>,
-    text: Box<str>,
+    /// None without labels: then the family has it already.
+    text: Option<Box<str>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -47,6 +48,9 @@ impl Series {
     /// Labels may come in any order.
     pub fn new(family: Arc<Family>, labels: &[(&str, &str)]) -> Result<Series, SeriesError> {
         check_name(&family.name)?;
+        if labels.is_empty() {
+            return Ok(Series { family, text: None });
+        }
         if labels.len() > LABELS_MAX {
             return Err(SeriesError::LabelsMany(labels.len()));
         }
@@ -65,15 +69,13 @@ impl Series {
             escape(&mut text, value);
             text.push('"');
         }
-        if !sorted.is_empty() {
-            text.push('}');
-        }
+        text.push('}');
         if text.len() > TEXT_BYTES_MAX {
             return Err(SeriesError::TextLong(text.len()));
         }
         Ok(Series {
             family,
-            text: text.into_boxed_str(),
+            text: Some(text.into_boxed_str()),
         })
     }
 
@@ -105,12 +107,12 @@ impl Series {
 
     /// `name{k="v",…}` with sorted keys; the bare name when there are no labels.
     pub fn text(&self) -> &str {
-        &self.text
+        self.text.as_deref().unwrap_or(&self.family.name)
     }
 
     /// The text after the name: `{k="v",…}`, or nothing.
     pub fn labels_text(&self) -> &str {
-        &self.text[self.family.name.len()..]
+        &self.text()[self.family.name.len()..]
     }
 
     /// The labels, sorted by key.
@@ -129,19 +131,19 @@ impl Series {
 
 impl fmt::Debug for Series {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        f.write_str(self.text())
     }
 }
 
 impl fmt::Display for Series {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        f.write_str(self.text())
     }
 }
 
 impl PartialEq for Series {
     fn eq(&self, other: &Series) -> bool {
-        self.text == other.text
+        self.text() == other.text()
     }
 }
 
@@ -149,7 +151,7 @@ impl Eq for Series {}
 
 impl Hash for Series {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.text.hash(state);
+        self.text().hash(state);
     }
 }
 
@@ -161,7 +163,7 @@ impl PartialOrd for Series {
 
 impl Ord for Series {
     fn cmp(&self, other: &Series) -> std::cmp::Ordering {
-        self.text.cmp(&other.text)
+        self.text().cmp(other.text())
     }
 }
 
