@@ -132,8 +132,10 @@ impl Agent {
     }
 }
 
+const ALWAYS_SHOWN: (Input, Reason) = (Input::Collect, Reason::QueueFull);
+
 /// The ledger, input by input. Reasons appear when something was first dropped for them: most of the
-/// many pairs of input and reason never happen.
+/// many pairs of input and reason never happen. One is always there, so that the name is known.
 #[derive(Debug)]
 struct Books {
     ledger: Arc<Ledger>,
@@ -165,7 +167,7 @@ impl Books {
             out.set(kept, self.ledger.kept_total(input) as f64);
             for &reason in Reason::ALL {
                 let count = self.ledger.dropped_total(input, reason);
-                if count > 0 {
+                if count > 0 || (input, reason) == ALWAYS_SHOWN {
                     let slot = self.dropped_slot(out, input, reason)?;
                     out.set(slot, count as f64);
                 }
