@@ -24,6 +24,10 @@ static void send_nowhere(void) {
     MPI_Send(&datum, 1, MPI_DOUBLE, MPI_PROC_NULL, 0, MPI_COMM_SELF);
 }
 
+static void receive_nothing(void) {
+    MPI_Recv(&datum, 1, MPI_DOUBLE, MPI_PROC_NULL, 0, MPI_COMM_SELF, MPI_STATUS_IGNORE);
+}
+
 static void iprobe(void) {
     int flag;
     MPI_Iprobe(MPI_ANY_SOURCE, 0, MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE);
@@ -57,6 +61,7 @@ int main(int argc, char **argv) {
     if (provided < wanted) return 1;
     measure("MPI_Comm_rank", comm_rank);
     measure("MPI_Send", send_nowhere);
+    measure("MPI_Recv", receive_nothing);
     measure("MPI_Iprobe", iprobe);
     measure("MPI_Sendrecv", exchange);
     measure("MPI_Allreduce", allreduce);

@@ -14,6 +14,8 @@ macro_rules! rules {
         pub(crate) struct $name;
 
         impl Rule for $name {
+            // Not inlined: many wrappers share it, and their calls take longer than this.
+            #[inline(never)]
             fn after<$width: Width>($arguments: &Arguments<'_>, _: &Own) -> u64 $body
         }
     )*};

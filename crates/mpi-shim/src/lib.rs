@@ -15,7 +15,7 @@
 //!   conversions between C and Fortran, `MPI_T_*`.
 //!
 //! What bytes mean: what the caller hands to the call, as posted; for a blocking receive what came; for a
-//! call that only receives the buffer for that. The page is `docs/decisions/0008-mpi-shim.md`.
+//! call that only receives the buffer for that. The page is `docs/decisions/0009-mpi-shim.md`.
 
 mod arguments;
 mod call;

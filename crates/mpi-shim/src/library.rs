@@ -38,6 +38,11 @@ pub(crate) fn size_of(datatype: usize) -> u64 {
     {
         return size;
     }
+    asked_size(datatype)
+}
+
+#[inline(never)]
+fn asked_size(datatype: usize) -> u64 {
     match type_size(datatype) {
         Some((size,)) if size >= 0 => size as u64,
         // Too large for an `int`.

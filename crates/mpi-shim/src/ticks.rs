@@ -59,7 +59,7 @@ pub(crate) fn nanos(begin: u64, end: u64) -> u64 {
 
 #[inline]
 fn convert(ticks: u64, rate: u64) -> u64 {
-    (u128::from(ticks) * u128::from(rate) >> 32) as u64
+    ((u128::from(ticks) * u128::from(rate)) >> 32) as u64
 }
 
 /// The counter and the clock at one time.

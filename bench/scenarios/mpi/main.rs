@@ -1,0 +1,87 @@
+//! What the preloaded library adds to an MPI call, beside the same program without it in the same run.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use pegel_bench::{Gate, Report, median};
+use pegel_testkit::{TempDir, need};
+
+const LIBRARIES: [(&str, &str); 2] = [("Open MPI", "openmpi"), ("MPICH", "mpich")];
+
+fn main() -> ExitCode {
+    let mut report = Report::new("mpi");
+    for (name, package) in LIBRARIES {
+        let dir = TempDir::new();
+        let Some(program) = compile(&dir, package) else {
+            continue;
+        };
+        for (level, most) in [("single", 20.0), ("multiple", 35.0)] {
+            measure(&mut report, &dir, &program, (name, level, most));
+        }
+    }
+    report.finish()
+}
+
+fn compile(dir: &TempDir, package: &str) -> Option<PathBuf> {
+    let compiler = need(&format!("mpicc.{package}"))?;
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/mpi/loop.c");
+    let program = dir.join("loop");
+    let mut command = Command::new(compiler);
+    command.args(["-O2", "-o"]).arg(&program).arg(source);
+    let status = command.status().expect("a compiler");
+    assert!(status.success(), "{command:?}: {status}");
+    Some(program)
+}
+
+fn measure(report: &mut Report, dir: &TempDir, program: &Path, what: (&str, &str, f64)) {
+    let (name, level, most) = what;
+    let library = pegel_preload::place_in(&dir.join("preload")).expect("a place");
+    let mut plain: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    let mut added: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for _ in 0..report.repetitions(7) {
+        let without = run(dir, program, level, None);
+        let with = run(dir, program, level, Some(&library));
+        for (call, nanos) in with {
+            let alone = without[&call];
+            added.entry(call.clone()).or_default().push(nanos - alone);
+            plain.entry(call).or_default().push(alone);
+        }
+    }
+    for (call, figures) in added {
+        // Two transfers in one call, and a status that nobody asked for.
+        let gate = match call.as_str() {
+            "MPI_Sendrecv" => Gate::None,
+            _ => Gate::AtMost(most),
+        };
+        let alone = plain.get_mut(&call).map_or(0.0, |figures| median(figures));
+        let work = format!("{name}, {level}: {call}, added");
+        report.row_beside(&work, "ns", gate, figures, &[("alone", alone)]);
+    }
+}
+
+/// Nanoseconds of each kind of call.
+fn run(
+    dir: &TempDir,
+    program: &Path,
+    level: &str,
+    library: Option<&Path>,
+) -> BTreeMap<String, f64> {
+    let mut command = Command::new(program);
+    command
+        .arg(level)
+        .env("PEGEL_LANES", dir.join("lanes"))
+        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    if let Some(library) = library {
+        command.env("LD_PRELOAD", library);
+    }
+    let output = command.output().expect("a program");
+    assert!(output.status.success(), "{command:?}: {output:?}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let row = |line: &str| {
+        let (call, nanos) = line.split_once(' ').expect("a name and a number");
+        (call.to_owned(), nanos.parse().expect("a number"))
+    };
+    text.lines().map(row).collect()
+}
