@@ -159,6 +159,19 @@ fn threads_that_call_at_once_lose_nothing() {
     }
 }
 
+#[test]
+fn a_session_counts_like_the_world() {
+    // Open MPI has none before its version 5.
+    let Some(scene) = Scene::new(Library::Mpich) else {
+        return;
+    };
+    let Some(program) = scene.compile("mpicc", "session.c", &[]) else {
+        return;
+    };
+    scene.run(2, &[], &[&program]);
+    assert_same(&scene.counted(), &scene.expected(2));
+}
+
 /// Waits until every rank has made some calls; the pid of each rank.
 fn ranks_at_work(scene: &Scene, ranks: usize) -> Vec<(String, Pid)> {
     eventually_within(BOUND, "all ranks are at work", || {
