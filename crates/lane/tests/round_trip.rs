@@ -68,6 +68,8 @@ fn every_kind_reads_back() {
     gauge.add(-2.5);
     calls.add(1024, 1_500);
     calls.add(1, 500);
+    calls.add_alone(10, 3_000);
+    calls.hit();
     for value in [1.0, 1.5, 3.0, -1.0] {
         histogram.record(value);
     }
@@ -107,9 +109,9 @@ fn every_kind_reads_back() {
     }
     assert_eq!(view.value(3), None);
     let calls = Value::Calls {
-        hits: 2,
-        bytes: 1025,
-        nanos: 2000,
+        hits: 4,
+        bytes: 1035,
+        nanos: 5000,
     };
     assert_eq!(view.value(4), Some(calls));
     let Some(Value::Distribution(sizes)) = view.value(5) else {
