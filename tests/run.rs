@@ -1,0 +1,16 @@
+//! `pegel run`: programs run as if they were not wrapped, and their calls are counted exactly.
+
+#[path = "run/attach.rs"]
+mod attach;
+#[path = "run/counts.rs"]
+mod counts;
+#[path = "run/kills.rs"]
+mod kills;
+#[path = "run/same.rs"]
+mod same;
+#[path = "run/terminal.rs"]
+mod terminal;
+#[path = "run/visible.rs"]
+mod visible;
+#[path = "run/wrapped.rs"]
+mod wrapped;

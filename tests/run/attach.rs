@@ -1,0 +1,176 @@
+//! `-S PID`: a process that runs already.
+
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use pegel_testkit::{Process, Stranger, TempDir, eventually, need};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::wrapped::{BOUND, compile, isolate, pegel, read_report};
+
+/// A program of our own; killed at the end.
+struct Target(Child);
+
+impl Target {
+    fn start(command: &mut Command) -> Target {
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+        Target(child.expect("started"))
+    }
+
+    fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+
+    fn is_alive(&mut self) -> bool {
+        self.0.try_wait().expect("ours").is_none()
+    }
+
+    fn tracer(&self) -> String {
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).expect("it runs");
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("TracerPid:\t"));
+        line.expect("a line").to_owned()
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn an_interrupt_lets_the_process_live() {
+    let home = TempDir::new();
+    let Some(program) = compile(&home, "busy", &[]) else {
+        return;
+    };
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let mut target = Target::start(&mut Command::new(&program));
+        let tasks = format!("/proc/{}/task", target.pid());
+        eventually("it has five threads", || {
+            let count = std::fs::read_dir(&tasks).map_or(0, Iterator::count);
+            (count == 5).then_some(()).ok_or(count)
+        });
+        let args = ["-v", "-S", &target.pid(), "--report", "report.json"];
+        let process = Process::start(&mut pegel(&home, &args));
+        eventually("all five threads are taken", || {
+            match process.stderr().contains(": 5 threads, counted by ptrace") {
+                true => Ok(()),
+                false => Err(process.output()),
+            }
+        });
+        // Long enough for some rounds of every thread.
+        std::thread::sleep(Duration::from_millis(300));
+        process.signal(signal);
+        let finished = process.wait(BOUND);
+        assert_eq!(finished.code(), Some(0), "{finished}");
+        assert!(target.is_alive(), "{signal:?}");
+        assert_eq!(target.tracer(), "0");
+        let calls = read_report(&home.join("report.json"));
+        assert!(calls["getppid"][0] > 10, "{calls:?}");
+        // It still does its work: the processor time goes on.
+        let before = cpu_ticks(target.0.id());
+        eventually("it works", || match cpu_ticks(target.0.id()) > before {
+            true => Ok(()),
+            false => Err("no time passes for it"),
+        });
+    }
+}
+
+fn cpu_ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+    let rest = stat.rsplit(')').next().expect("a name");
+    let words: Vec<u64> = rest
+        .split_whitespace()
+        .skip(11)
+        .take(2)
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    words.iter().sum()
+}
+
+#[test]
+fn the_end_of_the_process_is_the_end() {
+    let home = TempDir::new();
+    let mut target = Target::start(Command::new("sleep").arg("1"));
+    let args = ["-S", &target.pid()];
+    let finished = Process::start(&mut pegel(&home, &args)).wait(BOUND);
+    assert_eq!(finished.code(), Some(0), "{finished}");
+    assert_eq!(
+        (finished.stdout.as_str(), finished.stderr.as_str()),
+        ("", "")
+    );
+    eventually("its parent sees the end", || match target.is_alive() {
+        false => Ok(()),
+        true => Err("it runs"),
+    });
+}
+
+#[track_caller]
+fn assert_refused(home: &TempDir, pid: &str, words: &str) {
+    let finished = Process::start(&mut pegel(home, &["-S", pid])).wait(BOUND);
+    assert_eq!(finished.code(), Some(1), "{finished}");
+    assert!(finished.stderr.contains(words), "{words}: {finished}");
+}
+
+#[test]
+fn a_process_that_cannot_be_watched_is_left_alone() {
+    let home = TempDir::new();
+    let mut gone = Command::new("true").spawn().expect("started");
+    gone.wait().expect("ended");
+    assert_refused(&home, &gone.id().to_string(), "there is no process");
+    assert_refused(&home, "-5", "there is no process");
+    assert_refused(&home, "0", "there is no process");
+    if let Some(strace) = need("strace") {
+        let mut target = Target::start(Command::new("sleep").arg("1000"));
+        let mut command = Command::new(strace);
+        command
+            .args(["-o", "/dev/null", "-p", &target.pid()])
+            .stderr(Stdio::null());
+        let mut tracer = Target::start(&mut command);
+        let by = tracer.pid();
+        eventually("strace has it", || match target.tracer() == by {
+            true => Ok(()),
+            false => Err(target.tracer()),
+        });
+        assert_refused(
+            &home,
+            &target.pid(),
+            &format!("is traced already, by process {by} (strace)"),
+        );
+        assert!(target.is_alive() && tracer.is_alive());
+        // Otherwise the target would be stopped for good.
+        let pid = Pid::from_raw(tracer.0.id().cast_signed()).expect("a number");
+        kill_process(pid, Signal::INT).expect("ours");
+        tracer.0.wait().expect("ended");
+        assert!(target.is_alive());
+    }
+    if Stranger::new().is_some() {
+        let mut target = Target::start(Command::new("sleep").arg("1000"));
+        let mut command = pegel(&home, &["-S", &target.pid()]);
+        let binary = home.join("pegel");
+        std::fs::copy(crate::wrapped::PEGEL, &binary).expect("copied");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(home.path(), mode).expect("ours");
+        use std::os::unix::process::CommandExt;
+        command = {
+            let mut other = Command::new(&binary);
+            other.args(command.get_args());
+            isolate(&mut other, &home);
+            other
+        };
+        command
+            .uid(Stranger::UID)
+            .gid(Stranger::UID)
+            .current_dir("/");
+        let finished = Process::start(&mut command).wait(BOUND);
+        assert_eq!(finished.code(), Some(1), "{finished}");
+        assert!(finished.stderr.contains("belongs to user 0"), "{finished}");
+        assert!(target.is_alive());
+        assert_eq!(target.tracer(), "0");
+    }
+}

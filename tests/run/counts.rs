@@ -1,0 +1,231 @@
+//! Counts are exact: what the program knows it did, and what strace says.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use pegel_testkit::{Process, TempDir, need};
+
+use crate::wrapped::{BOUND, Way, compile, isolate, pegel, read_report};
+
+/// How often the small program does its round.
+const ROUNDS: u64 = 260;
+
+fn report(way: Way, home: &TempDir, argv: &[&str]) -> BTreeMap<String, [u64; 3]> {
+    let method = match way {
+        Way::Ebpf => "ebpf",
+        _ => "ptrace",
+    };
+    let path = home.join("report.json");
+    let _ = std::fs::remove_file(&path);
+    let options = ["-s", "--method", method, "--report", "report.json", "--"];
+    let args = [&options[..], argv].concat();
+    let finished = Process::start(&mut pegel(home, &args)).wait(BOUND);
+    // It is there when the command returns.
+    assert!(finished.status.code().is_some(), "{finished}");
+    let text = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        text.contains(if way == Way::Ebpf { "eBPF" } else { "ptrace" }),
+        "{text}"
+    );
+    read_report(&path)
+}
+
+#[test]
+fn calls_of_threads_children_and_programs_are_counted_exactly() {
+    let home = TempDir::new();
+    let Some(program) = compile(&home, "known", &[]) else {
+        return;
+    };
+    let program = program.display().to_string();
+    for way in Way::counting() {
+        for _ in 0..3 {
+            let calls = report(way, &home, &[&program]);
+            let hits = |name: &str| calls.get(name).map_or(0, |counts| counts[0]);
+            assert_eq!(hits("getppid"), ROUNDS, "{way:?}: {calls:?}");
+            assert_eq!(calls["write"], [ROUNDS, 7 * ROUNDS, 0], "{way:?}");
+            assert_eq!(calls["writev"], [ROUNDS, 7 * ROUNDS, 0], "{way:?}");
+            assert_eq!(calls["read"][2], ROUNDS, "{way:?}: one error each round");
+            assert_eq!(hits("execve"), 2, "{way:?}");
+            assert_eq!((hits("exit"), hits("exit_group")), (4, 4), "{way:?}");
+        }
+    }
+}
+
+/// Calls whose number depends on how threads happen to meet, and on when a child ends.
+const BY_CHANCE: [&str; 8] = [
+    "wait4",
+    "rt_sigreturn",
+    "futex",
+    "exit",
+    "exit_group",
+    "madvise",
+    "restart_syscall",
+    "sched_yield",
+];
+
+#[test]
+fn strace_counts_the_same() {
+    let Some(strace) = need("strace") else {
+        return;
+    };
+    let home = TempDir::new();
+    let Some(known) = compile(&home, "known", &[]) else {
+        return;
+    };
+    let known = known.display().to_string();
+    std::fs::write(home.join("words"), "some words\n".repeat(1000)).expect("written");
+    let commands: [&[&str]; 4] = [
+        &[&known],
+        &[
+            "sh",
+            "-c",
+            "grep -c some words; ls /nonexistent; (exit 3); true",
+        ],
+        &["find", "/usr/share/doc", "-maxdepth", "1", "-name", "a*"],
+        &["sort", "words"],
+    ];
+    for argv in commands {
+        let mut command = Command::new(&strace);
+        command.args(["-c", "-f", "-o", "table", "--"]).args(argv);
+        isolate(&mut command, &home);
+        Process::start(&mut command).wait(BOUND);
+        let table = std::fs::read_to_string(home.join("table")).expect("written");
+        let expected = read_table(&table);
+        assert!(expected.len() > 5, "{table}");
+        for way in Way::counting() {
+            let calls = report(way, &home, argv);
+            let found: BTreeMap<String, (u64, u64)> = calls
+                .into_iter()
+                .filter(|(name, _)| !BY_CHANCE.contains(&name.as_str()))
+                .map(|(name, [hits, _, errors])| (name, (hits, errors)))
+                .collect();
+            assert_eq!(found, expected, "{way:?}: {argv:?}");
+        }
+    }
+}
+
+/// Hits and errors of each call in the table of `strace -c`.
+fn read_table(table: &str) -> BTreeMap<String, (u64, u64)> {
+    let mut calls = BTreeMap::new();
+    for line in table.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (Some(name), Some(Ok(hits))) = (words.last(), words.get(3).map(|word| word.parse()))
+        else {
+            continue;
+        };
+        if *name == "total" || BY_CHANCE.contains(name) {
+            continue;
+        }
+        let errors = match words.len() {
+            6 => words[4].parse().expect("a number"),
+            _ => 0,
+        };
+        calls.insert((*name).to_owned(), (hits, errors));
+    }
+    calls
+}
+
+#[test]
+fn a_filter_counts_calls_that_move_bytes_and_no_others() {
+    let home = TempDir::new();
+    let Some(program) = compile(&home, "known", &[]) else {
+        return;
+    };
+    let program = program.display().to_string();
+    let options = [
+        "-s",
+        "--method",
+        "seccomp",
+        "--io-only",
+        "--report",
+        "report.json",
+        "--",
+    ];
+    let args = [&options[..], &[&program]].concat();
+    let finished = Process::start(&mut pegel(&home, &args)).wait(BOUND);
+    assert_eq!(finished.code(), Some(42), "{finished}");
+    let calls = read_report(&home.join("report.json"));
+    assert_eq!(calls["write"], [ROUNDS, 7 * ROUNDS, 0]);
+    assert_eq!(calls["writev"], [ROUNDS, 7 * ROUNDS, 0]);
+    assert_eq!(calls["read"][2], ROUNDS);
+    assert!(
+        !calls.contains_key("getppid") && !calls.contains_key("openat"),
+        "{calls:?}"
+    );
+    for args in [
+        ["-s", "--io-only", "--", "true"],
+        ["-s", "--method=seccomp", "--", "true"],
+    ] {
+        let finished = Process::start(&mut pegel(&home, &args)).wait(BOUND);
+        assert_eq!(finished.code(), Some(2), "{finished}");
+    }
+}
+
+/// Where nothing is allowed the program runs all the same.
+#[test]
+fn without_permission_the_program_runs_uncounted() {
+    let Some(setpriv) = need("setpriv") else {
+        return;
+    };
+    let home = TempDir::new();
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let mut command = Command::new(setpriv);
+    command.args([
+        "--bounding-set=-bpf,-perfmon,-sys_admin,-sys_ptrace",
+        "--inh-caps=-all",
+    ]);
+    command.arg(crate::wrapped::PEGEL);
+    command.args([
+        "run", "-v", "-s", "--method", "ebpf", "--", "sh", "-c", "exit 3",
+    ]);
+    isolate(&mut command, &home);
+    let finished = Process::start(&mut command).wait(BOUND);
+    assert_eq!(finished.code(), Some(3), "{finished}");
+    assert!(
+        finished.stderr.contains("eBPF is not possible"),
+        "{finished}"
+    );
+    assert!(finished.stderr.contains("counted by ptrace"), "{finished}");
+    // A process that may not be traced at all.
+    let mut command = pegel(
+        &home,
+        &["-v", "-s", "--method", "ptrace", "--", "sh", "-c", "exit 4"],
+    );
+    forbid_ptrace(&mut command);
+    let finished = Process::start(&mut command).wait(BOUND);
+    assert_eq!(finished.code(), Some(4), "{finished}");
+    assert!(finished.stderr.contains("allows no ptrace"), "{finished}");
+}
+
+/// A filter, as containers have it, under which ptrace fails.
+fn forbid_ptrace(command: &mut Command) {
+    use std::os::unix::process::CommandExt;
+    #[repr(C)]
+    struct Step(u16, u8, u8, u32);
+    #[repr(C)]
+    struct Filter(u16, *const Step);
+    const PTRACE: u32 = if cfg!(target_arch = "aarch64") {
+        117
+    } else {
+        101
+    };
+    static STEPS: [Step; 4] = [
+        Step(0x20, 0, 0, 0),
+        Step(0x15, 0, 1, PTRACE),
+        Step(0x06, 0, 0, 0x0005_0001),
+        Step(0x06, 0, 0, 0x7fff_0000),
+    ];
+    let install = || {
+        let filter = Filter(4, STEPS.as_ptr());
+        // SAFETY: the kernel copies and checks the filter, whose length is as said.
+        let done = unsafe { libc::prctl(libc::PR_SET_SECCOMP, 2, &raw const filter) };
+        match done {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: one system call between fork and exec.
+    unsafe { command.pre_exec(install) };
+}

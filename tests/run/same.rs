@@ -1,0 +1,353 @@
+//! The same program with and without the wrapper: exit status, output, environment, everything that it can see.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use pegel_testkit::{Finished, Process, Stranger, TempDir, need};
+
+use crate::wrapped::{BOUND, Way, compile, isolate, pegel};
+
+/// What can be told about a run from outside.
+#[derive(Debug, PartialEq, Eq)]
+struct Seen {
+    status: std::process::ExitStatus,
+    stdout: String,
+    stderr: String,
+}
+
+fn seen(finished: Finished) -> Seen {
+    Seen {
+        status: finished.status,
+        stdout: finished.stdout,
+        stderr: finished.stderr,
+    }
+}
+
+/// Runs it in all ways, one after the other in the same place, and compares.
+#[track_caller]
+fn assert_same(argv: &[&str]) -> Seen {
+    let home = TempDir::new();
+    let run = |way: Way| seen(Process::start(&mut way.command(&home, argv)).wait(BOUND));
+    let plain = run(Way::Plain);
+    for way in Way::wrapped() {
+        assert_eq!(run(way), plain, "{way:?}: {argv:?}");
+    }
+    plain
+}
+
+#[test]
+fn exit_codes_are_the_programs_own() {
+    for code in [0, 1, 7, 126, 127, 128, 255] {
+        let seen = assert_same(&["sh", "-c", &format!("echo out; echo err >&2; exit {code}")]);
+        assert_eq!(seen.status.code(), Some(code));
+    }
+}
+
+#[test]
+fn signals_end_the_program_as_they_would() {
+    // Without those that stop or do nothing.
+    for signal in (1..=31).filter(|signal| ![17, 18, 19, 20, 21, 22, 23, 28].contains(signal)) {
+        let script = format!("ulimit -c 0; kill -{signal} $$; sleep 30");
+        let seen = assert_same(&["sh", "-c", &script]);
+        assert_eq!(seen.status.signal(), Some(signal));
+    }
+}
+
+#[test]
+fn a_handler_of_the_programs_own_is_called() {
+    let script = "trap 'echo got it; exit 3' TERM; kill -TERM $$; sleep 30";
+    let seen = assert_same(&["sh", "-c", script]);
+    assert_eq!(
+        (seen.stdout.as_str(), seen.status.code()),
+        ("got it\n", Some(3))
+    );
+}
+
+#[test]
+fn a_signal_from_outside_reaches_the_program() {
+    for way in Way::wrapped() {
+        let home = TempDir::new();
+        let script = "trap 'echo got it; exit 3' USR1; echo ready; while :; do sleep 0.05; done";
+        let process = Process::start(&mut way.command(&home, &["sh", "-c", script]));
+        let started = Instant::now();
+        while process.stdout() != "ready\n" {
+            assert!(started.elapsed() < BOUND, "{way:?}: {}", process.output());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        process.signal(rustix::process::Signal::USR1);
+        let finished = process.wait(BOUND);
+        assert_eq!(finished.stdout, "ready\ngot it\n", "{way:?}");
+        assert_eq!(finished.code(), Some(3));
+    }
+}
+
+#[test]
+fn the_program_finds_everything_as_without_us() {
+    // The command's number differs from run to run; who traces it cannot be hidden.
+    let status = "exec grep -E '^(Umask|PPid|Uid|Gid|Groups|SigPnd|SigBlk|SigIgn|SigCgt|Shd|Cap|NoNewPrivs|Seccomp|Threads|Cpus_allowed)' /proc/self/status";
+    for script in [
+        "env | sort",
+        "pwd; ls -l /proc/self/fd | sed -n 's/.* \\([0-9]*\\) -> \\([a-z/]*\\).*/\\1 \\2/p' | grep -v proc",
+        "cat /proc/self/limits",
+        "cut -d' ' -f4,5 /proc/$$/stat | wc -w; ps -o ppid=,pgid=,sess=,tty=,nice= -p $$ | awk '{print $1, $3, $4, $5}'",
+        "wait; echo $?; echo $PPID",
+        "cat /proc/self/cgroup; ulimit -a",
+        "cat /proc/self/oom_score_adj; cat /proc/self/timerslack_ns; cat /proc/self/comm",
+    ] {
+        assert_same(&["sh", "-c", script]);
+    }
+    assert_same(&["sh", "-c", status]);
+    // Without a shell between, which would change some of it.
+    assert_same(&[
+        "grep",
+        "-E",
+        "^(SigPnd|SigBlk|SigIgn|SigCgt|Shd|PPid|Umask|NoNewPrivs|Seccomp)",
+        "/proc/self/status",
+    ]);
+    assert_same(&["env"]);
+}
+
+#[test]
+fn arguments_arrive_untouched() {
+    let seen = assert_same(&["printf", "<%s>", "", "a b", "--", "-s", "*", "ü\n", "$HOME"]);
+    assert_eq!(seen.stdout, "<><a b><--><-s><*><ü\n><$HOME>");
+}
+
+#[test]
+fn closed_descriptors_stay_closed() {
+    let home = TempDir::new();
+    let inner = "ls /proc/self/fd | tr '\\n' ' '; cat; echo $?";
+    for close in ["<&-", ">&-", "2>&-", "<&- 2>&-", "</dev/null"] {
+        let run = |way: Way| {
+            let words = way.words().join(" ");
+            let script =
+                format!("exec 3>result; {words} sh -c \"{{ {inner}; }} >&3 2>/dev/null\" {close}");
+            let mut command = Command::new("sh");
+            command.args(["-c", &script]);
+            isolate(&mut command, &home);
+            let finished = Process::start(&mut command).wait(BOUND);
+            let result = fs::read_to_string(home.join("result")).expect("written");
+            (finished.status, result)
+        };
+        let plain = run(Way::Plain);
+        for way in Way::wrapped() {
+            assert_eq!(run(way), plain, "{way:?} {close}");
+        }
+    }
+}
+
+#[test]
+fn a_broken_pipe_ends_the_program() {
+    let home = TempDir::new();
+    for way in [vec![Way::Plain], Way::wrapped()].concat() {
+        let words = way.words().join(" ");
+        let script = format!("{{ {words} yes; echo $? >&2; }} | head -n 1");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]);
+        isolate(&mut command, &home);
+        let finished = Process::start(&mut command).wait(BOUND);
+        assert_eq!(finished.stdout, "y\n", "{way:?}");
+        assert_eq!(finished.stderr, "141\n", "{way:?}");
+    }
+}
+
+#[test]
+fn a_hundred_megabytes_pass_through_a_pipe() {
+    let home = TempDir::new();
+    let mut sums = Vec::new();
+    for way in [vec![Way::Plain], Way::wrapped()].concat() {
+        let words = way.words().join(" ");
+        let script = format!("head -c 100000000 /dev/zero | {words} cat | cksum");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]);
+        isolate(&mut command, &home);
+        sums.push(Process::start(&mut command).wait(BOUND).stdout);
+    }
+    assert!(sums[0].contains(" 100000000"), "{sums:?}");
+    assert!(sums.iter().all(|sum| *sum == sums[0]), "{sums:?}");
+}
+
+#[test]
+fn children_that_go_on_do_not_hold_the_callers_pipes() {
+    for way in Way::wrapped() {
+        let home = TempDir::new();
+        let script = "sleep 40 </dev/null >/dev/null 2>&1 & echo $!";
+        let mut command = way.command(&home, &["sh", "-c", script]);
+        let started = Instant::now();
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("started");
+        let mut text = String::new();
+        let (mut out, mut err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+        out.read_to_string(&mut text).expect("read to the end");
+        err.read_to_string(&mut String::new())
+            .expect("read to the end");
+        assert!(child.wait().expect("ended").success());
+        let took = started.elapsed();
+        let sleeper: i32 = text.trim().parse().expect("a number");
+        let sleeper = rustix::process::Pid::from_raw(sleeper).expect("a number");
+        rustix::process::kill_process(sleeper, rustix::process::Signal::KILL).expect("it goes on");
+        assert!(took < Duration::from_secs(30), "{way:?} took {took:?}");
+    }
+}
+
+#[test]
+fn the_zoo_behaves() {
+    let home = TempDir::new();
+    for (name, more) in [
+        ("forks", &[][..]),
+        ("threads", &[]),
+        ("signals", &[]),
+        ("spawns", &[]),
+        ("exec_from_thread", &[]),
+        ("no_children", &[]),
+        ("stops", &[]),
+        ("leader_leaves", &[]),
+        ("static", &["-static"]),
+    ] {
+        let Some(program) = compile(&home, name, more) else {
+            return;
+        };
+        let program = program.display().to_string();
+        let seen = assert_same(&[&program]);
+        assert_eq!(seen.status.code(), Some(42), "{name}: {seen:?}");
+    }
+}
+
+#[test]
+fn interpreters_run_to_the_end() {
+    if let Some(python) = need("python3") {
+        let script = "
+import subprocess, threading, sys
+results = []
+def work(n):
+    results.append(subprocess.run(['sh', '-c', f'exit {n}']).returncode)
+threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+print(sorted(results)); sys.exit(5)";
+        let seen = assert_same(&[&python.display().to_string(), "-c", script]);
+        assert_eq!(seen.stdout, "[0, 1, 2, 3, 4, 5, 6, 7]\n");
+        assert_eq!(seen.status.code(), Some(5));
+    }
+    if let Some(java) = need("java") {
+        // A whole virtual machine starts, with all its threads, and ends.
+        let java = java.display().to_string();
+        let seen = assert_same(&[&java, "-Xmx64m", "-version"]);
+        assert_eq!(seen.status.code(), Some(0));
+        assert!(seen.stderr.contains("version"), "{seen:?}");
+        let seen = assert_same(&[&java, "-Xmx64m", "NoSuchClass"]);
+        assert_eq!(seen.status.code(), Some(1));
+    }
+}
+
+#[test]
+fn a_set_uid_program_gets_its_rights() {
+    let Some(_) = Stranger::new() else {
+        return;
+    };
+    let home = TempDir::new();
+    let Some(program) = compile(&home, "ids", &[]) else {
+        return;
+    };
+    let set_mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("ours");
+    };
+    set_mode(home.path(), 0o755);
+    set_mode(&program, 0o4755);
+    let binary = home.join("pegel");
+    fs::copy(crate::wrapped::PEGEL, &binary).expect("copied");
+    set_mode(&binary, 0o755);
+    let lanes = home.join("lanes");
+    fs::create_dir(&lanes).expect("made");
+    set_mode(&lanes, 0o1777);
+    let program = program.display().to_string();
+    let run = |way: Way, argv: &[&str]| {
+        let words = way.words_with(&binary);
+        let all: Vec<&str> = words
+            .iter()
+            .map(String::as_str)
+            .chain(argv.iter().copied())
+            .collect();
+        let mut command = Command::new(all[0]);
+        command.args(&all[1..]);
+        isolate(&mut command, &home);
+        command
+            .uid(Stranger::UID)
+            .gid(Stranger::UID)
+            .current_dir("/");
+        seen(Process::start(&mut command).wait(BOUND))
+    };
+    let script = format!("{program}; {program} & wait; exec {program}");
+    for argv in [vec![program.as_str()], vec!["sh", "-c", &script]] {
+        let plain = run(Way::Plain, &argv);
+        assert!(plain.stdout.contains("uid 65534 euid 0"), "{plain:?}");
+        for way in [Way::Wrapped, Way::Ptrace] {
+            assert_eq!(run(way, &argv), plain, "{way:?} {argv:?}");
+        }
+    }
+}
+
+#[test]
+fn a_command_that_cannot_run_exits_as_in_a_shell() {
+    let home = TempDir::new();
+    fs::write(home.join("plain"), "text").expect("written");
+    for (command, code, words) in [
+        ("no-such-command", 127, "No such file or directory"),
+        ("./no/such/file", 127, "No such file or directory"),
+        ("./plain", 126, "Permission denied"),
+        (".", 126, "Permission denied"),
+    ] {
+        for options in [&[][..], &["-s"], &["-s", "--method", "ptrace"]] {
+            let args = [options, &["--", command]].concat();
+            let finished = Process::start(&mut pegel(&home, &args)).wait(BOUND);
+            assert_eq!(finished.code(), Some(code), "{args:?}: {finished}");
+            assert_eq!(finished.stdout, "");
+            let line = format!("pegel: cannot run {command}: {words}");
+            assert!(finished.stderr.starts_with(&line), "{finished}");
+            assert_eq!(finished.stderr.lines().count(), 1, "{finished}");
+        }
+    }
+    let finished = Process::start(&mut pegel(&home, &["-s"])).wait(BOUND);
+    assert_eq!(finished.code(), Some(2), "{finished}");
+}
+
+#[test]
+fn what_is_asked_for_is_said_with_v_and_only_then() {
+    let home = TempDir::new();
+    let run = |args: &[&str]| Process::start(&mut pegel(&home, args)).wait(BOUND);
+    let finished = run(&[
+        "-v", "-s", "--method", "ptrace", "-j", "job 7", "--", "true",
+    ]);
+    for words in [
+        "pegel: job job 7",
+        "counted by ptrace\n",
+        " system calls in ",
+    ] {
+        assert!(finished.stderr.contains(words), "{words}: {finished}");
+    }
+    assert_eq!(finished.stdout, "");
+    let finished = run(&["-m", "-v", "--", "true"]);
+    assert!(finished.stderr.contains("MPI calls are "), "{finished}");
+    let finished = run(&["-m", "-s", "--", "true"]);
+    assert_eq!(
+        (finished.stdout.as_str(), finished.stderr.as_str()),
+        ("", "")
+    );
+    let mut disabled = pegel(&home, &["-v", "-s", "-m", "--", "true"]);
+    disabled.env("PEGEL_DISABLE", "1");
+    let finished = Process::start(&mut disabled).wait(BOUND);
+    assert!(
+        finished.stderr.contains("PEGEL_DISABLE is set"),
+        "{finished}"
+    );
+    assert_eq!(finished.code(), Some(0));
+}

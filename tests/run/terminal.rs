@@ -1,0 +1,202 @@
+//! In a terminal, under a shell with job control: stops, continues and interrupts as without the wrapper.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+use std::sync::{Arc, Mutex};
+
+use pegel_testkit::{TempDir, eventually, need};
+
+use crate::wrapped::{Way, isolate};
+
+/// A shell in a terminal of its own.
+struct Terminal {
+    keys: File,
+    shell: Child,
+    screen: Arc<Mutex<String>>,
+    /// How much of the screen was looked at.
+    seen: usize,
+}
+
+impl Terminal {
+    fn open(home: &TempDir, bash: &std::path::Path) -> Terminal {
+        let (mut master, mut slave) = (0, 0);
+        // Wide enough for the longest command: the shell would scroll it.
+        let mut size = libc::winsize {
+            ws_row: 24,
+            ws_col: 2000,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        let (null, size) = (std::ptr::null_mut(), &raw mut size);
+        // SAFETY: both numbers and the size are ours; no name and no settings are asked for.
+        let made = unsafe { libc::openpty(&mut master, &mut slave, null, null.cast(), size) };
+        assert_eq!(made, 0, "a terminal");
+        // SAFETY: both descriptors were made just now.
+        let (master, slave) =
+            unsafe { (OwnedFd::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
+        let mut command = Command::new(bash);
+        command.args(["--norc", "--noprofile", "-i"]);
+        isolate(&mut command, home);
+        command
+            .env("PS1", "ready> ")
+            .env("TERM", "dumb")
+            .env("HISTFILE", "");
+        let copy = || slave.try_clone().expect("a descriptor");
+        command.stdin(copy()).stdout(copy()).stderr(copy());
+        // SAFETY: two system calls between fork and exec.
+        unsafe {
+            command.pre_exec(|| {
+                libc::setsid();
+                libc::ioctl(0, libc::TIOCSCTTY, 0);
+                Ok(())
+            })
+        };
+        let shell = command.spawn().expect("bash starts");
+        drop((command, slave));
+        let keys = File::from(master);
+        let screen = Arc::new(Mutex::new(String::new()));
+        let (mut output, shown) = (keys.try_clone().expect("a descriptor"), screen.clone());
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(count @ 1..) = output.read(&mut buffer) {
+                let text = String::from_utf8_lossy(&buffer[..count]).replace('\r', "");
+                shown.lock().expect("no panic").push_str(&text);
+            }
+        });
+        let mut terminal = Terminal {
+            keys,
+            shell,
+            screen,
+            seen: 0,
+        };
+        terminal.wait_for("ready> ");
+        terminal
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.keys
+            .write_all(keys.as_bytes())
+            .expect("the shell reads");
+    }
+
+    /// Waits until this appears behind what was seen before.
+    #[track_caller]
+    fn wait_for(&mut self, text: &str) -> String {
+        let screen = self.screen.clone();
+        let seen = self.seen;
+        let end = eventually(text, || {
+            let screen = screen.lock().expect("no panic");
+            let found = screen[seen..].find(text);
+            found.map(|at| seen + at + text.len()).ok_or(screen.clone())
+        });
+        self.seen = end;
+        screen.lock().expect("no panic")[seen..end].to_owned()
+    }
+
+    /// Types a command and waits for the next prompt.
+    fn run(&mut self, command: &str) {
+        self.press(&format!("{command}\r"));
+        self.wait_for("\nready> ");
+    }
+
+    /// All that was on the screen, without what only the wrapper adds: its words and the line at the end.
+    fn transcript(&self, words: &str) -> String {
+        let mut screen = self.screen.lock().expect("no panic").replace(words, "");
+        while let Some(at) = screen.find("pegel: ") {
+            let end = screen[at..]
+                .find('\n')
+                .map_or(screen.len(), |length| at + length + 1);
+            screen.replace_range(at..end, "");
+        }
+        let lines = screen.lines();
+        lines.map(|line| format!("{}\n", line.trim_end())).collect()
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.shell.kill();
+        let _ = self.shell.wait();
+    }
+}
+
+fn session(way: Way, home: &TempDir, bash: &std::path::Path) -> (String, String) {
+    let mut terminal = Terminal::open(home, bash);
+    let words: String = way.words().iter().map(|word| format!("{word} ")).collect();
+    terminal.press(&format!("{words}sh -c 'echo \"\"up; exec sleep 1000'\r"));
+    terminal.wait_for("\nup\n");
+    terminal.press("\u{1a}");
+    terminal.wait_for("Stopped");
+    terminal.wait_for("\nready> ");
+    terminal.run("echo stopped=$?; jobs | cut -c1-20");
+    terminal.press("fg\r");
+    terminal.wait_for("sleep 1000'\n");
+    // Twice: the second stop must be seen as well as the first.
+    terminal.press("\u{1a}");
+    terminal.wait_for("Stopped");
+    terminal.wait_for("\nready> ");
+    terminal.press("fg\r");
+    terminal.wait_for("sleep 1000'\n");
+    terminal.press("\u{3}");
+    terminal.wait_for("\nready> ");
+    terminal.run("echo interrupted=$?");
+    terminal.press(&format!(
+        "{words}sh -c 'kill -STOP $$; echo \"\"continued'\r"
+    ));
+    terminal.wait_for("Stopped");
+    terminal.wait_for("\nready> ");
+    terminal.press("fg\r");
+    terminal.wait_for("\ncontinued\n");
+    terminal.wait_for("ready> ");
+    terminal.run(&format!(
+        "{words}sh -c 'test -t 0 && test -t 1 && test -t 2 && echo terminal; stty size; ps -o stat= -p $$ | tr -d \"[:space:]t\"; echo'"
+    ));
+    terminal.press(&format!("{words}sh -c 'echo \"\"up; exec cat'\r"));
+    terminal.wait_for("\nup\n");
+    terminal.press("typed\r");
+    terminal.wait_for("typed\ntyped\n");
+    terminal.press("\u{4}");
+    terminal.wait_for("ready> ");
+    terminal.press(&format!(
+        "{words}sh -c 'stty -echo; read x; stty echo; echo \"got $x\"'\r"
+    ));
+    terminal.wait_for("\n");
+    eventually("the echo is off", || {
+        let settings = rustix::termios::tcgetattr(&terminal.keys).map_err(|e| e.to_string())?;
+        let is_on = settings
+            .local_modes
+            .contains(rustix::termios::LocalModes::ECHO);
+        (!is_on).then_some(()).ok_or("it is on".to_owned())
+    });
+    terminal.press("secret\r");
+    terminal.wait_for("got secret\n");
+    terminal.wait_for("ready> ");
+    terminal.run("echo last=$?");
+    (
+        terminal.transcript(&words),
+        terminal.screen.lock().expect("no panic").clone(),
+    )
+}
+
+#[test]
+fn job_control_is_as_without_us() {
+    let Some(bash) = need("bash") else {
+        return;
+    };
+    let home = TempDir::new();
+    let (plain, _) = session(Way::Plain, &home, &bash);
+    for words in ["stopped=148", "interrupted=130", "terminal", "last=0"] {
+        assert!(plain.contains(words), "{words}: {plain}");
+    }
+    for way in Way::wrapped() {
+        let (transcript, screen) = session(way, &home, &bash);
+        assert_eq!(transcript, plain, "{way:?}");
+        // One line at the end of each program that was counted.
+        let lines = screen.matches("pegel: ").count();
+        let expected = if way == Way::Wrapped { 0 } else { 5 };
+        assert_eq!(lines, expected, "{way:?}: {screen}");
+    }
+}
