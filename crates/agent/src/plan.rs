@@ -99,6 +99,7 @@ impl Plan {
                 level: config.own.level.get(),
                 series_max: u64::from(config.own.limits.series.get()),
                 series_per_sender: config.own.limits.series_per_sender.get(),
+                text_bytes_max: config.own.limits.memory.count() / 16,
                 rules: Rules::new(config.own.rules.clone()),
                 reserved: reserved_names(),
             },

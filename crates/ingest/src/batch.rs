@@ -133,6 +133,7 @@ mod tests {
             level: 3,
             series_max: 100,
             series_per_sender: 3,
+            text_bytes_max: 16 << 20,
             rules: Rules::default(),
             reserved: Arc::default(),
         };

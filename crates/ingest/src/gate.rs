@@ -32,6 +32,12 @@ pub enum Refusal {
     SenderLimit(u32),
     #[error("the agent has {0} series already (limits.series)")]
     SeriesLimit(u64),
+    #[error("names and labels of the sender take {0} bytes already")]
+    SenderBytes(u64),
+    #[error("names and labels of programs take {0} bytes already (a part of limits.memory)")]
+    Bytes(u64),
+    #[error("a label has control characters in its value")]
+    Control,
     #[error("the agent itself has a metric of this name")]
     Reserved,
     #[error(transparent)]
@@ -43,9 +49,10 @@ impl Refusal {
         match self {
             Refusal::Rule => Reason::Rule,
             Refusal::Level(..) => Reason::Level,
-            Refusal::SenderLimit(_) => Reason::SenderLimit,
+            Refusal::SenderLimit(_) | Refusal::SenderBytes(_) => Reason::SenderLimit,
             Refusal::SeriesLimit(_) => Reason::SeriesLimit,
-            Refusal::Reserved | Refusal::Series(_) => Reason::BadName,
+            Refusal::Bytes(_) => Reason::Memory,
+            Refusal::Reserved | Refusal::Control | Refusal::Series(_) => Reason::BadName,
         }
     }
 }
@@ -56,6 +63,9 @@ pub struct GateSettings {
     pub level: Level,
     pub series_max: u64,
     pub series_per_sender: u32,
+    /// What names and labels of programs' series may take in all. They are held several times over, and every
+    /// answer that names all series must have room for them.
+    pub text_bytes_max: u64,
     pub rules: Rules,
     /// Names of the node's own metrics, which nobody else may write.
     pub reserved: Arc<HashSet<&'static str>>,
@@ -67,10 +77,16 @@ pub struct Gate {
     ledger: Arc<Ledger>,
     senders: Senders,
     /// Series that passed and are still held.
-    held: Arc<AtomicU64>,
+    held: Arc<Held>,
     /// Series of the store that did not come through here.
     others: AtomicU64,
     families: Families,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    series: AtomicU64,
+    text_bytes: AtomicU64,
 }
 
 /// A series that passed: on its sender's account as long as this lives.
@@ -84,7 +100,8 @@ pub struct Admitted {
 #[derive(Debug)]
 pub struct Pass {
     charge: Charge,
-    held: Arc<AtomicU64>,
+    held: Arc<Held>,
+    text_bytes: u32,
 }
 
 impl Pass {
@@ -95,7 +112,10 @@ impl Pass {
 
 impl Drop for Pass {
     fn drop(&mut self) {
-        self.held.fetch_sub(1, Ordering::Relaxed);
+        self.held.series.fetch_sub(1, Ordering::Relaxed);
+        let bytes = u64::from(self.text_bytes);
+        self.held.text_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.charge.sender().give_text(bytes);
     }
 }
 
@@ -144,7 +164,7 @@ impl Gate {
 
     /// How many series the store holds in all: what did not come through the gate takes room too.
     pub fn set_stored(&self, stored: u64) {
-        let held = self.held.load(Ordering::Relaxed);
+        let held = self.held.series.load(Ordering::Relaxed);
         self.others
             .store(stored.saturating_sub(held), Ordering::Relaxed);
     }
@@ -155,24 +175,38 @@ impl Gate {
             return Err(Refusal::Level(offer.level, self.settings.level));
         }
         let series = self.name(offer)?;
-        let pass = self.pass(sender)?;
+        let pass = self.pass(sender, &series)?;
         Ok(Admitted { series, pass })
     }
 
     /// One more series for this sender, if there is room.
-    pub fn pass(&self, sender: &Arc<Sender>) -> Result<Pass, Refusal> {
-        let max = self.settings.series_per_sender;
+    pub fn pass(&self, sender: &Arc<Sender>, series: &Series) -> Result<Pass, Refusal> {
+        let settings = &self.settings;
+        let max = settings.series_per_sender;
         let charge = Charge::new(sender, max).ok_or(Refusal::SenderLimit(max))?;
-        let room = self.settings.series_max;
+        // A twentieth is left to the node: a program must not keep a new disk from being shown.
+        let room = settings.series_max - settings.series_max / 20;
         let room = room.saturating_sub(self.others.load(Ordering::Relaxed));
-        let more = |held| (held < room).then_some(held + 1);
-        self.held
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
-            .map_err(|_| Refusal::SeriesLimit(self.settings.series_max))?;
-        Ok(Pass {
+        if !take(&self.held.series, 1, room) {
+            return Err(Refusal::SeriesLimit(settings.series_max));
+        }
+        // From here on, dropping the pass gives everything back.
+        let mut pass = Pass {
             charge,
             held: self.held.clone(),
-        })
+            text_bytes: 0,
+        };
+        let bytes = series.text().len() as u64;
+        let (all, half) = (settings.text_bytes_max, settings.text_bytes_max / 2);
+        if !sender.take_text(bytes, half) {
+            return Err(Refusal::SenderBytes(half));
+        }
+        if !take(&self.held.text_bytes, bytes, all) {
+            sender.give_text(bytes);
+            return Err(Refusal::Bytes(all));
+        }
+        pass.text_bytes = bytes as u32;
+        Ok(pass)
     }
 
     /// The series under which an offer is stored, by the rules. It is on nobody's account yet.
@@ -195,9 +229,21 @@ impl Gate {
         if self.settings.reserved.contains(name) {
             return Err(Refusal::Reserved);
         }
+        // They would reach the terminals of those who look.
+        let is_control = |c: char| c.is_control() && c != '\n';
+        if labels.iter().any(|(_, value)| value.contains(is_control)) {
+            return Err(Refusal::Control);
+        }
         let family = self.families.get(name, offer);
         Ok(Arc::new(Series::new(family, labels)?))
     }
+}
+
+/// Adds `more` unless that is more than `max`.
+pub(crate) fn take(held: &AtomicU64, more: u64, max: u64) -> bool {
+    let raised = |held: u64| held.checked_add(more).filter(|sum| *sum <= max);
+    held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, raised)
+        .is_ok()
 }
 
 /// Families that were used lately, so that the series of one name share theirs.
@@ -234,10 +280,9 @@ impl Families {
         let family = Arc::new(Family {
             name: Cow::Owned(name.to_owned()),
             kind: offer.kind,
-            help: if offer.help.is_empty() {
-                Cow::Borrowed("")
-            } else {
-                Cow::Owned(offer.help.to_owned())
+            help: match offer.help {
+                "" => Cow::Borrowed(""),
+                help => Cow::Owned(help.replace(char::is_control, " ")),
             },
             unit: Cow::Borrowed(""),
             level: offer.level,
@@ -256,6 +301,7 @@ mod tests {
             level: 3,
             series_max,
             series_per_sender,
+            text_bytes_max: 1000,
             rules: Rules::default(),
             reserved: Arc::new(HashSet::from(["node_load1"])),
         };
@@ -312,6 +358,31 @@ mod tests {
     }
 
     #[test]
+    fn names_without_end_have_a_bound_for_each_sender_and_for_all() {
+        let gate = gate(100, 100);
+        let senders = ["a", "b", "c"].map(|who| gate.sender(Input::Statsd, who));
+        let long = "x".repeat(300);
+        let mut held = Vec::new();
+        for sender in &senders {
+            held.push(gate.admit(sender, &offer(&long)));
+        }
+        assert!(held.iter().all(Result::is_ok));
+        let refused = gate
+            .admit(&senders[0], &offer(&long))
+            .expect_err("its half");
+        assert_eq!(refused, Refusal::SenderBytes(500));
+        let other = gate.sender(Input::Put, "d");
+        let refused = gate.admit(&other, &offer(&long)).expect_err("all");
+        assert_eq!(
+            (&refused, refused.reason()),
+            (&Refusal::Bytes(1000), Reason::Memory)
+        );
+        assert_eq!(other.series(), 0);
+        held.remove(0).expect("held");
+        gate.admit(&other, &offer(&long)).expect("room again");
+    }
+
+    #[test]
     fn series_of_one_name_share_their_family() {
         let gate = gate(10, 10);
         let a = gate.sender(Input::Lane, "a");
@@ -345,5 +416,13 @@ mod tests {
         assert_eq!(refused(offer("")), Reason::BadName);
         assert_eq!(refused(offer("node_load1")), Reason::BadName);
         assert_eq!(refused(offer("a\u{0}")), Reason::BadName);
+        let labels = &[("l", "\u{1b}[2J")];
+        assert_eq!(
+            refused(Offer {
+                labels,
+                ..offer("x")
+            }),
+            Reason::BadName
+        );
     }
 }

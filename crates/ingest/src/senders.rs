@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pegel_metric::{Input, Reason};
 use serde::Serialize;
 
+use crate::gate::take;
+
 /// How many senders are told apart. Further ones share the account [`OTHERS`].
 const SENDERS_MAX: usize = 1000;
 pub const OTHERS: &str = "others";
@@ -19,6 +21,7 @@ pub struct Sender {
     pub who: Box<str>,
     received: AtomicU64,
     series: AtomicU32,
+    text_bytes: AtomicU64,
     dropped: [AtomicU64; Reason::ALL.len()],
 }
 
@@ -29,6 +32,7 @@ impl Sender {
             who: who.into(),
             received: AtomicU64::new(0),
             series: AtomicU32::new(0),
+            text_bytes: AtomicU64::new(0),
             dropped: std::array::from_fn(|_| AtomicU64::new(0)),
         })
     }
@@ -43,6 +47,14 @@ impl Sender {
 
     pub fn series(&self) -> u32 {
         self.series.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn take_text(&self, bytes: u64, max: u64) -> bool {
+        take(&self.text_bytes, bytes, max)
+    }
+
+    pub(crate) fn give_text(&self, bytes: u64) {
+        self.text_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Takes one more series into the account; false when it has `max`.

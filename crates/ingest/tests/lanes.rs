@@ -66,6 +66,7 @@ impl Node {
             level: 3,
             series_max: 100_000,
             series_per_sender,
+            text_bytes_max: 16 << 20,
             rules: Rules::default(),
             reserved: Arc::default(),
         };

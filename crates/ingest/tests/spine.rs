@@ -39,6 +39,7 @@ fn gate(store: &Store, series_max: u64) -> Arc<Gate> {
         level: 3,
         series_max,
         series_per_sender: 1000,
+        text_bytes_max: 16 << 20,
         rules: Rules::default(),
         reserved: Arc::default(),
     };

@@ -63,7 +63,8 @@ impl Amount {
     pub fn plus(self, other: Amount) -> Amount {
         match (self, other) {
             (Amount::Whole(a), Amount::Whole(b)) => Amount::Whole(a.saturating_add(b)),
-            (a, b) => Amount::Float(a.value() + b.value()),
+            // What is not finite could never be shown again.
+            (a, b) => Amount::Float((a.value() + b.value()).clamp(f64::MIN, f64::MAX)),
         }
     }
 
@@ -104,5 +105,7 @@ mod tests {
         );
         let half = Amount::from_bits(CounterKind::Float, 0.5f64.to_bits());
         assert_eq!(half.plus(half), Amount::Float(1.0));
+        let most = Amount::Float(f64::MAX);
+        assert_eq!(most.plus(most), most);
     }
 }

@@ -1,6 +1,6 @@
 //! Where lanes are found: directories that are looked through when something changed in them, and now and then.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
@@ -19,6 +19,8 @@ const LANES_MAX: usize = 16_384;
 const LANES_PER_USER_MAX: usize = 4_096;
 /// What the lanes of one user may take of the agent's time: this much is copied at each pass.
 const BYTES_PER_USER_MAX: u64 = 256 << 20;
+/// How many files that are not read one look names in the log; `/status` counts them all.
+const COMPLAINTS_MAX: u32 = 10;
 /// A file that its program did not finish is removed after this long.
 const UNFINISHED_MS: Millis = 3_600_000;
 
@@ -126,13 +128,10 @@ impl Directories {
                 return;
             }
         };
-        let names = || listing.found.iter().map(|found| found.name.as_str());
-        place
-            .refused
-            .retain(|name, _| names().any(|found| found == name));
-        place
-            .unfinished
-            .retain(|name, _| names().any(|found| found == name));
+        let names: HashSet<&str> = listing.found.iter().map(|found| &*found.name).collect();
+        place.refused.retain(|name, _| names.contains(&**name));
+        place.unfinished.retain(|name, _| names.contains(&**name));
+        let mut complaints = 0;
         let limits = Limits {
             owner: place.only_owner(),
             ..Limits::default()
@@ -163,7 +162,10 @@ impl Directories {
                 Err(Trouble::Open(OpenError::Open(error))) if is_shortage(&error) => break,
                 Err(trouble) => {
                     let reason = trouble.to_string();
-                    tracing::warn!(lane = found.name, reason, "a lane is not read");
+                    complaints += 1;
+                    if complaints <= COMPLAINTS_MAX {
+                        tracing::warn!(lane = found.name, reason, "a lane is not read");
+                    }
                     place.refused.insert(found.name.clone(), reason);
                 }
             }

@@ -118,8 +118,8 @@ impl Totals {
             Arc::new(Family { name, ..family })
         })?;
         let admitted = Admitted {
+            pass: self.gate.pass(sender, &series)?,
             series: Arc::new(series),
-            pass: self.gate.pass(sender)?,
         };
         Ok(self.add(admitted, Role::Counter(kept.kind), now))
     }
@@ -216,8 +216,8 @@ impl Totals {
             }
             match entry.role {
                 Role::Gauge(_) => match entry.gauge.take() {
-                    Some((value, _)) => self.board.set(entry.place, value),
-                    None => self.board.clear(entry.place),
+                    Some((value, _)) if value.is_finite() => self.board.set(entry.place, value),
+                    _ => self.board.clear(entry.place),
                 },
                 Role::Counter(CounterKind::Bucket) => {}
                 Role::Counter(_) => self.board.set(entry.place, entry.total.value()),

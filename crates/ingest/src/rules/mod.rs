@@ -7,9 +7,10 @@ mod pattern;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use pegel_config::{Problem, Setting, Tree, Written, settings};
-use pegel_metric::glob_matches;
+use pegel_metric::{Family, Kind, Series, glob_matches};
 
 pub use pattern::{Parts, Pattern, PatternError, Template};
 
@@ -67,6 +68,12 @@ fn mistake(keys: &RuleKeys) -> Option<String> {
     }
     if !keys.keep && !keys.drop && !changes {
         return Some("the rule says neither keep, drop, rename nor label".to_owned());
+    }
+    let family = Arc::new(Family::new("name", Kind::Unknown, "", 0, ""));
+    for key in keys.label.keys() {
+        if let Err(error) = Series::new(family.clone(), &[(key, "")]) {
+            return Some(error.to_string());
+        }
     }
     let pattern = keys.name.clone().or_else(|| "*".parse().ok())?;
     let templates = keys.rename.iter().chain(keys.label.values());
@@ -263,6 +270,10 @@ mod tests {
             (
                 &[("name", "*"), ("drop", "true"), ("rename", "x")],
                 "what is dropped cannot be renamed or labelled",
+            ),
+            (
+                &[("name", "*"), ("label.a b{", "x")],
+                "the label key \"a b{\" has the character '{', which is not accepted",
             ),
             (
                 &[("name", "{a}"), ("rename", "{b}")],

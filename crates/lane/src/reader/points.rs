@@ -20,6 +20,9 @@ pub struct PointsRead {
     pub lost: u64,
 }
 
+/// No program writes this many points between two looks: the lane lies.
+const POINTS_MAX: u64 = 1 << 40;
+
 /// How often reading waits at a point that a writer has begun, before that point is given up.
 const STALLS_MAX: u32 = 10;
 
@@ -48,6 +51,9 @@ impl LaneFile {
             return Ok(done);
         }
         let head = self.head;
+        if head - self.position > POINTS_MAX {
+            return Err(LaneError::Header("head of the ring"));
+        }
         let first = self.position.max(head.saturating_sub(capacity));
         done.lost += first - self.position;
         self.copy_ring(buffer)?;

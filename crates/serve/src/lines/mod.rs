@@ -23,7 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::connection::Shared;
-use crate::guard::{Peer, Visit};
+use crate::guard::Visit;
 use crate::listen::or_stopped;
 use crate::refusals::Refusal;
 
@@ -78,7 +78,7 @@ pub(crate) async fn serve<S>(
             return;
         }
     };
-    let work = Work::new(&shared.site, dialect, &account(caller.peer, pid), pid);
+    let work = Work::new(&shared.site, dialect, &caller.peer.account(), pid);
     let mut client = Client {
         stream,
         buffer: begun,
@@ -98,19 +98,6 @@ pub(crate) async fn serve<S>(
     }
     if let End::Slow = end {
         shared.refusals.count(Refusal::SlowReader);
-    }
-}
-
-/// The user, and its program where the kernel says which.
-fn account(peer: Peer, pid: Option<u32>) -> String {
-    let user = peer.account();
-    let program = pid.and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/comm")).ok());
-    match program.as_deref().map(str::trim_end) {
-        Some(program) if !program.is_empty() => {
-            let program: String = program.chars().filter(|c| !c.is_control()).collect();
-            format!("{user} ({program})")
-        }
-        _ => user,
     }
 }
 

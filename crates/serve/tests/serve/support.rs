@@ -70,6 +70,7 @@ impl Site {
             level: 3,
             series_max: 1000,
             series_per_sender: 1000,
+            text_bytes_max: 16 << 20,
             rules: Rules::default(),
             reserved: Arc::default(),
         };

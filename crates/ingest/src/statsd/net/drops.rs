@@ -81,6 +81,7 @@ mod tests {
                 level: 3,
                 series_max: 1,
                 series_per_sender: 1,
+                text_bytes_max: 16 << 20,
                 rules: Rules::default(),
                 reserved: Arc::default(),
             },
