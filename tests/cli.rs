@@ -584,6 +584,7 @@ fn help_is_stable() {
     for command in [
         "",
         "agent",
+        "run",
         "list",
         "values",
         "get",

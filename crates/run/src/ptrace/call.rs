@@ -56,7 +56,7 @@ fn ptrace(request: c_uint, pid: pid_t, address: usize, data: usize) -> io::Resul
     };
     match result {
         -1 => Err(io::Error::last_os_error()),
-        result => Ok(result as i64),
+        result => Ok(result),
     }
 }
 

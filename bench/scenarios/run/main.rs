@@ -1,0 +1,170 @@
+//! What `pegel run` adds: nanoseconds to each system call by each method, beside strace and perf in the same run, and
+//! milliseconds to the start of a program.
+//!
+//! Calls that are counted in the kernel cost the caller's own processor time, which is measured. A call that stops for another
+//! process costs time that passes on the clock, for us as for strace.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Instant;
+
+use pegel_bench::{Gate, Report, cpu_time, is_once, median, release_binary};
+use pegel_testkit::TempDir;
+
+const LOAD: &str = "--make-calls";
+
+/// What one call costs, in nanoseconds.
+#[derive(Debug, Clone, Copy)]
+struct Cost {
+    clock: f64,
+    processor: f64,
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().collect();
+    if words.get(1).map(String::as_str) == Some(LOAD) {
+        return make_calls(words[2].parse().expect("a number"));
+    }
+    let mut report = Report::new("run");
+    let pegel = release_binary();
+    let dir = TempDir::new();
+    calls(&mut report, &pegel, &dir);
+    starts(&mut report, &pegel, &dir);
+    report.finish()
+}
+
+/// The load: this program again, under whatever watches it. Prints what a call cost.
+#[allow(clippy::print_stdout)] // For the process that started it.
+fn make_calls(count: u64) -> ExitCode {
+    let (started, before) = (Instant::now(), cpu_time());
+    for _ in 0..count {
+        std::hint::black_box(rustix::process::getppid());
+    }
+    let clock = started.elapsed().as_nanos() as f64 / count as f64;
+    let processor = (cpu_time() - before).as_nanos() as f64 / count as f64;
+    println!("{clock} {processor}");
+    ExitCode::SUCCESS
+}
+
+fn own(dir: &TempDir, program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command
+        .env("PEGEL_LANES", dir.path())
+        .env("XDG_RUNTIME_DIR", dir.path())
+        .stdin(Stdio::null());
+    command
+}
+
+/// Under these words, how much a call costs; None where they do not work here.
+fn cost(dir: &TempDir, words: &[&str], count: u64) -> Option<Cost> {
+    let load = std::env::current_exe().expect("this program");
+    let (first, rest) = match words.split_first() {
+        Some((first, rest)) => (PathBuf::from(first), rest),
+        None => (load.clone(), words),
+    };
+    let mut command = own(dir, &first);
+    command.args(rest);
+    if !words.is_empty() {
+        command.arg(&load);
+    }
+    let done = command.args([LOAD, &count.to_string()]).output().ok()?;
+    let text = String::from_utf8_lossy(&done.stdout);
+    let mut numbers = text.split_whitespace().map(str::parse::<f64>);
+    let (Some(Ok(clock)), Some(Ok(processor))) = (numbers.next(), numbers.next()) else {
+        return None;
+    };
+    done.status.success().then_some(Cost { clock, processor })
+}
+
+fn calls(report: &mut Report, pegel: &Path, dir: &TempDir) {
+    let pegel = pegel.display().to_string();
+    let by = |method: &'static str| [pegel.as_str(), "run", "-s", "--method", method, "--"];
+    let (fast, slow) = if is_once() { (100_000, 2_000) } else { (2_000_000, 50_000) };
+    let (mut plain, mut ebpf, mut bystander) = (vec![], vec![], vec![]);
+    let (mut ptrace, mut seccomp, mut strace, mut perf) = (vec![], vec![], vec![], vec![]);
+    let is_ebpf = is_counted_by_ebpf(dir, &pegel);
+    for _ in 0..report.repetitions(7) {
+        let free = cost(dir, &[], fast).expect("it runs by itself");
+        plain.push(free.processor);
+        if is_ebpf {
+            let watched = cost(dir, &by("ebpf"), fast).expect("it runs");
+            ebpf.push(watched.processor - free.processor);
+            let mut other = own(dir, Path::new(&pegel));
+            other.args(["run", "-s", "--method", "ebpf", "--", "sleep", "1000"]);
+            let mut other = other.spawn().expect("started");
+            // Until the programs are in place.
+            std::thread::sleep(std::time::Duration::from_millis(500));
+            let beside = cost(dir, &[], fast).expect("it runs by itself");
+            other.kill().expect("ours");
+            other.wait().expect("ours");
+            bystander.push(beside.processor - free.processor);
+        }
+        let stopped = cost(dir, &by("ptrace"), slow).expect("it runs");
+        ptrace.push(stopped.clock - free.clock);
+        let filter = [pegel.as_str(), "run", "-s", "--method", "seccomp", "--io-only", "--"];
+        let filtered = cost(dir, &filter, fast).expect("it runs");
+        seccomp.push(filtered.processor - free.processor);
+        let table = ["strace", "-c", "-f", "-o", "/dev/null", "--"];
+        strace.extend(cost(dir, &table, slow).map(|peer| peer.clock - free.clock));
+        let trace = ["perf", "trace", "-s", "-o", "/dev/null", "--"];
+        perf.extend(cost(dir, &trace, slow).map(|peer| peer.clock - free.clock));
+    }
+    report.row("a system call by itself", "ns", Gate::None, plain);
+    if is_ebpf {
+        report.row("added by eBPF: hits, bytes, time, errors", "ns", Gate::AtMost(260.0), ebpf);
+        report.row("added to a process that is not watched", "ns", Gate::None, bystander);
+    }
+    report.row("added by seccomp to a call that passes", "ns", Gate::None, seccomp);
+    let mut peers = Vec::new();
+    let mut gate = Gate::None;
+    if !strace.is_empty() {
+        let peer = median(&mut strace);
+        peers.push(("strace -c -f", peer));
+        gate = Gate::AtMost(peer);
+    }
+    if !perf.is_empty() {
+        peers.push(("perf trace -s", median(&mut perf)));
+    }
+    report.row_beside("added by ptrace, on the clock", "ns", gate, ptrace, &peers);
+}
+
+/// Whether this machine lets us.
+fn is_counted_by_ebpf(dir: &TempDir, pegel: &str) -> bool {
+    let mut command = own(dir, Path::new(pegel));
+    command.args(["run", "-v", "-s", "--method", "ebpf", "--", "true"]);
+    let said = command.output().expect("it starts").stderr;
+    String::from_utf8_lossy(&said).contains("counted by eBPF")
+}
+
+/// From the start of a process to its end, for a program that does nothing.
+fn starts(report: &mut Report, pegel: &Path, dir: &TempDir) {
+    let ways: [(&str, &[&str], Gate); 4] = [
+        ("start and end of `true` by itself", &[], Gate::None),
+        ("added by `pegel run`", &["run", "--"], Gate::AtMost(5.0)),
+        ("added by `pegel run -s`, ptrace", &["run", "-s", "--method", "ptrace", "--"], Gate::None),
+        ("added by `pegel run -s`, eBPF", &["run", "-s", "--method", "ebpf", "--"], Gate::None),
+    ];
+    let mut figures: Vec<Vec<f64>> = vec![Vec::new(); ways.len()];
+    for _ in 0..report.repetitions(51) {
+        let mut floor = 0.0;
+        for ((_, words, _), figures) in ways.iter().zip(&mut figures) {
+            let mut command = match words.is_empty() {
+                true => own(dir, Path::new("true")),
+                false => own(dir, pegel),
+            };
+            if !words.is_empty() {
+                command.args(*words).arg("true");
+            }
+            let started = Instant::now();
+            assert!(command.status().expect("it starts").success());
+            let took = started.elapsed().as_secs_f64() * 1e3;
+            match words.is_empty() {
+                true => (floor, _) = (took, figures.push(took)),
+                false => figures.push(took - floor),
+            }
+        }
+    }
+    for ((work, _, gate), figures) in ways.into_iter().zip(figures) {
+        report.row(work, "ms", gate, figures);
+    }
+}
