@@ -303,7 +303,17 @@ fn a_lane_that_renames_its_series_is_read_as_it_was() {
 fn a_ring_that_lies_gives_no_points_and_takes_no_time() {
     let (mut buffer, mut points) = (Vec::new(), Vec::new());
     let trap = Trap::with(&good(true));
-    for head in [u64::MAX, u64::MAX - 1, 1 << 63, 2500, 2048, 0] {
+    for head in [u64::MAX, u64::MAX - 1, 1 << 63, (1 << 40) + 1] {
+        let mut lane = trap.open().expect("good");
+        trap.write_at(RING_HEAD, &head.to_le_bytes());
+        lane.read(&mut buffer).expect("good");
+        let read = lane.points(&mut buffer, true, &mut points);
+        assert!(
+            matches!(read, Err(LaneError::Header(_))),
+            "nobody wrote that many"
+        );
+    }
+    for head in [1 << 40, 2500, 2048, 0] {
         let mut lane = trap.open().expect("good");
         trap.write_at(RING_HEAD, &head.to_le_bytes());
         lane.read(&mut buffer).expect("good");
