@@ -313,7 +313,7 @@ fn a_ring_that_lies_gives_no_points_and_takes_no_time() {
             "nobody wrote that many"
         );
     }
-    for head in [1 << 40, 2500, 2048, 0] {
+    for head in [1_u64 << 40, 2500, 2048, 0] {
         let mut lane = trap.open().expect("good");
         trap.write_at(RING_HEAD, &head.to_le_bytes());
         lane.read(&mut buffer).expect("good");
