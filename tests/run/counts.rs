@@ -51,6 +51,43 @@ fn calls_of_threads_children_and_programs_are_counted_exactly() {
     }
 }
 
+/// As ranks under mpirun: those who come later share what the first one loaded, also after it has ended.
+#[test]
+fn many_at_once_are_counted_apart() {
+    let homes: Vec<TempDir> = (0..8).map(|_| TempDir::new()).collect();
+    let Some(program) = compile(&homes[0], "known", &[]) else {
+        return;
+    };
+    let program = program.display().to_string();
+    for way in Way::counting() {
+        for round in 0..3 {
+            let method = if way == Way::Ebpf { "ebpf" } else { "ptrace" };
+            let start = |home: &TempDir, pause: usize| {
+                let script = format!("{program} || sleep 0.{}", pause % 3);
+                let options = ["-s", "--method", method, "--report", "report.json", "--"];
+                let args = [&options[..], &["sh", "-c", &script]].concat();
+                Process::start(&mut pegel(home, &args))
+            };
+            let processes: Vec<Process> = homes
+                .iter()
+                .enumerate()
+                .map(|(index, home)| start(home, index + round))
+                .collect();
+            for (process, home) in processes.into_iter().zip(&homes) {
+                let finished = process.wait(BOUND);
+                assert_eq!(finished.code(), Some(0), "{finished}");
+                let calls = read_report(&home.join("report.json"));
+                assert_eq!(
+                    calls["write"],
+                    [ROUNDS, 7 * ROUNDS, 0],
+                    "{way:?}: {calls:?}"
+                );
+                assert_eq!(calls["writev"], [ROUNDS, 7 * ROUNDS, 0], "{way:?}");
+            }
+        }
+    }
+}
+
 /// Calls whose number depends on how threads happen to meet, and on when a child ends.
 const BY_CHANCE: [&str; 8] = [
     "wait4",

@@ -55,6 +55,7 @@ const SUBTRACT: u8 = 0x10;
 const SHIFT_LEFT: u8 = 0x60;
 const LOAD: u8 = 0x79;
 const STORE: u8 = 0x7b;
+const STORE_32: u8 = 0x63;
 const STORE_NUMBER: u8 = 0x7a;
 const STORE_NUMBER_32: u8 = 0x62;
 const ATOMIC: u8 = 0xdb;
@@ -63,7 +64,6 @@ const LOAD_ADDRESS: u8 = 0x18;
 const CALL: u8 = 0x85;
 const EXIT: u8 = 0x95;
 const MAP_DESCRIPTOR: u8 = 1;
-const MAP_VALUE: u8 = 2;
 
 impl Assembler {
     fn push(&mut self, code: u8, to: Reg, from: Reg, offset: i16, number: i32) {
@@ -107,6 +107,10 @@ impl Assembler {
         self.push(STORE, to, from, offset, 0);
     }
 
+    pub(super) fn store_32(&mut self, to: Reg, offset: i16, from: Reg) {
+        self.push(STORE_32, to, from, offset, 0);
+    }
+
     pub(super) fn store_number(&mut self, to: Reg, offset: i16, number: i32) {
         self.push(STORE_NUMBER, to, R0, offset, number);
     }
@@ -145,12 +149,6 @@ impl Assembler {
 
     pub(super) fn map(&mut self, to: Reg, descriptor: i32) {
         self.push(LOAD_ADDRESS, to, Reg(MAP_DESCRIPTOR), 0, descriptor);
-        self.push(0, R0, R0, 0, 0);
-    }
-
-    /// The address of the first value of an array.
-    pub(super) fn map_value(&mut self, to: Reg, descriptor: i32) {
-        self.push(LOAD_ADDRESS, to, Reg(MAP_VALUE), 0, descriptor);
         self.push(0, R0, R0, 0, 0);
     }
 

@@ -10,8 +10,9 @@ const PROGRAM_LOAD: i32 = 5;
 const TRACEPOINT_OPEN: i32 = 17;
 const BTF_LOAD: i32 = 18;
 
-pub(super) const ARRAY: u32 = 2;
-pub(super) const ARRAY_PER_PROCESSOR: u32 = 6;
+const ARRAY: u32 = 2;
+const ARRAY_PER_PROCESSOR: u32 = 6;
+const ARRAY_OF_MAPS: u32 = 12;
 const TASK_STORAGE: u32 = 29;
 const NO_PREALLOCATION: u32 = 1;
 const TRACING_PROGRAM: u32 = 26;
@@ -58,13 +59,28 @@ impl Attributes {
     }
 }
 
-/// An array with one value.
-pub(super) fn create_array(kind: u32, value_bytes: usize) -> io::Result<OwnedFd> {
+fn create(kind: u32, value_bytes: usize, count: u32) -> Attributes {
     Attributes::new()
         .word(0, kind)
         .word(4, 4)
         .word(8, value_bytes as u32)
-        .word(12, 1)
+        .word(12, count)
+}
+
+/// An array of `count` values.
+pub(super) fn create_array(value_bytes: usize, count: u32) -> io::Result<OwnedFd> {
+    create(ARRAY, value_bytes, count).open(MAP_CREATE)
+}
+
+/// One value for each processor.
+pub(super) fn create_table(value_bytes: usize) -> io::Result<OwnedFd> {
+    create(ARRAY_PER_PROCESSOR, value_bytes, 1).open(MAP_CREATE)
+}
+
+/// An array of maps like this one.
+pub(super) fn create_array_of(map: &OwnedFd, count: u32) -> io::Result<OwnedFd> {
+    create(ARRAY_OF_MAPS, 4, count)
+        .descriptor(20, map)
         .open(MAP_CREATE)
 }
 
@@ -128,9 +144,8 @@ pub(super) fn attach(program: &OwnedFd) -> io::Result<OwnedFd> {
         .open(TRACEPOINT_OPEN)
 }
 
-/// The one value of an array; of one per processor, all of them.
-pub(super) fn lookup(map: &OwnedFd, value: &mut [u64]) -> io::Result<()> {
-    let key = 0_u32;
+/// A value of an array; of one for each processor, all of them.
+pub(super) fn lookup(map: &OwnedFd, key: u32, value: &mut [u64]) -> io::Result<()> {
     let key = &raw const key;
     let attributes = Attributes::new()
         .descriptor(0, map)
@@ -139,21 +154,26 @@ pub(super) fn lookup(map: &OwnedFd, value: &mut [u64]) -> io::Result<()> {
     attributes.call(MAP_LOOKUP).map(drop)
 }
 
-/// Sets the one value of an array.
-pub(super) fn update(map: &OwnedFd, value: &[u64]) -> io::Result<()> {
-    update_key(map, 0, value)
+/// Sets a value of an array.
+pub(super) fn update(map: &OwnedFd, key: u32, value: &[u64]) -> io::Result<()> {
+    update_at(map, &key, value.as_ptr())
+}
+
+/// Puts a map into an array of maps.
+pub(super) fn update_map(maps: &OwnedFd, key: u32, map: &OwnedFd) -> io::Result<()> {
+    let descriptor = map.as_raw_fd();
+    update_at(maps, &key, &raw const descriptor)
 }
 
 /// Remembers a task.
 pub(super) fn update_task(map: &OwnedFd, task: BorrowedFd<'_>, value: &[u64]) -> io::Result<()> {
-    update_key(map, task.as_raw_fd(), value)
+    update_at(map, &task.as_raw_fd().cast_unsigned(), value.as_ptr())
 }
 
-fn update_key(map: &OwnedFd, key: i32, value: &[u64]) -> io::Result<()> {
-    let key = &raw const key;
+fn update_at<T>(map: &OwnedFd, key: &u32, value: *const T) -> io::Result<()> {
     let attributes = Attributes::new()
         .descriptor(0, map)
-        .address(8, key)
-        .address(16, value.as_ptr());
+        .address(8, &raw const *key)
+        .address(16, value);
     attributes.call(MAP_UPDATE).map(drop)
 }

@@ -8,6 +8,7 @@ mod assembler;
 mod btf;
 mod kernel;
 mod programs;
+mod share;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,9 +22,10 @@ use crate::ptrace::{Ending, Held, Hold};
 use crate::tally::{Count, Tally};
 use btf::Btf;
 use programs::{
-    ALIVE, FIRST_TASK, Maps, ROW_COMPAT, ROW_LARGE, ROW_WORDS, ROWS, SHARED_WORDS, STARTED,
-    TASK_WORDS,
+    ALIVE, Maps, ROW_COMPAT, ROW_LARGE, ROW_WORDS, ROWS, SLOT_WORDS, SLOTS, STARTED, TASK_WORDS,
+    first_task,
 };
+use share::{Found, Server, Set};
 
 const TYPES: &str = "/sys/kernel/btf/vmlinux";
 /// How often counts go from the kernel to the lane.
@@ -62,9 +64,11 @@ fn refused(what: &'static str) -> impl Fn(io::Error) -> EbpfError {
 /// The programs at work, and what they count.
 #[derive(Debug)]
 pub(crate) struct Watcher {
-    maps: Maps,
-    /// The programs run as long as these are open.
-    _links: Vec<OwnedFd>,
+    set: Set,
+    slot: u32,
+    table: OwnedFd,
+    /// Gives the set to others, if it was loaded here.
+    server: Option<Server>,
     process: OwnedFd,
     /// None where the kernel does not allow to hold the process: then its parent learns of its end when we do.
     hold: Option<Hold>,
@@ -76,37 +80,41 @@ pub(crate) struct Watcher {
 impl Watcher {
     /// From its exec on, the program that this process becomes is counted.
     pub(crate) fn for_program(wrapper: i32) -> Result<Watcher, EbpfError> {
-        let maps = create_maps().map_err(refused("maps"))?;
-        let tracepoints = describe()?;
+        let table = create_table().map_err(refused("maps"))?;
+        let (set, slot, server) = match share::find() {
+            Found::Set(set, slot) => (set, slot, None),
+            Found::Nobody(listener) => (load(&table)?, 0, Some(Server::new(listener))),
+            Found::NoUse => (load(&table)?, 0, None),
+        };
         let process = Pid::from_raw(wrapper)
             .ok_or(io::Error::from_raw_os_error(libc::ESRCH))
             .and_then(|pid| Ok(pidfd_open(pid, PidfdFlags::empty())?))
             .map_err(refused("the process"))?;
-        let mut shared = [0; SHARED_WORDS];
-        shared[ALIVE] = 1;
-        kernel::update(&maps.shared, &shared).map_err(refused("a value"))?;
-        kernel::update_task(&maps.tasks, process.as_fd(), &FIRST_TASK)
+        let mut words = [0; SLOT_WORDS];
+        words[ALIVE] = 1;
+        let maps = &set.maps;
+        kernel::update(&maps.slots, slot, &words).map_err(refused("a value"))?;
+        kernel::update_map(&maps.tables, slot, &table).map_err(refused("a table"))?;
+        kernel::update_task(&maps.tasks, process.as_fd(), &first_task(slot))
             .map_err(refused("the task"))?;
-        let programs = [
-            maps.ended(),
-            maps.born(),
-            maps.started(),
-            maps.leave(),
-            maps.enter(),
-        ];
-        let mut links = Vec::new();
-        for (code, tracepoint) in programs.iter().zip(tracepoints) {
-            let program = kernel::load_program(code, tracepoint).map_err(refused("a program"))?;
-            links.push(kernel::attach(&program).map_err(refused("a tracepoint"))?);
-        }
-        Ok(Watcher {
-            maps,
-            _links: links,
+        let mut watcher = Watcher {
+            set,
+            slot,
+            table,
+            server,
             process,
             hold: Hold::new(wrapper).ok(),
             processors: possible_processors(),
             before: vec![[0; ROW_WORDS]; ROWS],
-        })
+        };
+        watcher.serve();
+        Ok(watcher)
+    }
+
+    fn serve(&mut self) {
+        if let Some(server) = &mut self.server {
+            server.serve(&self.set);
+        }
     }
 
     /// Brings counts into the tally until all tasks are gone. `on_end` is called when the first process has ended: with
@@ -119,13 +127,14 @@ impl Watcher {
             }
         };
         self.read(tally);
-        on_end(tally, ending, self.shared()[STARTED] != 0);
+        on_end(tally, ending, self.words()[STARTED] != 0);
         if let Some(hold) = self.hold.take() {
             hold.release();
         }
         // Children that outlive it are counted as well.
-        while self.shared()[ALIVE] as i64 > 0 {
+        while self.words()[ALIVE].cast_signed() > 0 {
             std::thread::sleep(READ_EVERY);
+            self.serve();
             self.read(tally);
         }
         self.read(tally);
@@ -137,9 +146,15 @@ impl Watcher {
             Some(hold) => hold.as_fd(),
             None => self.process.as_fd(),
         };
-        let mut descriptors = [PollFd::from_borrowed_fd(watched, PollFlags::IN)];
+        let mut descriptors = vec![PollFd::from_borrowed_fd(watched, PollFlags::IN)];
+        let server = self.server.as_ref().map(AsFd::as_fd);
+        descriptors.extend(server.map(|server| PollFd::from_borrowed_fd(server, PollFlags::IN)));
         let moment = Timespec::try_from(READ_EVERY).ok();
-        let is_news = poll(&mut descriptors, moment.as_ref()).is_ok_and(|count| count > 0);
+        // A signal is no news.
+        let _ = poll(&mut descriptors, moment.as_ref());
+        let is_news = !descriptors[0].revents().is_empty();
+        drop(descriptors);
+        self.serve();
         match self.hold.as_mut().map(Hold::look) {
             Some(Held::Running) => None,
             Some(Held::Ended(ending)) => Some(ending),
@@ -152,16 +167,16 @@ impl Watcher {
         }
     }
 
-    fn shared(&self) -> [u64; SHARED_WORDS] {
-        let mut shared = [0; SHARED_WORDS];
+    fn words(&self) -> [u64; SLOT_WORDS] {
+        let mut words = [0; SLOT_WORDS];
         // A map of our own can be read.
-        let _ = kernel::lookup(&self.maps.shared, &mut shared);
-        shared
+        let _ = kernel::lookup(&self.set.maps.slots, self.slot, &mut words);
+        words
     }
 
     fn read(&mut self, tally: &mut Tally) {
         let mut table = vec![0; ROWS * ROW_WORDS * self.processors];
-        if kernel::lookup(&self.maps.table, &mut table).is_err() {
+        if kernel::lookup(&self.table, 0, &mut table).is_err() {
             return;
         }
         for (row, before) in self.before.iter_mut().enumerate() {
@@ -195,16 +210,40 @@ fn add(tally: &mut Tally, row: usize, now: &[u64; ROW_WORDS], before: &[u64; ROW
     }
 }
 
-fn create_maps() -> io::Result<Maps> {
-    let table = kernel::create_array(kernel::ARRAY_PER_PROCESSOR, ROWS * ROW_WORDS * 8)?;
-    let shared = kernel::create_array(kernel::ARRAY, SHARED_WORDS * 8)?;
+fn create_table() -> io::Result<OwnedFd> {
+    kernel::create_table(ROWS * ROW_WORDS * 8)
+}
+
+fn create_maps(table: &OwnedFd) -> io::Result<Maps> {
     let types = kernel::load_btf(&btf::own(TASK_WORDS as u32))?;
-    let tasks = kernel::create_task_storage(&types, TASK_WORDS * 8)?;
     Ok(Maps {
-        tasks,
-        table,
-        shared,
+        tasks: kernel::create_task_storage(&types, TASK_WORDS * 8)?,
+        tables: kernel::create_array_of(table, SLOTS)?,
+        slots: kernel::create_array(SLOT_WORDS * 8, SLOTS)?,
     })
+}
+
+/// Loads the programs, which run from now on.
+fn load(table: &OwnedFd) -> Result<Set, EbpfError> {
+    let maps = create_maps(table).map_err(refused("maps"))?;
+    let tracepoints = describe()?;
+    let mut links = Vec::new();
+    for (code, tracepoint) in programs(&maps).iter().zip(tracepoints) {
+        let program = kernel::load_program(code, tracepoint).map_err(refused("a program"))?;
+        links.push(kernel::attach(&program).map_err(refused("a tracepoint"))?);
+    }
+    Ok(Set { maps, links })
+}
+
+/// One for each tracepoint.
+fn programs(maps: &Maps) -> [Vec<u64>; TRACEPOINTS.len()] {
+    [
+        maps.ended(),
+        maps.born(),
+        maps.started(),
+        maps.leave(),
+        maps.enter(),
+    ]
 }
 
 /// Where the kernel has what the programs need.
@@ -233,8 +272,8 @@ mod tests {
 
     #[test]
     fn the_kernel_takes_the_programs() {
-        let maps = match create_maps() {
-            Ok(maps) => maps,
+        let table = match create_table() {
+            Ok(table) => table,
             Err(error) => {
                 let is_there = false;
                 let what = format!("permission for eBPF ({error})");
@@ -242,14 +281,9 @@ mod tests {
                 return;
             }
         };
+        let maps = create_maps(&table).expect("permission for one is for all");
         let tracepoints = describe().expect("a kernel with BTF");
-        let programs = [
-            maps.ended(),
-            maps.born(),
-            maps.started(),
-            maps.leave(),
-            maps.enter(),
-        ];
+        let programs = programs(&maps);
         for ((code, tracepoint), name) in programs.iter().zip(tracepoints).zip(TRACEPOINTS) {
             if let Err(error) = kernel::load_program(code, tracepoint) {
                 let why = kernel::explain_program(code, tracepoint);

@@ -1,7 +1,8 @@
 //! The five programs that run in the kernel, and what they keep.
 //!
-//! A task that is watched has a value of its own: since when and in which call it is, and whether it still waits for its
-//! exec. Tasks get theirs from the task that made them. All else is counted in one table per processor.
+//! A task that is watched has a value of its own: since when and in which call it is, whether it still waits for its exec,
+//! and the slot of whoever watches it. Tasks get theirs from the task that made them. Each slot has its counts in a table of its
+//! own for each processor.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -9,12 +10,18 @@ use super::assembler::{Assembler, Helper, If, Label, R0, R1, R2, R3, R4, R6, R7,
 use crate::names;
 
 /// Words of a task's value.
-pub(super) const TASK_WORDS: usize = 3;
+pub(super) const TASK_WORDS: usize = 4;
 const SINCE: i16 = 0;
 const NUMBER: i16 = 8;
 const WAITS: i16 = 16;
+const SLOT: i16 = 24;
 /// The value of the task that will become the program.
-pub(super) const FIRST_TASK: [u64; TASK_WORDS] = [0, 0, 1];
+pub(super) fn first_task(slot: u32) -> [u64; TASK_WORDS] {
+    [0, 0, 1, u64::from(slot)]
+}
+
+/// How many can watch at the same time.
+pub(super) const SLOTS: u32 = 1024;
 
 /// Calls with numbers up to this have a row of their own in the table.
 pub(super) const ROWS: usize = 512;
@@ -28,13 +35,13 @@ const BYTES: i16 = 8;
 const NANOS: i16 = 16;
 const ERRORS: i16 = 24;
 
-/// Words of the array that all processors share.
-pub(super) const SHARED_WORDS: usize = 2;
+/// Words that each slot has for all processors together.
+pub(super) const SLOT_WORDS: usize = 2;
 /// How many watched tasks there are.
 pub(super) const ALIVE: usize = 0;
 /// Whether the program has started.
 pub(super) const STARTED: usize = 1;
-/// A word of the shared array, for code.
+/// A word of a slot, for code.
 const fn at(word: usize) -> i16 {
     (8 * word) as i16
 }
@@ -43,8 +50,9 @@ const fn at(word: usize) -> i16 {
 #[derive(Debug)]
 pub(super) struct Maps {
     pub tasks: OwnedFd,
-    pub table: OwnedFd,
-    pub shared: OwnedFd,
+    /// A map for each slot: its tables.
+    pub tables: OwnedFd,
+    pub slots: OwnedFd,
 }
 
 const END: Label = Label(0);
@@ -68,8 +76,12 @@ impl Maps {
 
     /// The row of the call whose number is in register 8 into register 0; `ROW` must follow.
     fn row(&self, a: &mut Assembler) {
+        self.slot_key(a);
+        a.map(R1, self.tables.as_raw_fd());
+        a.call(Helper::MapLookup);
+        a.jump(If::Equal, R0, 0, END);
+        a.copy(R1, R0);
         a.store_number_32(R10, -4, 0);
-        a.map(R1, self.table.as_raw_fd());
         a.copy(R2, R10);
         a.add_number(R2, -4);
         a.call(Helper::MapLookup);
@@ -80,6 +92,22 @@ impl Maps {
         a.here(ROW);
         a.shift_left(R8, 5);
         a.add(R0, R8);
+    }
+
+    /// The address of the current task's slot number into register 2.
+    fn slot_key(&self, a: &mut Assembler) {
+        a.load(R1, R7, SLOT);
+        a.store_32(R10, -4, R1);
+        a.copy(R2, R10);
+        a.add_number(R2, -4);
+    }
+
+    /// The words of the current task's slot into register 0, or the end.
+    fn slot(&self, a: &mut Assembler) {
+        self.slot_key(a);
+        a.map(R1, self.slots.as_raw_fd());
+        a.call(Helper::MapLookup);
+        a.jump(If::Equal, R0, 0, END);
     }
 
     /// At the start of a call: `sys_enter(registers, number)`.
@@ -170,9 +198,11 @@ impl Maps {
         a.set(R4, 1);
         a.call(Helper::TaskStorageGet);
         a.jump(If::Equal, R0, 0, END);
-        a.map_value(R1, self.shared.as_raw_fd());
+        a.load(R1, R7, SLOT);
+        a.store(R0, SLOT, R1);
+        self.slot(&mut a);
         a.set(R2, 1);
-        a.add_atomically(R1, at(ALIVE), R2);
+        a.add_atomically(R0, at(ALIVE), R2);
         a.here(END);
         a.set(R0, 0);
         a.exit();
@@ -186,9 +216,8 @@ impl Maps {
         a.load(R1, R7, WAITS);
         a.jump(If::Equal, R1, 0, END);
         a.store_number(R7, WAITS, 0);
-        a.map_value(R1, self.shared.as_raw_fd());
-        a.set(R2, 1);
-        a.store(R1, at(STARTED), R2);
+        self.slot(&mut a);
+        a.store_number(R0, at(STARTED), 1);
         let execve = names::number("execve").unwrap_or(0);
         a.store_number(R7, NUMBER, execve.cast_signed());
         a.call(Helper::Nanoseconds);
@@ -203,9 +232,9 @@ impl Maps {
     pub(super) fn ended(&self) -> Vec<u64> {
         let mut a = Assembler::default();
         self.current_task(&mut a);
-        a.map_value(R1, self.shared.as_raw_fd());
+        self.slot(&mut a);
         a.set(R2, -1);
-        a.add_atomically(R1, at(ALIVE), R2);
+        a.add_atomically(R0, at(ALIVE), R2);
         a.here(END);
         a.set(R0, 0);
         a.exit();
