@@ -1,6 +1,5 @@
 //! Faults that the agent survives: a full or read-only disk, and `kill -9` under load.
 
-use std::fs;
 use std::time::{Duration, Instant};
 
 use pegel_testkit::{
