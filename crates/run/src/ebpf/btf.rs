@@ -1,8 +1,46 @@
 //! The kernel's own description of its types, by which tracepoints are found.
 
+use std::io::{self, Read};
+
+use rustix::mm::{MapFlags, ProtFlags};
+
 const MAGIC: u16 = 0xeb9f;
 const STRUCT: u32 = 4;
 const TYPEDEF: u32 = 8;
+
+/// The kernel's file, some megabytes: mapped where the kernel allows that, else read page by page.
+#[derive(Debug)]
+pub(super) enum File {
+    /// Stays mapped until this process ends.
+    Mapped(&'static [u8]),
+    Read(Vec<u8>),
+}
+
+impl File {
+    pub(super) fn open(path: &str) -> io::Result<File> {
+        let mut file = std::fs::File::open(path)?;
+        let length = file.metadata()?.len() as usize;
+        let (null, flags) = (std::ptr::null_mut(), MapFlags::PRIVATE);
+        // SAFETY: a new mapping of a file that cannot change, at an address that the kernel chooses; never removed.
+        let mapped = unsafe {
+            rustix::mm::mmap(null, length, ProtFlags::READ, flags, &file, 0)
+                .map(|start| std::slice::from_raw_parts(start.cast::<u8>().cast_const(), length))
+        };
+        if let Ok(bytes) = mapped {
+            return Ok(File::Mapped(bytes));
+        }
+        let mut bytes = Vec::with_capacity(length);
+        file.read_to_end(&mut bytes)?;
+        Ok(File::Read(bytes))
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        match self {
+            File::Mapped(bytes) => bytes,
+            File::Read(bytes) => bytes,
+        }
+    }
+}
 
 /// A description of types.
 #[derive(Debug)]
@@ -133,10 +171,12 @@ mod tests {
 
     #[test]
     fn the_kernel_describes_its_tracepoints() {
-        let Ok(bytes) = std::fs::read("/sys/kernel/btf/vmlinux") else {
+        let Ok(file) = File::open("/sys/kernel/btf/vmlinux") else {
             return;
         };
-        let btf = Btf::parse(&bytes).expect("well formed");
+        let read = std::fs::read("/sys/kernel/btf/vmlinux").expect("it can be read as well");
+        assert!(file.bytes() == read);
+        let btf = Btf::parse(file.bytes()).expect("well formed");
         let names = ["btf_trace_sys_enter", "btf_trace_no_such_thing"];
         let found = btf.typedefs(&names);
         assert!(found[0].is_some() && found[1].is_none(), "{found:?}");

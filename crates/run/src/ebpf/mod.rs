@@ -82,7 +82,11 @@ impl Watcher {
     pub(crate) fn for_program(wrapper: i32) -> Result<Watcher, EbpfError> {
         let table = create_table().map_err(refused("maps"))?;
         let (set, slot, server) = match share::find() {
-            Found::Set(set, slot) => (set, slot, None),
+            Found::Set(set, slot) => {
+                let placed = kernel::update_map(&set.maps.tables, slot, &table);
+                placed.map_err(refused("a table"))?;
+                (set, slot, None)
+            }
             Found::Nobody(listener) => (load(&table)?, 0, Some(Server::new(listener))),
             Found::NoUse => (load(&table)?, 0, None),
         };
@@ -94,7 +98,6 @@ impl Watcher {
         words[ALIVE] = 1;
         let maps = &set.maps;
         kernel::update(&maps.slots, slot, &words).map_err(refused("a value"))?;
-        kernel::update_map(&maps.tables, slot, &table).map_err(refused("a table"))?;
         kernel::update_task(&maps.tasks, process.as_fd(), &first_task(slot))
             .map_err(refused("the task"))?;
         let mut watcher = Watcher {
@@ -223,16 +226,33 @@ fn create_maps(table: &OwnedFd) -> io::Result<Maps> {
     })
 }
 
-/// Loads the programs, which run from now on.
+/// Loads the programs, which run from now on; the table is that of the first slot.
 fn load(table: &OwnedFd) -> Result<Set, EbpfError> {
     let maps = create_maps(table).map_err(refused("maps"))?;
+    let (links, placed) = std::thread::scope(|scope| {
+        // The kernel waits until nobody uses what was there before, some milliseconds in which we go on.
+        let placing = scope.spawn(|| kernel::update_map(&maps.tables, 0, table));
+        let links = attach_all(&maps);
+        (links, placing.join())
+    });
+    match placed {
+        Ok(Ok(())) => Ok(Set {
+            links: links?,
+            maps,
+        }),
+        Ok(Err(error)) => Err(refused("a table")(error)),
+        Err(_) => Err(refused("a table")(io::Error::other("a thread panicked"))),
+    }
+}
+
+fn attach_all(maps: &Maps) -> Result<Vec<OwnedFd>, EbpfError> {
     let tracepoints = describe()?;
     let mut links = Vec::new();
-    for (code, tracepoint) in programs(&maps).iter().zip(tracepoints) {
+    for (code, tracepoint) in programs(maps).iter().zip(tracepoints) {
         let program = kernel::load_program(code, tracepoint).map_err(refused("a program"))?;
         links.push(kernel::attach(&program).map_err(refused("a tracepoint"))?);
     }
-    Ok(Set { maps, links })
+    Ok(links)
 }
 
 /// One for each tracepoint.
@@ -248,8 +268,8 @@ fn programs(maps: &Maps) -> [Vec<u64>; TRACEPOINTS.len()] {
 
 /// Where the kernel has what the programs need.
 fn describe() -> Result<[u32; TRACEPOINTS.len()], EbpfError> {
-    let bytes = std::fs::read(TYPES).map_err(|_| EbpfError::NoTypes)?;
-    let types = Btf::parse(&bytes).ok_or(EbpfError::NoTypes)?;
+    let file = btf::File::open(TYPES).map_err(|_| EbpfError::NoTypes)?;
+    let types = Btf::parse(file.bytes()).ok_or(EbpfError::NoTypes)?;
     let mut tracepoints = [0; TRACEPOINTS.len()];
     let found = types.typedefs(&TRACEPOINTS);
     for ((slot, found), name) in tracepoints.iter_mut().zip(found).zip(TRACEPOINTS) {
