@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, StatVfsMountFlags};
+use rustix::io::Errno;
 
 /// How many interpreters of scripts the kernel follows.
 const SCRIPTS_MAX: usize = 5;
@@ -45,11 +46,15 @@ impl View {
     pub(crate) fn open(&self, path: &Path) -> Option<Program> {
         match path.is_absolute() {
             true => {
-                let root = open_directory(&self.process.join("root"))?;
+                let root = self.process.join("root");
                 let flags = OFlags::PATH | OFlags::CLOEXEC;
-                let file =
-                    rustix::fs::openat2(&root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT);
-                Some(Program { file: file.ok()? })
+                let (mode, within) = (Mode::empty(), ResolveFlags::IN_ROOT);
+                match rustix::fs::openat2(&open_directory(&root)?, path, flags, mode, within) {
+                    Ok(file) => Some(Program { file }),
+                    // Before Linux 5.6: right, but for links in another root.
+                    Err(Errno::NOSYS) => Program::open(&root.join(path.strip_prefix("/").ok()?)),
+                    Err(_) => None,
+                }
             }
             false => self.open_from(&self.process.join("cwd"), path),
         }

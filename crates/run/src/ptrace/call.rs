@@ -2,8 +2,11 @@
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{c_int, c_uint, c_void, pid_t};
+
+use crate::names;
 
 pub(super) const OPTIONS: c_int = libc::PTRACE_O_TRACESYSGOOD
     | libc::PTRACE_O_TRACEFORK
@@ -98,7 +101,23 @@ pub(super) fn event_message(thread: pid_t) -> io::Result<u64> {
     Ok(message)
 }
 
-pub(super) fn syscall_stop(thread: pid_t) -> io::Result<SyscallStop> {
+/// Whether the kernel can tell where a thread stands. It can from 5.3 on; before, we must remember it ourselves.
+static IS_TOLD: AtomicBool = AtomicBool::new(true);
+
+/// Where a thread stands that stopped at a system call, and with what; `is_inside` is where we think that it was before.
+pub(super) fn syscall_stop(thread: pid_t, is_inside: bool) -> io::Result<SyscallStop> {
+    if IS_TOLD.load(Ordering::Relaxed) {
+        match told(thread) {
+            Err(error) if error.raw_os_error() != Some(libc::ESRCH) => {
+                IS_TOLD.store(false, Ordering::Relaxed);
+            }
+            told => return told,
+        }
+    }
+    read_registers(thread, is_inside)
+}
+
+fn told(thread: pid_t) -> io::Result<SyscallStop> {
     let mut info = MaybeUninit::<Info>::zeroed();
     let data = info.as_mut_ptr().addr();
     ptrace(GET_SYSCALL_INFO, thread, size_of::<Info>(), data)?;
@@ -118,6 +137,52 @@ pub(super) fn syscall_stop(thread: pid_t) -> io::Result<SyscallStop> {
         },
         _ => SyscallStop::Other,
     })
+}
+
+/// The same from the registers.
+fn read_registers(thread: pid_t, is_inside: bool) -> io::Result<SyscallStop> {
+    // More words than any machine here has.
+    let mut registers = [0_u64; 64];
+    let mut space = libc::iovec {
+        iov_base: registers.as_mut_ptr().cast(),
+        iov_len: size_of_val(&registers),
+    };
+    let data = (&raw mut space).addr();
+    ptrace(
+        libc::PTRACE_GETREGSET,
+        thread,
+        libc::NT_PRSTATUS as usize,
+        data,
+    )?;
+    // A program of 32 bits has fewer and smaller registers, which say nothing here.
+    if space.iov_len < size_of::<libc::user_regs_struct>() {
+        return Ok(SyscallStop::Other);
+    }
+    Ok(match is_inside {
+        true => SyscallStop::Exit {
+            result: registers[registers::RESULT].cast_signed(),
+        },
+        false => SyscallStop::Entry {
+            arch: names::ARCH_NATIVE,
+            number: registers[registers::NUMBER],
+            arguments: registers::ARGUMENTS.map(|word| registers[word]),
+        },
+    })
+}
+
+/// Where the kernel puts what a system call is about.
+#[cfg(target_arch = "x86_64")]
+mod registers {
+    pub const NUMBER: usize = 15;
+    pub const RESULT: usize = 10;
+    pub const ARGUMENTS: [usize; 6] = [14, 13, 12, 7, 9, 8];
+}
+
+#[cfg(target_arch = "aarch64")]
+mod registers {
+    pub const NUMBER: usize = 8;
+    pub const RESULT: usize = 0;
+    pub const ARGUMENTS: [usize; 6] = [0, 1, 2, 3, 4, 5];
 }
 
 /// Bytes of a thread's memory, as many as are there up to the length of `buffer`.

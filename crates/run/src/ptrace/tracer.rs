@@ -230,15 +230,16 @@ impl<'a> Tracer<'a> {
     }
 
     fn at_syscall(&mut self, thread: pid_t) {
-        match call::syscall_stop(thread) {
+        let is_inside = matches!(self.threads.get(&thread), Some(State::Inside { .. }));
+        match call::syscall_stop(thread, is_inside) {
             Ok(SyscallStop::Entry {
                 arch,
                 number,
                 arguments,
             }) => self.enter(thread, arch, number, &arguments),
             Ok(SyscallStop::Exit { result }) => self.leave(thread, result),
-            Ok(SyscallStop::Other) => {}
-            Err(_) => return,
+            // It goes on, uncounted; or it was killed, which it reports next.
+            Ok(SyscallStop::Other) | Err(_) => {}
         }
         if self.threads.contains_key(&thread) {
             let _ = self.resume(thread, 0);
@@ -252,7 +253,7 @@ impl<'a> Tracer<'a> {
                 arch,
                 number,
                 arguments,
-            }) = call::syscall_stop(thread)
+            }) = call::syscall_stop(thread, false)
         {
             self.enter(thread, arch, number, &arguments);
         }
