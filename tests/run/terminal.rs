@@ -34,9 +34,10 @@ impl Terminal {
         // SAFETY: both numbers and the size are ours; no name and no settings are asked for.
         let made = unsafe { libc::openpty(&mut master, &mut slave, null, null.cast(), size) };
         assert_eq!(made, 0, "a terminal");
-        // SAFETY: both descriptors were made just now.
-        let (master, slave) =
-            unsafe { (OwnedFd::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
+        // SAFETY: the descriptor was made just now.
+        let master = unsafe { OwnedFd::from_raw_fd(master) };
+        // SAFETY: as above.
+        let slave = unsafe { OwnedFd::from_raw_fd(slave) };
         let mut command = Command::new(bash);
         command.args(["--norc", "--noprofile", "-i"]);
         isolate(&mut command, home);

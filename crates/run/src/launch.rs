@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use crate::program::{self, View};
 use crate::summary::Summary;
 use crate::watch::{READY_FOR_FILTER, Watch};
-use crate::{Method, helper, heritage, preload, seccomp, tally};
+use crate::{Method, apart, heritage, preload, seccomp, tally};
 
 /// A program to be run.
 #[allow(missing_debug_implementations)] // What it calls has no form to be shown.
@@ -116,7 +116,7 @@ impl Launch<'_> {
     /// When this returns, the program is counted from its first call on; or it is not, and a person who asked was told
     /// why.
     fn start_counting(&self, counting: Counting) {
-        let helper = helper::start(self.keeps_stderr, |wrapper, link| {
+        let helper = apart::start(self.keeps_stderr, |wrapper, link| {
             let watch = Watch {
                 note: self.note,
                 finish: self.finish,

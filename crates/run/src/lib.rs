@@ -1,11 +1,11 @@
 //! Watches a program: counts its system calls, and loads the library that counts its MPI calls.
 //!
 //! The program takes the place of the wrapper, so that its number, parent, exit status, signals and terminal are its own;
-//! a process beside it counts. See `helper` for how they part, `watch` for what the helper does, `ptrace`, `ebpf` and `seccomp`
+//! a process beside it counts. See `apart` for how they part, `watch` for what the helper does, `ptrace`, `ebpf` and `seccomp`
 //! for the ways of counting. What is counted goes into a lane, which the agent reads.
 
+mod apart;
 mod ebpf;
-mod helper;
 mod heritage;
 mod launch;
 mod names;
@@ -20,7 +20,7 @@ mod watch;
 use std::fmt;
 use std::time::Instant;
 
-pub use helper::start_apart;
+pub use apart::start_apart;
 pub use launch::{Counting, Launch, LaunchError};
 pub use ptrace::{AttachError, Ending};
 pub use summary::Summary;

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Instant;
 
-use crate::helper::{self, Link};
+use crate::apart::{self, Link};
 use crate::launch::Counting;
 use crate::ptrace::{Ending, Step, Tracer};
 use crate::summary::Summary;
@@ -76,7 +76,7 @@ impl Watch<'_> {
                             Some(tracer.processes),
                         );
                     }
-                    helper::let_stderr_go();
+                    apart::let_stderr_go();
                     if tracer.bury() {
                         return;
                     }
@@ -103,7 +103,7 @@ impl Watch<'_> {
             if has_started {
                 self.say_end(tally, Method::Ebpf, ending, started, None);
             }
-            helper::let_stderr_go();
+            apart::let_stderr_go();
         });
     }
 

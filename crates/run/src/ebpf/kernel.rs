@@ -44,9 +44,7 @@ impl Attributes {
     fn call(&self, command: i32) -> io::Result<i32> {
         // SAFETY: the structure is as long as is said, and the addresses in it are those of memory that lives through
         // the call and is as large as the command wants.
-        let result =
-            unsafe { libc::syscall(libc::SYS_bpf, command, self.0.as_ptr(), self.0.len()) };
-        match result {
+        match unsafe { libc::syscall(libc::SYS_bpf, command, self.0.as_ptr(), self.0.len()) } {
             -1 => Err(io::Error::last_os_error()),
             result => Ok(result as i32),
         }
