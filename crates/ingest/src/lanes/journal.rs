@@ -16,7 +16,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use super::amount::{Amount, CounterKind};
@@ -82,7 +82,8 @@ pub enum JournalError {
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
-    file: File,
+    /// None while it cannot be written at all.
+    file: Option<File>,
     bytes: u64,
     /// How large it was when it was last written anew.
     fresh_bytes: u64,
@@ -92,37 +93,34 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Reads what is there and opens it for more.
+    /// Reads what is there and opens it for more. A disk that cannot be written now is no reason not to count:
+    /// the journal is written anew when it can be.
     pub fn open(path: &Path) -> Result<(Journal, Kept), JournalError> {
-        let io_error = |source| JournalError::Io {
-            path: path.to_owned(),
-            source,
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let opened = options.open(path);
+        let bytes = match fs::read(path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(source) => {
+                let path = path.to_owned();
+                return Err(JournalError::Io { path, source });
+            }
         };
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .map_err(io_error)?;
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(io_error)?;
         let (kept, whole) = read(&bytes).map_err(|format| JournalError::Format {
             path: path.to_owned(),
             format,
         })?;
-        file.set_len(whole as u64).map_err(io_error)?;
         let mut journal = Journal {
             path: path.to_owned(),
-            file,
+            file: opened.ok(),
             bytes: whole as u64,
             fresh_bytes: whole as u64,
-            is_torn: false,
+            is_torn: true,
             buffer: Vec::new(),
         };
         if whole == 0 {
             journal.put(|body| body.extend(begin()));
-            journal.write().map_err(io_error)?;
         }
         Ok((journal, kept))
     }
@@ -151,13 +149,16 @@ impl Journal {
         if self.buffer.is_empty() {
             return Ok(());
         }
+        let Some(file) = &mut self.file else {
+            return Err(io::ErrorKind::ReadOnlyFilesystem.into());
+        };
         if self.is_torn {
-            self.file.set_len(self.bytes)?;
+            file.set_len(self.bytes)?;
             self.is_torn = false;
         }
-        self.file.seek(SeekFrom::Start(self.bytes))?;
+        file.seek(SeekFrom::Start(self.bytes))?;
         self.is_torn = true;
-        self.file.write_all(&self.buffer)?;
+        file.write_all(&self.buffer)?;
         self.is_torn = false;
         self.bytes += self.buffer.len() as u64;
         self.buffer.clear();
@@ -170,12 +171,13 @@ impl Journal {
     }
 
     /// A handle with which another thread can sync what was written.
-    pub fn for_sync(&self) -> io::Result<File> {
-        self.file.try_clone()
+    pub fn for_sync(&self) -> Option<File> {
+        self.file.as_ref()?.try_clone().ok()
     }
 
-    pub fn has_grown(&self) -> bool {
-        self.bytes > 2 * self.fresh_bytes + GROWTH_MAX
+    /// Whether it should be written anew.
+    pub fn is_overdue(&self) -> bool {
+        self.file.is_none() || self.bytes > 2 * self.fresh_bytes + GROWTH_MAX
     }
 
     /// Writes a new file that says only this, and puts it in place of the old one.
@@ -191,7 +193,7 @@ impl Journal {
         file.write_all(&bytes)?;
         file.sync_data()?;
         fs::rename(&new, &self.path)?;
-        self.file = file;
+        self.file = Some(file);
         self.bytes = bytes.len() as u64;
         self.fresh_bytes = self.bytes;
         self.is_torn = false;

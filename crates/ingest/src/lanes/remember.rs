@@ -28,7 +28,7 @@ impl Lanes {
                 self.lanes.insert(id, lane);
             }
         }
-        if self.journal.has_grown() {
+        if self.journal.is_overdue() {
             self.rewrite();
             return;
         }
@@ -71,7 +71,7 @@ impl Lanes {
 
     /// Off this thread: a disk may take its time.
     fn sync(&self) {
-        if let Ok(file) = self.journal.for_sync() {
+        if let Some(file) = self.journal.for_sync() {
             let syncing = move || {
                 let _ = file.sync_data();
             };
@@ -82,9 +82,11 @@ impl Lanes {
     }
 
     pub(super) fn say_journal(&self, trouble: Option<String>) {
-        if let Some(error) = &trouble {
+        let mut status = self.status_mut();
+        // Said when it begins, not every second.
+        if let (Some(error), None) = (&trouble, &status.journal) {
             tracing::warn!(error, "the journal of lanes cannot be written");
         }
-        self.status_mut().journal = trouble;
+        status.journal = trouble;
     }
 }
