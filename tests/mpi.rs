@@ -42,7 +42,6 @@ fn every_family_of_calls_is_counted_as_the_program_counts_itself() {
             };
             scene.run(ranks, &[], &[&program]);
             let (counted, expected) = (scene.counted(), scene.expected(ranks));
-            println!("{library:?}, {ranks} ranks: {} calls", expected.len());
             // What each family has at least, so that the program cannot lose one unseen.
             assert!(expected.len() >= if library == Library::Mpich { 258 } else { 163 });
             assert_same(&counted, &expected);
@@ -74,7 +73,6 @@ fn fortran_counts_once_by_all_three_bindings() {
                 return;
             };
             scene.run(3, &[], &[&program]);
-            println!("{library:?}, binding {binding}");
             let expected = [
                 ("MPI_Allreduce", 1, 24),
                 ("MPI_Alltoallv", 1, 48),

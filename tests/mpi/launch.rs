@@ -190,9 +190,12 @@ pub fn assert_same(counted: &BTreeMap<String, Count>, expected: &BTreeMap<String
         .filter(|(name, count)| expected.get(*name) != Some(*count));
     let missing = expected.keys().filter(|name| !counted.contains_key(*name));
     let differing: Vec<_> = differing.map(|(name, _)| name).chain(missing).collect();
-    for name in &differing {
-        let (ours, theirs) = (counted.get(*name), expected.get(*name));
-        println!("{name}: counted {ours:?}, the program {theirs:?} (hits, bytes)");
-    }
-    assert!(differing.is_empty(), "{} calls differ", differing.len());
+    let differences: Vec<String> = differing
+        .iter()
+        .map(|name| {
+            let (ours, theirs) = (counted.get(*name), expected.get(*name));
+            format!("{name}: counted {ours:?}, the program {theirs:?} (hits, bytes)")
+        })
+        .collect();
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
 }

@@ -1,8 +1,8 @@
 //! What `pegel run` adds: nanoseconds to each system call by each method, beside strace and perf in the same run, and
 //! milliseconds to the start of a program.
 //!
-//! Calls that are counted in the kernel cost the caller's own processor time, which is measured. A call that stops for another
-//! process costs time that passes on the clock, for us as for strace.
+//! Calls that are counted in the kernel cost the caller's own processor time. A call that stops for another process costs that
+//! of both, which is what is measured for ptrace and for strace: the time of all processes that took part.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -10,21 +10,17 @@ use std::time::Instant;
 
 use pegel_bench::{Gate, Report, cpu_time, is_once, median, release_binary};
 use pegel_testkit::TempDir;
+use rustix::process::WaitOptions;
 
 const LOAD: &str = "--make-calls";
-
-/// What one call costs, in nanoseconds.
-#[derive(Debug, Clone, Copy)]
-struct Cost {
-    clock: f64,
-    processor: f64,
-}
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().collect();
     if words.get(1).map(String::as_str) == Some(LOAD) {
         return make_calls(words[2].parse().expect("a number"));
     }
+    let own = rustix::process::getpid();
+    rustix::process::set_child_subreaper(Some(own)).expect("it is a flag of this process");
     let mut report = Report::new("run");
     let pegel = release_binary();
     let dir = TempDir::new();
@@ -36,13 +32,11 @@ fn main() -> ExitCode {
 /// The load: this program again, under whatever watches it. Prints what a call cost.
 #[allow(clippy::print_stdout)] // For the process that started it.
 fn make_calls(count: u64) -> ExitCode {
-    let (started, before) = (Instant::now(), cpu_time());
+    let before = cpu_time();
     for _ in 0..count {
         std::hint::black_box(rustix::process::getppid());
     }
-    let clock = started.elapsed().as_nanos() as f64 / count as f64;
-    let processor = (cpu_time() - before).as_nanos() as f64 / count as f64;
-    println!("{clock} {processor}");
+    println!("{}", (cpu_time() - before).as_nanos() as f64 / count as f64);
     ExitCode::SUCCESS
 }
 
@@ -55,8 +49,8 @@ fn own(dir: &TempDir, program: &Path) -> Command {
     command
 }
 
-/// Under these words, how much a call costs; None where they do not work here.
-fn cost(dir: &TempDir, words: &[&str], count: u64) -> Option<Cost> {
+/// Runs the load under these words; what it says that a call cost. None where they do not work here.
+fn cost(dir: &TempDir, words: &[&str], count: u64) -> Option<f64> {
     let load = std::env::current_exe().expect("this program");
     let (first, rest) = match words.split_first() {
         Some((first, rest)) => (PathBuf::from(first), rest),
@@ -69,26 +63,51 @@ fn cost(dir: &TempDir, words: &[&str], count: u64) -> Option<Cost> {
     }
     let done = command.args([LOAD, &count.to_string()]).output().ok()?;
     let text = String::from_utf8_lossy(&done.stdout);
-    let mut numbers = text.split_whitespace().map(str::parse::<f64>);
-    let (Some(Ok(clock)), Some(Ok(processor))) = (numbers.next(), numbers.next()) else {
-        return None;
-    };
-    done.status.success().then_some(Cost { clock, processor })
+    let figure = text.split_whitespace().next()?.parse().ok()?;
+    // Whoever counted is a child of ours as well, once its own parent is gone.
+    while rustix::process::wait(WaitOptions::empty()).is_ok() {}
+    done.status.success().then_some(figure)
+}
+
+/// The same in the processor time of all processes that took part, without what a start takes.
+fn whole_cost(dir: &TempDir, words: &[&str], count: u64) -> Option<f64> {
+    let mut used = [0.0; 2];
+    for (used, count) in used.iter_mut().zip([1, count]) {
+        let before = children_seconds();
+        cost(dir, words, count)?;
+        *used = children_seconds() - before;
+    }
+    Some((used[1] - used[0]) / count as f64 * 1e9)
+}
+
+/// The processor time of all children that ended, in steps of ten milliseconds.
+fn children_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("this process");
+    let rest = stat.rsplit(')').next().expect("a name");
+    let ticks = rest.split_whitespace().skip(13).take(2);
+    let ticks: f64 = ticks
+        .map(|word| word.parse::<f64>().expect("a number"))
+        .sum();
+    ticks / rustix::param::clock_ticks_per_second() as f64
 }
 
 fn calls(report: &mut Report, pegel: &Path, dir: &TempDir) {
     let pegel = pegel.display().to_string();
     let by = |method: &'static str| [pegel.as_str(), "run", "-s", "--method", method, "--"];
-    let (fast, slow) = if is_once() { (100_000, 2_000) } else { (2_000_000, 50_000) };
+    let (fast, slow) = if is_once() {
+        (100_000, 2_000)
+    } else {
+        (2_000_000, 50_000)
+    };
     let (mut plain, mut ebpf, mut bystander) = (vec![], vec![], vec![]);
     let (mut ptrace, mut seccomp, mut strace, mut perf) = (vec![], vec![], vec![], vec![]);
     let is_ebpf = is_counted_by_ebpf(dir, &pegel);
     for _ in 0..report.repetitions(7) {
         let free = cost(dir, &[], fast).expect("it runs by itself");
-        plain.push(free.processor);
+        plain.push(free);
         if is_ebpf {
             let watched = cost(dir, &by("ebpf"), fast).expect("it runs");
-            ebpf.push(watched.processor - free.processor);
+            ebpf.push(watched - free);
             let mut other = own(dir, Path::new(&pegel));
             other.args(["run", "-s", "--method", "ebpf", "--", "sleep", "1000"]);
             let mut other = other.spawn().expect("started");
@@ -97,24 +116,47 @@ fn calls(report: &mut Report, pegel: &Path, dir: &TempDir) {
             let beside = cost(dir, &[], fast).expect("it runs by itself");
             other.kill().expect("ours");
             other.wait().expect("ours");
-            bystander.push(beside.processor - free.processor);
+            bystander.push(beside - free);
         }
-        let stopped = cost(dir, &by("ptrace"), slow).expect("it runs");
-        ptrace.push(stopped.clock - free.clock);
-        let filter = [pegel.as_str(), "run", "-s", "--method", "seccomp", "--io-only", "--"];
+        let stopped = whole_cost(dir, &by("ptrace"), slow).expect("it runs");
+        ptrace.push(stopped - free);
+        let filter = [
+            pegel.as_str(),
+            "run",
+            "-s",
+            "--method",
+            "seccomp",
+            "--io-only",
+            "--",
+        ];
         let filtered = cost(dir, &filter, fast).expect("it runs");
-        seccomp.push(filtered.processor - free.processor);
+        seccomp.push(filtered - free);
         let table = ["strace", "-c", "-f", "-o", "/dev/null", "--"];
-        strace.extend(cost(dir, &table, slow).map(|peer| peer.clock - free.clock));
+        strace.extend(whole_cost(dir, &table, slow).map(|peer| peer - free));
         let trace = ["perf", "trace", "-s", "-o", "/dev/null", "--"];
-        perf.extend(cost(dir, &trace, slow).map(|peer| peer.clock - free.clock));
+        perf.extend(whole_cost(dir, &trace, slow).map(|peer| peer - free));
     }
     report.row("a system call by itself", "ns", Gate::None, plain);
     if is_ebpf {
-        report.row("added by eBPF: hits, bytes, time, errors", "ns", Gate::AtMost(260.0), ebpf);
-        report.row("added to a process that is not watched", "ns", Gate::None, bystander);
+        report.row(
+            "added by eBPF: hits, bytes, time, errors",
+            "ns",
+            Gate::AtMost(260.0),
+            ebpf,
+        );
+        report.row(
+            "added to a process that is not watched",
+            "ns",
+            Gate::None,
+            bystander,
+        );
     }
-    report.row("added by seccomp to a call that passes", "ns", Gate::None, seccomp);
+    report.row(
+        "added by seccomp to a call that passes",
+        "ns",
+        Gate::None,
+        seccomp,
+    );
     let mut peers = Vec::new();
     let mut gate = Gate::None;
     if !strace.is_empty() {
@@ -125,7 +167,13 @@ fn calls(report: &mut Report, pegel: &Path, dir: &TempDir) {
     if !perf.is_empty() {
         peers.push(("perf trace -s", median(&mut perf)));
     }
-    report.row_beside("added by ptrace, on the clock", "ns", gate, ptrace, &peers);
+    report.row_beside(
+        "added by ptrace, in all processes",
+        "ns",
+        gate,
+        ptrace,
+        &peers,
+    );
 }
 
 /// Whether this machine lets us.
@@ -141,8 +189,16 @@ fn starts(report: &mut Report, pegel: &Path, dir: &TempDir) {
     let ways: [(&str, &[&str], Gate); 4] = [
         ("start and end of `true` by itself", &[], Gate::None),
         ("added by `pegel run`", &["run", "--"], Gate::AtMost(5.0)),
-        ("added by `pegel run -s`, ptrace", &["run", "-s", "--method", "ptrace", "--"], Gate::None),
-        ("added by `pegel run -s`, eBPF", &["run", "-s", "--method", "ebpf", "--"], Gate::None),
+        (
+            "added by `pegel run -s`, ptrace",
+            &["run", "-s", "--method", "ptrace", "--"],
+            Gate::None,
+        ),
+        (
+            "added by `pegel run -s`, eBPF",
+            &["run", "-s", "--method", "ebpf", "--"],
+            Gate::None,
+        ),
     ];
     let mut figures: Vec<Vec<f64>> = vec![Vec::new(); ways.len()];
     for _ in 0..report.repetitions(51) {

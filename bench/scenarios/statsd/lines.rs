@@ -14,6 +14,7 @@ pub fn row(report: &mut Report) {
         level: 3,
         series_max: 100_000,
         series_per_sender: 100_000,
+        text_bytes_max: 64 << 20,
         rules: Default::default(),
         reserved: Arc::default(),
     };

@@ -104,7 +104,7 @@ pub(super) const SNAPSHOT: Target = Target {
             let text = read(&format!("cray/{file}"));
             [file.as_bytes(), b"\n", &text[..text.len().min(1_500)]].concat()
         };
-        FILES.iter().map(|file| seed(&file)).collect()
+        FILES.iter().map(seed).collect()
     },
 };
 
