@@ -160,6 +160,23 @@ fn what_flux_sent_gives_the_values_in_it() {
 }
 
 #[test]
+fn the_shipped_rules_make_a_label_of_fluxs_ranks() {
+    let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/flux.yaml");
+    let agent = agent().args(&["--config", rules]).start();
+    let socket = udp(&agent);
+    let lines = "flux.0.content-cache.size:375|g\nflux.3.content-cache.size:7|g\nflux.kvs.12.cache:2|g\nfluxion:1|g";
+    socket.send(lines.as_bytes()).expect("sent");
+    let expected = [
+        ("flux.content-cache.size{rank=\"0\"}", 375.0),
+        ("flux.content-cache.size{rank=\"3\"}", 7.0),
+        ("flux.kvs.cache{rank=\"12\"}", 2.0),
+        ("fluxion", 1.0),
+    ];
+    shows(&agent, "flux*", &expected);
+    agent.assert_conserved();
+}
+
+#[test]
 fn job_states_that_flux_sent_move_gauges() {
     replay("flux-job-states.jsonl");
 }
