@@ -303,7 +303,7 @@ fn start_statsd(
 ) -> Result<Listening, StartError> {
     let users = LocalUsers::new(&plan.serve.allow_users)?;
     let mut listening = Listening::bind(statsd, &plan.statsd, Arc::new(AgentDoor { users }))?;
-    intake.add_source(statsd.source(&listening, store, intake.now()));
+    intake.add_source(statsd.source(&listening, intake.points_path(), store, intake.now()));
     listening.start()?;
     Ok(listening)
 }

@@ -76,6 +76,11 @@ impl Intake {
         self.clock.utc()
     }
 
+    /// The way of points with their own times into the store.
+    pub fn points_path(&self) -> &Arc<Points> {
+        &self.points
+    }
+
     /// See [`Points::offer`].
     pub fn points(
         &self,

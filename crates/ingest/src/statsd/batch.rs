@@ -8,6 +8,7 @@ use pegel_wire::statsd::{Fault, Lines, Message};
 
 use super::table::{Origin, Table};
 use super::tally::Tally;
+use super::timed::{Timed, has_own_time};
 use crate::gate::Gate;
 use crate::senders::Sender;
 
@@ -16,6 +17,7 @@ use crate::senders::Sender;
 pub(crate) struct Shared {
     table: Mutex<Table>,
     pub gate: Arc<Gate>,
+    pub timed: Timed,
     pub events: AtomicU64,
     pub checks: AtomicU64,
 }
@@ -25,6 +27,7 @@ impl Shared {
         Shared {
             table: Mutex::new(table),
             gate,
+            timed: Timed::default(),
             events: AtomicU64::new(0),
             checks: AtomicU64::new(0),
         }
@@ -60,6 +63,9 @@ impl Batch<'_> {
         self.turn_to(origin);
         for line in Lines::new(bytes) {
             match line {
+                Ok(Message::Metric(metric)) if has_own_time(&metric) => {
+                    self.shared.timed.add(&metric, origin, &mut self.tally);
+                }
                 Ok(Message::Metric(metric)) => {
                     self.table
                         .record(&metric, origin, &self.shared.gate, &mut self.tally);

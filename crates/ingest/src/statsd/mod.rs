@@ -20,6 +20,7 @@ mod table;
 mod tally;
 #[cfg(test)]
 mod tests;
+mod timed;
 
 pub use door::{Door, Peer, Protocol};
 pub use net::{BindError, Bound};

@@ -22,6 +22,7 @@ use super::source::Published;
 use super::table::{Origin, Table};
 use crate::board::Board;
 use crate::gate::Gate;
+use crate::points::Points;
 use crate::pulse::Source;
 
 /// A connection that says nothing for this long is closed.
@@ -113,12 +114,19 @@ impl Statsd {
     }
 
     /// What the pulse asks at each tick.
-    pub fn source(&self, listening: &Listening, store: &Store, now: Millis) -> Box<dyn Source> {
+    pub fn source(
+        &self,
+        listening: &Listening,
+        points: &Arc<Points>,
+        store: &Store,
+        now: Millis,
+    ) -> Box<dyn Source> {
         let board = Board::new("statsd", store, now);
         let drops = listening.drops(&self.shared.gate);
         Box::new(Published::new(
             self.shared.clone(),
             drops,
+            points.clone(),
             board,
             self.flush,
         ))

@@ -9,6 +9,7 @@ use super::batch::Shared;
 use super::net::Drops;
 use super::table::{Change, Handle};
 use crate::board::{Board, Place};
+use crate::points::Points;
 use crate::pulse::Source;
 
 /// How many entries are looked at while the table is held: some ten microseconds.
@@ -20,6 +21,7 @@ const CLOSING_PIECE: u32 = 128;
 pub(crate) struct Published {
     shared: Arc<Shared>,
     drops: Vec<Drops>,
+    points: Arc<Points>,
     board: Board,
     /// Where each series of the table stands on the board.
     places: Vec<Option<Place>>,
@@ -30,10 +32,17 @@ pub(crate) struct Published {
 }
 
 impl Published {
-    pub fn new(shared: Arc<Shared>, drops: Vec<Drops>, board: Board, flush: Duration) -> Published {
+    pub fn new(
+        shared: Arc<Shared>,
+        drops: Vec<Drops>,
+        points: Arc<Points>,
+        board: Board,
+        flush: Duration,
+    ) -> Published {
         Published {
             shared,
             drops,
+            points,
             board,
             places: Vec::new(),
             changes: Vec::new(),
@@ -129,6 +138,7 @@ impl Source for Published {
         for drops in &mut self.drops {
             drops.enter(&self.shared.gate);
         }
+        self.shared.timed.store(&self.points, tick.time);
         self.take_changes();
         let interval = tick.time.div_euclid(self.flush);
         if self

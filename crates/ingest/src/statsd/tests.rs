@@ -14,6 +14,7 @@ use super::source::Published;
 use super::table::{Origin, Table};
 use crate::board::Board;
 use crate::gate::{Gate, GateSettings};
+use crate::points::Points;
 use crate::pulse::Source;
 use crate::rules::Rules;
 
@@ -57,7 +58,9 @@ impl Trial {
         ));
         let now = pegel_metric::Clock::utc(&pegel_metric::SystemClock) / 10_000 * 10_000;
         let board = Board::new("statsd", &store, now);
-        let source = Published::new(shared.clone(), Vec::new(), board, keys.flush.duration());
+        let points = Arc::new(Points::new(gate.clone(), store.clone()));
+        let flush = keys.flush.duration();
+        let source = Published::new(shared.clone(), Vec::new(), points, board, flush);
         Trial {
             _dir: dir,
             store,
@@ -384,5 +387,35 @@ fn memory_for_timers_and_sets_is_bounded() {
         201.0 - dropped,
         "the next interval has room again"
     );
+    trial.books_balance();
+}
+
+#[test]
+fn a_gauge_with_a_time_is_a_point_of_that_time() {
+    let mut trial = Trial::new(|_| {});
+    let seconds = trial.now / 1000 - 60;
+    trial.send(&format!(
+        "depth:1:2|g|#q:main|T{seconds}\nnow:5|g\njobs:2|c|T{seconds}\nold:1|g|T1000"
+    ));
+    let values = trial.tick();
+    assert_eq!(values["depth{q=\"main\"}"], 2.0);
+    assert_eq!(
+        (values["now"], values["jobs"]),
+        (5.0, 2.0),
+        "a counter adds to its total"
+    );
+    let question =
+        pegel_store::Question::new(Selector::parse("depth").expect("a name"), 0, i64::MAX, None);
+    let mut samples = Vec::new();
+    trial
+        .store
+        .range(&question, &mut |_, found| samples.extend_from_slice(found))
+        .expect("an answer");
+    assert_eq!(
+        samples,
+        [(seconds * 1000, 2.0)],
+        "the last value of one time counts"
+    );
+    assert_eq!(trial.dropped(Reason::TooOld), 1);
     trial.books_balance();
 }

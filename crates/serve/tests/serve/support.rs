@@ -167,7 +167,7 @@ fn statsd(intake: &Intake, store: &Store) -> Arc<Statsd> {
     let mut plan = Plan::new(&StatsdKeys::default(), None, false);
     (plan.udp, plan.tcp) = (Vec::new(), Vec::new());
     let listening = Listening::bind(&statsd, &plan, Arc::new(Nowhere)).expect("nothing to bind");
-    intake.add_source(statsd.source(&listening, store, intake.now()));
+    intake.add_source(statsd.source(&listening, intake.points_path(), store, intake.now()));
     statsd
 }
 

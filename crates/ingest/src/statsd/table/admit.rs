@@ -14,7 +14,7 @@ use super::{Entry, Origin, Table, Tagged};
 use crate::gate::{Admitted, Gate, Offer};
 
 /// Programs' own metrics are level 1.
-const LEVEL: u8 = 1;
+pub(crate) const LEVEL: u8 = 1;
 const TYPE_LABEL: &str = "statsd_type";
 
 impl Table {

@@ -17,6 +17,8 @@ mod slab;
 mod sum;
 mod timer;
 
+pub(crate) use admit::LEVEL;
+
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
