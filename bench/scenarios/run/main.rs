@@ -64,8 +64,6 @@ fn cost(dir: &TempDir, words: &[&str], count: u64) -> Option<f64> {
     let done = command.args([LOAD, &count.to_string()]).output().ok()?;
     let text = String::from_utf8_lossy(&done.stdout);
     let figure = text.split_whitespace().next()?.parse().ok()?;
-    // Whoever counted is a child of ours as well, once its own parent is gone.
-    while rustix::process::wait(WaitOptions::empty()).is_ok() {}
     done.status.success().then_some(figure)
 }
 
@@ -74,14 +72,17 @@ fn whole_cost(dir: &TempDir, words: &[&str], count: u64) -> Option<f64> {
     let mut used = [0.0; 2];
     for (used, count) in used.iter_mut().zip([1, count]) {
         let before = children_seconds();
-        cost(dir, words, count)?;
+        let figure = cost(dir, words, count);
         *used = children_seconds() - before;
+        figure?;
     }
     Some((used[1] - used[0]) / count as f64 * 1e9)
 }
 
 /// The processor time of all children that ended, in steps of ten milliseconds.
 fn children_seconds() -> f64 {
+    // Whoever counted is a child of ours as well, once its own parent is gone.
+    while rustix::process::wait(WaitOptions::empty()).is_ok() {}
     let stat = std::fs::read_to_string("/proc/self/stat").expect("this process");
     let rest = stat.rsplit(')').next().expect("a name");
     let ticks = rest.split_whitespace().skip(13).take(2);
