@@ -153,7 +153,7 @@ fn a_process_that_cannot_be_watched_is_left_alone() {
         let mut target = Target::start(Command::new("sleep").arg("1000"));
         let mut command = pegel(&home, &["-S", &target.pid()]);
         let binary = home.join("pegel");
-        std::fs::copy(crate::wrapped::PEGEL, &binary).expect("copied");
+        crate::wrapped::copy_pegel(&binary);
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(home.path(), mode).expect("ours");
         use std::os::unix::process::CommandExt;

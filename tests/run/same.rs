@@ -264,7 +264,7 @@ fn a_set_uid_program_gets_its_rights() {
     set_mode(home.path(), 0o755);
     set_mode(&program, 0o4755);
     let binary = home.join("pegel");
-    fs::copy(crate::wrapped::PEGEL, &binary).expect("copied");
+    crate::wrapped::copy_pegel(&binary);
     set_mode(&binary, 0o755);
     let lanes = home.join("lanes");
     fs::create_dir(&lanes).expect("made");

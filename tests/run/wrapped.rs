@@ -97,6 +97,13 @@ pub fn isolate(command: &mut Command, home: &TempDir) {
         .current_dir(home.path());
 }
 
+/// The binary where another user can reach it. By another program: a file that this one has open for writing cannot be
+/// executed, and a test beside this one may start a process that holds it a moment longer.
+pub fn copy_pegel(to: &Path) {
+    let done = Command::new("cp").arg(PEGEL).arg(to).status();
+    assert!(done.expect("cp starts").success());
+}
+
 /// `pegel run` with these arguments.
 pub fn pegel<S: AsRef<OsStr>>(home: &TempDir, args: &[S]) -> Command {
     let mut command = Command::new(PEGEL);

@@ -33,14 +33,22 @@ static void *thread(void *times)
 	return 0;
 }
 
-static pid_t in_child(long times)
+/* One child after the other: a fork that another child's end interrupts is made twice. */
+static void wait_for(pid_t child)
+{
+	int status;
+	if (waitpid(child, &status, 0) != child || status != 0)
+		exit(4);
+}
+
+static void in_child(long times)
 {
 	pid_t child = fork();
 	if (child == 0) {
 		work(times);
 		_exit(0);
 	}
-	return child;
+	wait_for(child);
 }
 
 int main(int count, char **words)
@@ -55,16 +63,14 @@ int main(int count, char **words)
 		pthread_create(&threads[i], 0, thread, (void *)(10 * i));
 	for (int i = 0; i < 4; i++)
 		pthread_join(threads[i], 0);
-	pid_t children[3] = {in_child(20), in_child(30), vfork()};
-	if (children[2] == 0) {
+	in_child(20);
+	in_child(30);
+	pid_t child = vfork();
+	if (child == 0) {
 		execl(words[0], words[0], "50", (char *)0);
 		_exit(1);
 	}
-	for (int i = 0; i < 3; i++) {
-		int status;
-		if (waitpid(children[i], &status, 0) != children[i] || status != 0)
-			return 1;
-	}
+	wait_for(child);
 	/* 100 + 0 + 10 + 20 + 30 + 20 + 30 + 50 */
 	return 42;
 }
