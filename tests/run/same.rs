@@ -52,7 +52,7 @@ fn exit_codes_are_the_programs_own() {
 fn signals_end_the_program_as_they_would() {
     // Without those that stop or do nothing.
     for signal in (1..=31).filter(|signal| ![17, 18, 19, 20, 21, 22, 23, 28].contains(signal)) {
-        let script = format!("ulimit -c 0; kill -{signal} $$; sleep 30");
+        let script = format!("ulimit -c 0; kill -{signal} $$; sleep 5");
         let seen = assert_same(&["sh", "-c", &script]);
         assert_eq!(seen.status.signal(), Some(signal));
     }
@@ -60,7 +60,7 @@ fn signals_end_the_program_as_they_would() {
 
 #[test]
 fn a_handler_of_the_programs_own_is_called() {
-    let script = "trap 'echo got it; exit 3' TERM; kill -TERM $$; sleep 30";
+    let script = "trap 'echo got it; exit 3' TERM; kill -TERM $$; sleep 5";
     let seen = assert_same(&["sh", "-c", script]);
     assert_eq!(
         (seen.stdout.as_str(), seen.status.code()),
