@@ -430,7 +430,7 @@ with c.pipeline() as p:
 d = DogStatsd(host="127.0.0.1", port=int(sys.argv[1]), namespace="dog", constant_tags=["env:test"], disable_telemetry=True)
 d.increment("hits", 3, tags=["b:2", "a:1"]); d.gauge("depth", 0.25); d.histogram("size", 8); d.distribution("dist", 9, tags=["bare"])
 d.set("users", "carl"); d.event("title", "text\nmore", tags=["x:y"]); d.service_check("up", 0, message="well")
-d.gauge_with_timestamp("past", 4, 1656581400)
+import time; d.gauge_with_timestamp("past", 4, int(time.time()) - 60)
 d.flush() if hasattr(d, "flush") else None
 u = DogStatsd(socket_path=sys.argv[2], namespace="unix", disable_telemetry=True, disable_buffering=True)
 u.increment("hits")

@@ -47,9 +47,13 @@ impl Terminal {
             .env("HISTFILE", "");
         let copy = || slave.try_clone().expect("a descriptor");
         command.stdin(copy()).stdout(copy()).stderr(copy());
-        // SAFETY: two system calls between fork and exec.
+        // SAFETY: a few system calls between fork and exec.
         unsafe {
             command.pre_exec(|| {
+                // A test that runs in the background ignores what the keyboard sends, and so would the shell.
+                for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP, libc::SIGTSTP] {
+                    libc::signal(signal, libc::SIG_DFL);
+                }
                 libc::setsid();
                 libc::ioctl(0, libc::TIOCSCTTY, 0);
                 Ok(())
