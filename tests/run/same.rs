@@ -358,7 +358,7 @@ fn what_is_asked_for_is_said_with_v_and_only_then() {
 
 /// Whether this process, and so every program that it starts, ignores a signal.
 fn is_ignored(signal: i32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").expect("readable");
+    let status = fs::read_to_string("/proc/self/status").expect("readable");
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = u64::from_str_radix(mask.expect("there").trim(), 16).expect("a mask");
     mask >> (signal - 1) & 1 == 1
