@@ -377,6 +377,32 @@ fn the_agent_sums_the_ranks_of_a_job() {
 }
 
 #[test]
+fn the_wrapper_brings_the_library_with_it() {
+    for library in [Library::OpenMpi, Library::Mpich] {
+        let Some(scene) = Scene::new(library) else {
+            return;
+        };
+        let Some(program) = scene.compile("mpicc", "plain.c", &[]) else {
+            return;
+        };
+        let words = ["run", "-m", "--"].map(Path::new);
+        let command = [&[Path::new(PEGEL)][..], &words, &[&*program]].concat();
+        // Not preloaded by the test: the wrapper does that.
+        scene.run(
+            2,
+            &[
+                ("LD_PRELOAD", ""),
+                ("XDG_RUNTIME_DIR", &scene.dir.path().to_string_lossy()),
+            ],
+            &command,
+        );
+        let counted = scene.counted();
+        let sends = counted.get("MPI_Send").map(|count| count.hits);
+        assert_eq!(sends, Some(20), "{library:?}: {counted:?}");
+    }
+}
+
+#[test]
 fn the_library_changes_nothing_for_programs_without_mpi() {
     let Some(scene) = Scene::new(Library::OpenMpi) else {
         return;
