@@ -9,8 +9,8 @@ use pegel_lane::reader::Value;
 use pegel_lane::{
     Calls, Counter, FloatCounter, Gauge, Handle, Histogram, Home, Points, Spec, StripedCounter,
 };
-use pegel_testkit::TempDir;
-use support::{Child, Shared, counter, lanes, total};
+use pegel_testkit::{Forked, TempDir};
+use support::{Shared, counter, lanes, total};
 
 /// One handle of each kind.
 #[derive(Clone, Copy)]
@@ -190,7 +190,7 @@ fn a_handler_updates_what_it_interrupted() {
     let home = Home::in_directory(dir.path());
     let all: &'static All = Box::leak(Box::new(All::new(home)));
     let shared = Shared::new();
-    let child = Child::fork(|| {
+    let child = Forked::run(|| {
         IN_HANDLER.store(std::ptr::from_ref(all).cast_mut(), Ordering::Relaxed);
         // From the start: the first update of a child makes its lanes, also when a handler does it.
         start_signals();
@@ -220,7 +220,7 @@ fn a_child_can_get_its_lanes_from_within_a_handler() {
     let all: &'static All = Box::leak(Box::new(All::new(Home::in_directory(dir.path()))));
     let shared = Shared::new();
     for _ in 0..20 {
-        let child = Child::fork(|| {
+        let child = Forked::run(|| {
             IN_HANDLER.store(std::ptr::from_ref(all).cast_mut(), Ordering::Relaxed);
             let before = HANDLED.load(Ordering::Relaxed);
             start_signals();

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use pegel_lane::reader::ProcessState;
 use pegel_lane::{Counter, Gauge, Handle, Histogram, Home, Points, Timer};
-use pegel_testkit::{Rng, TempDir, eventually};
-use support::{Child, Shared, count_in, counter, lane_of, lanes, total, wait_until};
+use pegel_testkit::{Forked, Rng, TempDir, eventually};
+use support::{Shared, count_in, counter, lane_of, lanes, total, wait_until};
 
 #[test]
 fn a_child_counts_into_a_lane_of_its_own() {
@@ -18,7 +18,7 @@ fn a_child_counts_into_a_lane_of_its_own() {
     let steps = Counter::create_in(home, &counter("steps_total")).expect("made");
     steps.add(1);
     let shared = Shared::new();
-    let child = Child::fork(|| {
+    let child = Forked::run(|| {
         steps.add(10);
         let more = Counter::create_in(home, &counter("more_total")).expect("made");
         more.add(3);
@@ -28,7 +28,7 @@ fn a_child_counts_into_a_lane_of_its_own() {
     shared.await_at_least(0, 1);
     steps.add(100);
     let mut own = lane_of(&dir, std::process::id() as i32);
-    let mut childs = lane_of(&dir, child.pid);
+    let mut childs = lane_of(&dir, child.pid());
     assert_ne!(own.header().id, childs.header().id);
     assert_eq!(count_in(&mut own, "steps_total"), 101);
     assert_eq!(count_in(&mut own, "more_total"), 0);
@@ -49,7 +49,7 @@ fn a_child_that_counts_nothing_has_no_lane() {
     let dir = TempDir::new();
     let home = Home::in_directory(dir.path());
     let steps = Counter::create_in(home, &counter("steps_total")).expect("made");
-    assert_eq!(Child::fork(|| {}).wait(), 0);
+    assert_eq!(Forked::run(|| {}).wait(), 0);
     assert_eq!(lanes(&dir).len(), 1);
     steps.add(1);
     assert_eq!(total(&dir, "steps_total"), 1);
@@ -72,11 +72,11 @@ fn children_of_children_and_all_kinds_are_kept_apart() {
         points.add_at(amount as f64, amount as i64);
     };
     work(1);
-    let child = Child::fork(|| {
+    let child = Forked::run(|| {
         work(10);
         // The daemon's way: the one in the middle ends at once.
-        let middle = Child::fork(|| {
-            let last = Child::fork(|| work(100));
+        let middle = Forked::run(|| {
+            let last = Forked::run(|| work(100));
             assert_eq!(last.wait(), 0);
         });
         assert_eq!(middle.wait(), 0);
@@ -129,9 +129,9 @@ fn forks_amid_busy_threads_lose_nothing() {
                     .add(1);
             }
         });
-        let children: Vec<Child> = (0..60)
+        let children: Vec<Forked> = (0..60)
             .map(|_| {
-                Child::fork(|| {
+                Forked::run(|| {
                     for _ in 0..1000 {
                         steps.add(1);
                         shared.add(0, 1);
@@ -156,7 +156,7 @@ fn exec_ends_the_lane_but_not_the_process() {
     let dir = TempDir::new();
     let home = Home::in_directory(dir.path());
     let steps = Counter::create_in(home, &counter("steps_total")).expect("made");
-    let child = Child::fork(|| {
+    let child = Forked::run(|| {
         steps.add(5);
         let args = ["sleep", "1000"].map(|arg| CString::new(arg).expect("no zero byte"));
         let args = [args[0].as_ptr(), args[1].as_ptr(), std::ptr::null()];
@@ -166,7 +166,7 @@ fn exec_ends_the_lane_but_not_the_process() {
     let mut lane = eventually("the lane of a child", || {
         match lanes(&dir)
             .into_iter()
-            .find(|lane| lane.header().pid == child.pid as u32)
+            .find(|lane| lane.header().pid == child.pid() as u32)
         {
             Some(lane) => Ok(lane),
             None => Err("not there"),
@@ -190,7 +190,7 @@ fn a_program_that_closes_all_descriptors_goes_on_counting() {
     let home = Home::in_directory(dir.path());
     let steps = Counter::create_in(home, &counter("steps_total")).expect("made");
     let shared = Shared::new();
-    let child = Child::fork(|| {
+    let child = Forked::run(|| {
         steps.add(1);
         // SAFETY: closes what the child has; it uses nothing of that afterwards.
         unsafe { libc::close_range(0, u32::MAX, 0) };
@@ -200,13 +200,13 @@ fn a_program_that_closes_all_descriptors_goes_on_counting() {
         Counter::create_in(home, &counter("more_total"))
             .expect("made")
             .add(1);
-        let grandchild = Child::fork(|| steps.add(100));
+        let grandchild = Forked::run(|| steps.add(100));
         assert_eq!(grandchild.wait(), 0);
         shared.set(0, 2);
         wait_until(|| shared.get(1) == 2);
     });
     shared.await_at_least(0, 1);
-    let mut lane = lane_of(&dir, child.pid);
+    let mut lane = lane_of(&dir, child.pid());
     // The mapping holds the lock.
     assert!(!lane.is_ended().expect("asked"));
     assert_eq!(count_in(&mut lane, "steps_total"), 1);
@@ -225,7 +225,7 @@ fn a_program_has_no_descriptor_of_ours() {
     let dir = TempDir::new();
     let home = Home::in_directory(dir.path());
     let steps = Counter::create_in(home, &counter("steps_total")).expect("made");
-    let child = Child::fork(|| {
+    let child = Forked::run(|| {
         // SAFETY: closes what the child has; it uses nothing of that afterwards.
         unsafe { libc::close_range(3, u32::MAX, 0) };
         steps.add(1);
@@ -242,18 +242,18 @@ fn a_child_that_counts_nothing_does_not_keep_its_parent_alive() {
     let dir = TempDir::new();
     let home = Home::in_directory(dir.path());
     let shared = Shared::new();
-    let child = Child::fork(|| {
+    let child = Forked::run(|| {
         Counter::create_in(home, &counter("steps_total"))
             .expect("made")
             .add(7);
-        let idle = Child::fork(|| {
+        let idle = Forked::run(|| {
             shared.set(0, 1);
             wait_until(|| shared.get(1) == 1);
         });
         std::mem::forget(idle);
     });
     shared.await_at_least(0, 1);
-    let mut lane = lane_of(&dir, child.pid);
+    let mut lane = lane_of(&dir, child.pid());
     assert_eq!(child.wait(), 0);
     // Its child is there and holds the mapping, but will not write to it.
     assert!(lane.is_ended().expect("asked"));
@@ -271,7 +271,7 @@ fn sudden_death_loses_nothing_that_was_counted() {
     let times = Timer::create_in(home, &counter("times")).expect("made");
     for _ in 0..20 {
         let shared = Shared::new();
-        let child = Child::fork(|| {
+        let child = Forked::run(|| {
             for number in 0_u64.. {
                 steps.add(1);
                 shared.set(0, number + 1);
@@ -281,7 +281,7 @@ fn sudden_death_loses_nothing_that_was_counted() {
         });
         shared.await_at_least(1, 1000);
         std::thread::sleep(Duration::from_micros(rng.below(3000)));
-        let pid = child.pid;
+        let pid = child.pid();
         child.kill();
         let mut lane = lane_of(&dir, pid);
         assert!(lane.is_ended().expect("asked"));
@@ -305,7 +305,7 @@ fn death_while_lanes_are_made_leaves_whole_lanes_or_temporary_files() {
         let dir = TempDir::new();
         let home = Home::in_directory(dir.path());
         let shared = Shared::new();
-        let child = Child::fork(|| {
+        let child = Forked::run(|| {
             for number in 0_u64.. {
                 let name = format!("c{number}_total");
                 if let Ok(made) = Counter::create_in(home, &counter(&name)) {

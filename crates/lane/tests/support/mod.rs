@@ -2,68 +2,11 @@
 #![allow(dead_code)] // Each test uses a part of it.
 
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pegel_lane::reader::{Directory, LaneFile, Limits, Value};
 use pegel_lane::{Kind, Spec};
 use pegel_testkit::{TempDir, eventually};
-
-/// A child of this process.
-#[derive(Debug)]
-pub struct Child {
-    pub pid: i32,
-}
-
-impl Child {
-    /// Runs `work` in a child, which then leaves without running anything of the parent's.
-    pub fn fork(work: impl FnOnce()) -> Child {
-        // SAFETY: the C library keeps its allocator usable in the child; nothing else of the parent's
-        // threads is used there.
-        let pid = unsafe { libc::fork() };
-        assert!(pid >= 0, "cannot fork");
-        if pid == 0 {
-            let is_done = catch_unwind(AssertUnwindSafe(work)).is_ok();
-            // SAFETY: ends the child at once.
-            unsafe { libc::_exit(i32::from(!is_done)) };
-        }
-        Child { pid }
-    }
-
-    /// The exit code, or 128 and the signal.
-    pub fn wait(self) -> i32 {
-        let mut status = 0;
-        // SAFETY: waits for our own child.
-        let found = unsafe { libc::waitpid(self.pid, &mut status, 0) };
-        assert_eq!(found, self.pid);
-        std::mem::forget(self);
-        if libc::WIFSIGNALED(status) {
-            128 + libc::WTERMSIG(status)
-        } else {
-            libc::WEXITSTATUS(status)
-        }
-    }
-
-    pub fn signal(&self, signal: i32) {
-        // SAFETY: a signal to our own child, which was not waited for yet.
-        unsafe { libc::kill(self.pid, signal) };
-    }
-
-    pub fn kill(self) {
-        self.signal(libc::SIGKILL);
-        assert_eq!(self.wait(), 128 + libc::SIGKILL);
-    }
-}
-
-impl Drop for Child {
-    /// Only when a test fails: the others wait.
-    fn drop(&mut self) {
-        self.signal(libc::SIGKILL);
-        let mut status = 0;
-        // SAFETY: waits for our own child.
-        unsafe { libc::waitpid(self.pid, &mut status, 0) };
-    }
-}
 
 /// Numbers that parent and children share.
 #[derive(Debug)]
