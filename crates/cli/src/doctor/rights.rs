@@ -88,7 +88,10 @@ fn perf(paranoid: Option<i64>, rights: &Rights) -> Finding {
 
 fn bpf(disabled: Option<i64>, rights: &Rights) -> Finding {
     if rights.can(SYS_ADMIN) || (rights.can(BPF) && rights.can(PERFMON)) {
-        return Finding::ok("bpf", "this process may load BPF programs");
+        return Finding::ok(
+            "bpf",
+            "this process may load BPF programs: `pegel run -s` counts by eBPF",
+        );
     }
     match disabled {
         None => Finding::better(
