@@ -9,7 +9,7 @@ use std::time::Duration;
 use pegel_lane::reader::ProcessState;
 use pegel_lane::{Counter, Gauge, Handle, Histogram, Home, Points, Timer};
 use pegel_testkit::{Forked, Rng, TempDir, eventually};
-use support::{Shared, count_in, counter, lane_of, lanes, total, wait_until};
+use support::{Shared, count_in, counter, lane_of, lanes, lanes_so_far, total, wait_until};
 
 #[test]
 fn a_child_counts_into_a_lane_of_its_own() {
@@ -164,7 +164,7 @@ fn exec_ends_the_lane_but_not_the_process() {
         unsafe { libc::execvp(args[0], args.as_ptr()) };
     });
     let mut lane = eventually("the lane of a child", || {
-        match lanes(&dir)
+        match lanes_so_far(&dir)
             .into_iter()
             .find(|lane| lane.header().pid == child.pid() as u32)
         {
