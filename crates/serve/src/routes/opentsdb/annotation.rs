@@ -1,14 +1,12 @@
-use std::sync::Arc;
-
 use axum::extract::State;
-use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
+use axum::http::{Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use pegel_query::{Annotation, BulkDelete, Change, Problem};
 use serde_json::json;
 
-use super::super::{Answer, Shared, Site};
-use super::{pairs, refusal};
+use super::super::{Answer, Shared};
+use super::{Asked, pairs, refusal};
 use crate::failure::Failure;
 
 /// The one at a time, of a series or of all.
@@ -28,19 +26,14 @@ pub(super) async fn read(State(site): Shared, uri: Uri) -> Response {
 }
 
 /// POST changes what it says, PUT replaces all.
-pub(super) async fn change(
-    State(site): Shared,
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Answer {
-    work(site, headers, body, move |site, body| {
-        let change = match body.is_empty() {
-            true => Change::from_uri(&pairs(&uri)?)?,
-            false => Change::from_json(&body)?,
-        };
-        let stored = site.engine.annotations.put(change, method == Method::PUT)?;
+pub(super) async fn change(asked: Asked) -> Answer {
+    work(asked, |asked, body| {
+        let change = asked_change(asked, &body)?;
+        let stored = asked
+            .site
+            .engine
+            .annotations
+            .put(change, asked.method == Method::PUT)?;
         Ok(match stored {
             Some(note) => to_json(&json!(note)),
             None => StatusCode::NOT_MODIFIED.into_response(),
@@ -49,19 +42,11 @@ pub(super) async fn change(
     .await
 }
 
-pub(super) async fn delete(
-    State(site): Shared,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Answer {
-    work(site, headers, body, move |site, body| {
-        let change = match body.is_empty() {
-            true => Change::from_uri(&pairs(&uri)?)?,
-            false => Change::from_json(&body)?,
-        };
+pub(super) async fn delete(asked: Asked) -> Answer {
+    work(asked, |asked, body| {
+        let change = asked_change(asked, &body)?;
         let (tsuid, start) = change.key()?;
-        match site.engine.annotations.delete(&tsuid, start)? {
+        match asked.site.engine.annotations.delete(&tsuid, start)? {
             true => Ok(StatusCode::NO_CONTENT.into_response()),
             false => Err(Problem::new(404, "Unable to locate annotation in storage")),
         }
@@ -69,18 +54,13 @@ pub(super) async fn delete(
     .await
 }
 
-pub(super) async fn change_many(
-    State(site): Shared,
-    method: Method,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Answer {
-    work(site, headers, body, move |site, body| {
-        let notes = &site.engine.annotations;
+pub(super) async fn change_many(asked: Asked) -> Answer {
+    work(asked, |asked, body| {
+        let notes = &asked.site.engine.annotations;
         let mut stored: Vec<Annotation> = Vec::new();
         for change in Change::list(&body)? {
             let (tsuid, start) = change.key()?;
-            let note = notes.put(change, method == Method::PUT)?;
+            let note = notes.put(change, asked.method == Method::PUT)?;
             stored.extend(note.or_else(|| notes.get(&tsuid, start)));
         }
         Ok(to_json(&json!(stored)))
@@ -88,19 +68,14 @@ pub(super) async fn change_many(
     .await
 }
 
-pub(super) async fn delete_many(
-    State(site): Shared,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Answer {
-    work(site, headers, body, move |site, body| {
-        let now = site.app.clock.utc();
+pub(super) async fn delete_many(asked: Asked) -> Answer {
+    work(asked, |asked, body| {
+        let now = asked.site.app.clock.utc();
         let bulk = match body.is_empty() {
-            true => BulkDelete::from_uri(&pairs(&uri)?, now)?,
+            true => BulkDelete::from_uri(&pairs(&asked.uri)?, now)?,
             false => BulkDelete::from_json(&body, now)?,
         };
-        let deleted = site.engine.annotations.delete_range(&bulk)?;
+        let deleted = asked.site.engine.annotations.delete_range(&bulk)?;
         Ok(to_json(&json!({
             "tsuids": bulk.tsuids,
             "global": bulk.global,
@@ -112,18 +87,23 @@ pub(super) async fn delete_many(
     .await
 }
 
+/// What is to change: said in the body, or else in the query.
+fn asked_change(asked: &Asked, body: &[u8]) -> Result<Change, Problem> {
+    match body.is_empty() {
+        true => Change::from_uri(&pairs(&asked.uri)?),
+        false => Change::from_json(body),
+    }
+}
+
 /// Works off the async workers: a change waits for the disk.
 async fn work(
-    site: Arc<Site>,
-    headers: HeaderMap,
-    body: Bytes,
-    work: impl FnOnce(&Site, Bytes) -> Result<Response, Problem> + Send + 'static,
+    mut asked: Asked,
+    work: impl FnOnce(&Asked, Bytes) -> Result<Response, Problem> + Send + 'static,
 ) -> Answer {
-    let answers = site.clone();
-    let done = answers.answers.look(move || {
-        let plain = site.bodies.plain(&headers, body);
-        let body = plain.map_err(|(failure, _)| failure)?;
-        Ok::<_, Failure>(work(&site, body).unwrap_or_else(|problem| refusal(&problem)))
+    let site = asked.site.clone();
+    let done = site.answers.look(move || {
+        let body = asked.plain_body()?;
+        Ok::<_, Failure>(work(&asked, body).unwrap_or_else(|problem| refusal(&problem)))
     });
     done.await
 }

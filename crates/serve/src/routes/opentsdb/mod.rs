@@ -8,7 +8,8 @@ mod query;
 use std::io;
 use std::sync::Arc;
 
-use axum::extract::Query;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{FromRequest, Query, Request};
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
@@ -84,6 +85,20 @@ struct Asked {
     uri: Uri,
     headers: HeaderMap,
     body: Bytes,
+}
+
+impl FromRequest<Arc<Site>> for Asked {
+    type Rejection = BytesRejection;
+
+    async fn from_request(request: Request, site: &Arc<Site>) -> Result<Asked, BytesRejection> {
+        Ok(Asked {
+            site: site.clone(),
+            method: request.method().clone(),
+            uri: request.uri().clone(),
+            headers: request.headers().clone(),
+            body: Bytes::from_request(request, site).await?,
+        })
+    }
 }
 
 impl Asked {

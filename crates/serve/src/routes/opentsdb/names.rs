@@ -1,26 +1,10 @@
-use axum::extract::State;
-use axum::http::{HeaderMap, Method, Uri};
-use bytes::Bytes;
 use pegel_query::{Lookup, Suggest};
 
-use super::super::{Answer, Shared};
+use super::super::Answer;
 use super::{Asked, answer, pairs};
 
 /// Names that begin with what someone types.
-pub(super) async fn suggest(
-    State(site): Shared,
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Answer {
-    let asked = Asked {
-        site,
-        method,
-        uri,
-        headers,
-        body,
-    };
+pub(super) async fn suggest(asked: Asked) -> Answer {
     answer(asked, |asked, room| {
         let suggest = match asked.has_body() {
             true => Suggest::from_json(&asked.plain_body()?)?,
@@ -32,20 +16,7 @@ pub(super) async fn suggest(
 }
 
 /// Series by their names and tags.
-pub(super) async fn lookup(
-    State(site): Shared,
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Answer {
-    let asked = Asked {
-        site,
-        method,
-        uri,
-        headers,
-        body,
-    };
+pub(super) async fn lookup(asked: Asked) -> Answer {
     answer(asked, |asked, room| {
         let lookup = match asked.has_body() {
             true => Lookup::from_json(&asked.plain_body()?)?,

@@ -1,27 +1,11 @@
-use axum::extract::State;
-use axum::http::{HeaderMap, Method, Uri};
 use axum::response::Response;
-use bytes::Bytes;
 use pegel_query::{Expressions, Gexp, LastQuery, Problem, Request};
 
-use super::super::{Answer, Shared};
+use super::super::Answer;
 use super::{Asked, answer, pairs, refusal};
 
 /// `GET /api/query?start=1h-ago&m=sum:metric{host=*}`.
-pub(super) async fn by_uri(
-    State(site): Shared,
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Answer {
-    let asked = Asked {
-        site,
-        method,
-        uri,
-        headers,
-        body,
-    };
+pub(super) async fn by_uri(asked: Asked) -> Answer {
     answer(asked, |asked, room| {
         let now = asked.site.app.clock.utc();
         let request = Request::from_uri(&pairs(&asked.uri)?, now)?;
@@ -31,20 +15,7 @@ pub(super) async fn by_uri(
 }
 
 /// `POST /api/query`, what Grafana sends.
-pub(super) async fn by_body(
-    State(site): Shared,
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Answer {
-    let asked = Asked {
-        site,
-        method,
-        uri,
-        headers,
-        body,
-    };
+pub(super) async fn by_body(asked: Asked) -> Answer {
     answer(asked, |asked, room| {
         let now = asked.site.app.clock.utc();
         let body = asked.plain_body()?;
@@ -62,20 +33,7 @@ pub(super) async fn delete() -> Response {
     )
 }
 
-pub(super) async fn last(
-    State(site): Shared,
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Answer {
-    let asked = Asked {
-        site,
-        method,
-        uri,
-        headers,
-        body,
-    };
+pub(super) async fn last(asked: Asked) -> Answer {
     answer(asked, |asked, room| {
         let query = match asked.has_body() {
             true => LastQuery::from_json(&asked.plain_body()?)?,
@@ -88,20 +46,7 @@ pub(super) async fn last(
 }
 
 /// `GET /api/query/gexp?start=1h-ago&exp=scale(sum:metric,10)`.
-pub(super) async fn gexp(
-    State(site): Shared,
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Answer {
-    let asked = Asked {
-        site,
-        method,
-        uri,
-        headers,
-        body,
-    };
+pub(super) async fn gexp(asked: Asked) -> Answer {
     answer(asked, |asked, room| {
         let now = asked.site.app.clock.utc();
         let gexp = Gexp::from_uri(&pairs(&asked.uri)?, now)?;
@@ -111,20 +56,7 @@ pub(super) async fn gexp(
 }
 
 /// `POST /api/query/exp`.
-pub(super) async fn exp(
-    State(site): Shared,
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Answer {
-    let asked = Asked {
-        site,
-        method,
-        uri,
-        headers,
-        body,
-    };
+pub(super) async fn exp(asked: Asked) -> Answer {
     answer(asked, |asked, room| {
         let now = asked.site.app.clock.utc();
         let expressions = Expressions::from_json(&asked.plain_body()?, now)?;
