@@ -1,7 +1,5 @@
 //! Limits and books when many things happen at once.
 
-use std::io;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -11,8 +9,8 @@ use pegel_metric::Clock;
 use pegel_metric::{
     Family, Group, Input, Kind, Ledger, Millis, Point, Reason, Selector, Series, SystemClock, Tick,
 };
-use pegel_store::{DiskFiles, FileHandle, Files, Options, Question, Store};
-use pegel_testkit::{FakeClock, TempDir};
+use pegel_store::{Options, Question, Store};
+use pegel_testkit::{Failing, FakeClock, Hook, HookedFiles, Operation, TempDir};
 
 const START: Millis = 1_700_006_400_000;
 
@@ -30,49 +28,15 @@ fn assert_balanced(ledger: &Ledger) {
 }
 
 /// A disk whose writes take long, so that what comes meanwhile is written together.
-#[derive(Debug)]
-struct SlowFiles;
+#[derive(Debug, Default)]
+struct SlowWrites;
 
-#[derive(Debug)]
-struct SlowFile(Arc<dyn FileHandle>);
-
-impl Files for SlowFiles {
-    fn create(&self, path: &Path) -> io::Result<Arc<dyn FileHandle>> {
-        Ok(Arc::new(SlowFile(DiskFiles.create(path)?)))
-    }
-    fn open(&self, path: &Path) -> io::Result<Arc<dyn FileHandle>> {
-        DiskFiles.open(path)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        DiskFiles.rename(from, to)
-    }
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        DiskFiles.remove(path)
-    }
-    fn make_dir(&self, path: &Path) -> io::Result<()> {
-        DiskFiles.make_dir(path)
-    }
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        DiskFiles.sync_dir(path)
-    }
-    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
-        DiskFiles.list(path)
-    }
-}
-
-impl FileHandle for SlowFile {
-    fn size(&self) -> io::Result<u64> {
-        self.0.size()
-    }
-    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
-        thread::sleep(Duration::from_millis(20));
-        self.0.write_at(bytes, at)
-    }
-    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
-        self.0.read_at(buffer, at)
-    }
-    fn sync(&self) -> io::Result<()> {
-        self.0.sync()
+impl Hook for SlowWrites {
+    fn before(&self, operation: Operation) -> Result<(), Failing> {
+        if operation == Operation::Write {
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
     }
 }
 
@@ -80,7 +44,7 @@ impl FileHandle for SlowFile {
 fn the_limit_of_series_holds_for_what_comes_at_once() {
     let dir = TempDir::new();
     let mut options = Options::new(dir.join("store"));
-    options.files = Arc::new(SlowFiles);
+    options.files = Arc::new(HookedFiles::<SlowWrites>::default());
     options.series_max = 20;
     let store = Store::open(options).expect("opens");
     let now = SystemClock.utc();

@@ -1,12 +1,10 @@
 //! A disk whose syncs take as long as the test likes: nobody waits for them.
 
-use std::io;
-use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 
 use pegel_metric::{Clock, Family, Input, Kind, Point, Selector, Series, SystemClock};
-use pegel_store::{DiskFiles, FileHandle, Files, Options, Question, Store};
-use pegel_testkit::{TempDir, eventually};
+use pegel_store::{Options, Question, Store};
+use pegel_testkit::{Failing, Hook, HookedFiles, Operation, TempDir, eventually};
 
 static DEPTH: Family = Family::new("depth", Kind::Gauge, "", 1, "How deep it is.");
 
@@ -37,58 +35,12 @@ impl Gate {
     }
 }
 
-#[derive(Debug, Clone)]
-struct SlowFiles(Arc<Gate>);
-
-#[derive(Debug)]
-struct SlowFile(Arc<dyn FileHandle>, Arc<Gate>);
-
-impl Files for SlowFiles {
-    fn create(&self, path: &Path) -> io::Result<Arc<dyn FileHandle>> {
-        Ok(Arc::new(SlowFile(DiskFiles.create(path)?, self.0.clone())))
-    }
-
-    fn open(&self, path: &Path) -> io::Result<Arc<dyn FileHandle>> {
-        DiskFiles.open(path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        DiskFiles.rename(from, to)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        DiskFiles.remove(path)
-    }
-
-    fn make_dir(&self, path: &Path) -> io::Result<()> {
-        DiskFiles.make_dir(path)
-    }
-
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        DiskFiles.sync_dir(path)
-    }
-
-    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
-        DiskFiles.list(path)
-    }
-}
-
-impl FileHandle for SlowFile {
-    fn size(&self) -> io::Result<u64> {
-        self.0.size()
-    }
-
-    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
-        self.0.write_at(bytes, at)
-    }
-
-    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
-        self.0.read_at(buffer, at)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.1.pass();
-        self.0.sync()
+impl Hook for Gate {
+    fn before(&self, operation: Operation) -> Result<(), Failing> {
+        if operation == Operation::Sync {
+            self.pass();
+        }
+        Ok(())
     }
 }
 
@@ -96,7 +48,7 @@ impl FileHandle for SlowFile {
 fn pushes_are_answered_and_read_while_syncs_hang() {
     let (dir, gate) = (TempDir::new(), Arc::new(Gate::default()));
     let mut options = Options::new(dir.path());
-    options.files = Arc::new(SlowFiles(gate.clone()));
+    options.files = Arc::new(HookedFiles::with(gate.clone()));
     // A new segment with nearly every push: a rotation must not wait either.
     options.keep_memory = std::time::Duration::from_millis(1);
     let store = Store::open(options).expect("opens");

@@ -1,50 +1,8 @@
-use std::io;
-use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Mutex, MutexGuard};
 
-use pegel_store::{DiskFiles, FileHandle, Files};
 use rustix::io::Errno;
 
-/// A file operation that can be made to fail.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Operation {
-    Create,
-    Open,
-    Rename,
-    Remove,
-    MakeDir,
-    SyncDir,
-    List,
-    Length,
-    Write,
-    Read,
-    Sync,
-}
-
-impl Operation {
-    pub const ALL: [Operation; 11] = [
-        Operation::Create,
-        Operation::Open,
-        Operation::Rename,
-        Operation::Remove,
-        Operation::MakeDir,
-        Operation::SyncDir,
-        Operation::List,
-        Operation::Length,
-        Operation::Write,
-        Operation::Read,
-        Operation::Sync,
-    ];
-
-    /// What a read-only file system refuses.
-    pub const CHANGING: [Operation; 5] = [
-        Operation::Create,
-        Operation::Rename,
-        Operation::Remove,
-        Operation::MakeDir,
-        Operation::Write,
-    ];
-}
+use crate::hooked_files::{Failing, Hook, HookedFiles, Operation};
 
 /// From the next operation of this kind on, `skip` succeed, then `times` fail.
 #[derive(Debug, Clone)]
@@ -82,9 +40,12 @@ impl Fault {
 }
 
 /// A real directory in which chosen operations fail. Clones share their faults.
-#[derive(Debug, Clone, Default)]
-pub struct FaultyFiles {
-    plan: Arc<Mutex<Plan>>,
+pub type FaultyFiles = HookedFiles<Faults>;
+
+/// The faults that are to come.
+#[derive(Debug, Default)]
+pub struct Faults {
+    plan: Mutex<Plan>,
 }
 
 #[derive(Debug, Default)]
@@ -131,19 +92,21 @@ impl FaultyFiles {
         self.plan().failures
     }
 
-    fn plan(&self) -> std::sync::MutexGuard<'_, Plan> {
+    fn plan(&self) -> MutexGuard<'_, Plan> {
+        self.hook.plan()
+    }
+}
+
+impl Faults {
+    fn plan(&self) -> MutexGuard<'_, Plan> {
         self.plan
             .lock()
             .expect("nothing panics while it holds the plan")
     }
+}
 
-    fn check(&self, operation: Operation) -> io::Result<()> {
-        self.failing(operation)
-            .map_or(Ok(()), |fault| Err(fault.error.into()))
-    }
-
-    /// Counts one operation, and returns the fault that hits it.
-    fn failing(&self, operation: Operation) -> Option<Fault> {
+impl Hook for Faults {
+    fn before(&self, operation: Operation) -> Result<(), Failing> {
         let mut plan = self.plan();
         plan.operations += 1;
         let mut hit = None;
@@ -156,94 +119,23 @@ impl FaultyFiles {
                 fault.skip -= 1;
             } else if fault.times > 0 && hit.is_none() {
                 fault.times = fault.times.saturating_sub(1);
-                hit = Some(fault.clone());
+                hit = Some(Failing {
+                    error: fault.error,
+                    torn_bytes: fault.torn_bytes,
+                });
             }
         }
         plan.failures += u64::from(hit.is_some());
-        hit
-    }
-
-    fn wrap(&self, file: Arc<dyn FileHandle>) -> Arc<dyn FileHandle> {
-        Arc::new(FaultyFile {
-            files: self.clone(),
-            file,
-        })
-    }
-}
-
-impl Files for FaultyFiles {
-    fn create(&self, path: &Path) -> io::Result<Arc<dyn FileHandle>> {
-        self.check(Operation::Create)?;
-        Ok(self.wrap(DiskFiles.create(path)?))
-    }
-
-    fn open(&self, path: &Path) -> io::Result<Arc<dyn FileHandle>> {
-        self.check(Operation::Open)?;
-        Ok(self.wrap(DiskFiles.open(path)?))
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.check(Operation::Rename)?;
-        DiskFiles.rename(from, to)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.check(Operation::Remove)?;
-        DiskFiles.remove(path)
-    }
-
-    fn make_dir(&self, path: &Path) -> io::Result<()> {
-        self.check(Operation::MakeDir)?;
-        DiskFiles.make_dir(path)
-    }
-
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.check(Operation::SyncDir)?;
-        DiskFiles.sync_dir(path)
-    }
-
-    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
-        self.check(Operation::List)?;
-        DiskFiles.list(path)
-    }
-}
-
-#[derive(Debug)]
-struct FaultyFile {
-    files: FaultyFiles,
-    file: Arc<dyn FileHandle>,
-}
-
-impl FileHandle for FaultyFile {
-    fn size(&self) -> io::Result<u64> {
-        self.files.check(Operation::Length)?;
-        self.file.size()
-    }
-
-    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
-        let Some(fault) = self.files.failing(Operation::Write) else {
-            return self.file.write_at(bytes, at);
-        };
-        let torn = &bytes[..fault.torn_bytes.min(bytes.len())];
-        if !torn.is_empty() {
-            self.file.write_at(torn, at)?;
-        }
-        Err(fault.error.into())
-    }
-
-    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
-        self.files.check(Operation::Read)?;
-        self.file.read_at(buffer, at)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.files.check(Operation::Sync)?;
-        self.file.sync()
+        hit.map_or(Ok(()), Err)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
+    use pegel_store::Files;
+
     use super::*;
     use crate::TempDir;
 

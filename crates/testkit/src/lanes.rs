@@ -1,0 +1,31 @@
+use std::path::Path;
+
+use pegel_lane::reader::{Directory, LaneFile, Limits};
+
+/// All lanes of a directory, in the order in which their process made them, when nobody is making one
+/// and there is nothing else.
+pub fn lanes(dir: impl AsRef<Path>) -> Vec<LaneFile> {
+    open(dir.as_ref(), false)
+}
+
+/// The lanes that are ready, while others may be in the making.
+pub fn lanes_so_far(dir: impl AsRef<Path>) -> Vec<LaneFile> {
+    open(dir.as_ref(), true)
+}
+
+fn open(dir: &Path, may_be_in_the_making: bool) -> Vec<LaneFile> {
+    let directory = Directory::open(dir).expect("a directory");
+    let listing = directory.list(10_000).expect("readable");
+    assert_eq!((listing.others, listing.is_cut), (0, false));
+    let mut lanes = Vec::new();
+    for found in listing.found {
+        if found.is_temporary {
+            assert!(may_be_in_the_making, "{} was left behind", found.name);
+            continue;
+        }
+        let lane = directory.open_lane(&found.name, &Limits::default());
+        lanes.push(lane.unwrap_or_else(|error| panic!("{}: {error:?}", found.name)));
+    }
+    lanes.sort_by_key(|lane| lane.header().number);
+    lanes
+}
