@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use pegel_lane::reader::{Directory, LaneFile, Limits, Value};
-use pegel_testkit::{Finished, Process, TempDir, need};
+use pegel_lane::reader::{LaneFile, Value};
+use pegel_testkit::{Finished, Process, TempDir, lanes_so_far, need};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Library {
@@ -112,13 +112,7 @@ impl Scene {
     }
 
     pub fn lanes(&self) -> Vec<LaneFile> {
-        let directory = Directory::open(self.dir.join("lanes")).expect("a directory");
-        let listing = directory.list(1000).expect("readable");
-        let open = |name: &str| directory.open_lane(name, &Limits::default());
-        let whole = listing.found.iter().filter(|found| !found.is_temporary);
-        whole
-            .map(|found| open(&found.name).expect("a lane"))
-            .collect()
+        lanes_so_far(self.dir.join("lanes"))
     }
 
     /// What all lanes together counted, by name of the call.

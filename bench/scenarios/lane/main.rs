@@ -6,12 +6,12 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pegel_bench::{Gate, Report, cpu_time, is_once};
-use pegel_lane::reader::{Directory, LaneFile, Limits, Value};
+use pegel_lane::reader::{LaneFile, Value};
 use pegel_lane::{
     Calls, Counter, FloatCounter, Gauge, Handle, Histogram, Home, Kind, Points, Spec,
     StripedCounter, Timer,
 };
-use pegel_testkit::TempDir;
+use pegel_testkit::{TempDir, lanes};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const LANES: usize = 1000;
@@ -119,7 +119,7 @@ fn passes(report: &mut Report) {
     let mut buffer = Vec::new();
     for _ in 0..report.repetitions(9) {
         let before = cpu_time();
-        let mut lanes = open_all(&dir);
+        let mut lanes = lanes(&dir);
         open.push((cpu_time() - before).as_secs_f64() * 1e3);
         for figures in [&mut first, &mut pass] {
             let before = cpu_time();
@@ -150,21 +150,6 @@ fn passes(report: &mut Report) {
         Gate::None,
         ended,
     );
-}
-
-fn open_all(dir: &TempDir) -> Vec<LaneFile> {
-    let directory = Directory::open(dir.path()).expect("a directory");
-    let listing = directory.list(2 * LANES).expect("readable");
-    let open = |name: &str| {
-        directory
-            .open_lane(name, &Limits::default())
-            .expect("a lane")
-    };
-    listing
-        .found
-        .iter()
-        .map(|found| open(&found.name))
-        .collect()
 }
 
 fn read_all(lanes: &mut [LaneFile], buffer: &mut Vec<u8>) -> u64 {

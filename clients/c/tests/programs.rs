@@ -6,8 +6,8 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use pegel_lane::reader::{Directory, LaneFile, Limits, Value};
-use pegel_testkit::{Finished, Process, TempDir, need};
+use pegel_lane::reader::Value;
+use pegel_testkit::{Finished, Process, TempDir, lanes, need};
 
 fn run(command: &mut Command) -> Finished {
     Process::start(command).wait(Duration::from_secs(300))
@@ -87,23 +87,6 @@ fn compile(dir: &TempDir, compiler: &str, standard: &str, source: &str, libs: &[
         .arg("-lm");
     succeed(&mut command);
     program
-}
-
-fn lanes(dir: &TempDir) -> Vec<LaneFile> {
-    let directory = Directory::open(dir.path()).expect("a directory");
-    let listing = directory.list(100).expect("readable");
-    let open = |name: &str| {
-        directory
-            .open_lane(name, &Limits::default())
-            .expect("a lane")
-    };
-    let mut lanes: Vec<LaneFile> = listing
-        .found
-        .iter()
-        .map(|found| open(&found.name))
-        .collect();
-    lanes.sort_by_key(|lane| lane.header().number);
-    lanes
 }
 
 fn check_solver(program: &Path) {

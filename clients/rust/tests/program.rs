@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use pegel_lane::reader::{Directory, LaneFile, Limits, Value};
-use pegel_testkit::{Finished, Process, TempDir, need, need_hardware};
+use pegel_lane::reader::Value;
+use pegel_testkit::{Finished, Process, TempDir, lanes, need, need_hardware};
 
 fn solver() -> PathBuf {
     let own = std::env::current_exe().expect("a test has a file");
@@ -17,23 +17,6 @@ fn run(command: &mut Command) -> Finished {
     Process::start(command).wait(Duration::from_secs(60))
 }
 
-fn lanes(path: &std::path::Path) -> Vec<LaneFile> {
-    let directory = Directory::open(path).expect("a directory");
-    let listing = directory.list(100).expect("readable");
-    assert_eq!(listing.others, 0);
-    let open = |name: &str| {
-        let lane = directory.open_lane(name, &Limits::default());
-        lane.unwrap_or_else(|error| panic!("{name}: {error:?}"))
-    };
-    let mut lanes: Vec<LaneFile> = listing
-        .found
-        .iter()
-        .map(|found| open(&found.name))
-        .collect();
-    lanes.sort_by_key(|lane| lane.header().number);
-    lanes
-}
-
 #[test]
 fn a_program_leaves_what_it_counted() {
     let dir = TempDir::new();
@@ -43,7 +26,7 @@ fn a_program_leaves_what_it_counted() {
         .env("SLURM_JOB_ID", "4711")
         .env("OMPI_COMM_WORLD_RANK", "3"));
     assert_eq!(finished.stdout, "50 steps, published: true\n", "{finished}");
-    let mut lanes = lanes(&dir.join("lanes"));
+    let mut lanes = lanes(dir.join("lanes"));
     assert_eq!(lanes.len(), 2);
     let header = lanes[0].header();
     assert_eq!((header.job.as_str(), header.rank.as_str()), ("4711", "3"));
@@ -96,7 +79,7 @@ fn a_program_can_be_told_to_count_nothing() {
             format!("2 steps, published: {is_published}\n"),
             "PEGEL_DISABLE={value:?}: {finished}"
         );
-        assert_eq!(lanes(dir.path()).is_empty(), !is_published);
+        assert_eq!(lanes(&dir).is_empty(), !is_published);
     }
 }
 

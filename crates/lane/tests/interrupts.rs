@@ -9,8 +9,8 @@ use pegel_lane::reader::Value;
 use pegel_lane::{
     Calls, Counter, FloatCounter, Gauge, Handle, Histogram, Home, Points, Spec, StripedCounter,
 };
-use pegel_testkit::{Forked, TempDir};
-use support::{Shared, counter, lanes, total};
+use pegel_testkit::{Forked, TempDir, lanes};
+use support::{Shared, counter, total};
 
 /// One handle of each kind.
 #[derive(Clone, Copy)]

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use pegel_lane::reader::ProcessState;
 use pegel_lane::{Counter, Gauge, Handle, Histogram, Home, Points, Timer};
-use pegel_testkit::{Forked, Rng, TempDir, eventually};
-use support::{Shared, count_in, counter, lane_of, lanes, lanes_so_far, total, wait_until};
+use pegel_testkit::{Forked, Rng, TempDir, eventually, lanes, lanes_so_far};
+use support::{Shared, count_in, counter, lane_of, total, wait_until};
 
 #[test]
 fn a_child_counts_into_a_lane_of_its_own() {

@@ -7,30 +7,12 @@ use pegel_lane::{
     Aggregation, Calls, Counter, CreateError, FloatCounter, Gauge, Handle, Histogram, Home, Kind,
     Points, Spec, StripedCounter, Timer,
 };
-use pegel_testkit::TempDir;
+use pegel_testkit::{TempDir, lanes};
 
 fn only_lane(dir: &TempDir) -> LaneFile {
-    let mut lanes = all_lanes(dir);
+    let mut lanes = lanes(dir);
     assert_eq!(lanes.len(), 1);
     lanes.remove(0)
-}
-
-fn all_lanes(dir: &TempDir) -> Vec<LaneFile> {
-    let directory = Directory::open(dir.path()).expect("a directory");
-    let listing = directory.list(1000).expect("readable");
-    assert!(!listing.is_cut);
-    let open = |name: &str| {
-        directory
-            .open_lane(name, &Limits::default())
-            .expect("a lane")
-    };
-    let mut lanes: Vec<LaneFile> = listing
-        .found
-        .iter()
-        .map(|found| open(&found.name))
-        .collect();
-    lanes.sort_by_key(|lane| lane.header().number);
-    lanes
 }
 
 fn spec<'a>(name: &'a str, labels: &'a [(&'a str, &'a str)]) -> Spec<'a> {
@@ -169,7 +151,7 @@ fn a_full_lane_gets_a_larger_neighbour_until_there_are_too_many() {
         made += 1;
     };
     assert_eq!(refused, CreateError::Full);
-    let mut lanes = all_lanes(&dir);
+    let mut lanes = lanes(&dir);
     assert_eq!(lanes.len(), 16);
     assert_eq!(lanes[0].file_bytes(), 32 << 10);
     assert_eq!(lanes[1].file_bytes(), 64 << 10);

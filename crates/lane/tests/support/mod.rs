@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pegel_lane::reader::{Directory, LaneFile, Limits, Value};
+use pegel_lane::reader::{LaneFile, Value};
 use pegel_lane::{Kind, Spec};
-use pegel_testkit::{TempDir, eventually};
+use pegel_testkit::{TempDir, eventually, lanes};
 
 /// Numbers that parent and children share.
 #[derive(Debug)]
@@ -61,32 +61,6 @@ pub fn wait_until(is_there: impl Fn() -> bool) {
 
 pub fn counter(name: &str) -> Spec<'_> {
     Spec::new(Kind::Counter, name)
-}
-
-/// All lanes, when nobody is making one.
-pub fn lanes(dir: &TempDir) -> Vec<LaneFile> {
-    let directory = Directory::open(dir.path()).expect("a directory");
-    for found in directory.list(10_000).expect("readable").found {
-        assert!(!found.is_temporary, "{} was left behind", found.name);
-    }
-    lanes_so_far(dir)
-}
-
-/// The lanes that are ready.
-pub fn lanes_so_far(dir: &TempDir) -> Vec<LaneFile> {
-    let directory = Directory::open(dir.path()).expect("a directory");
-    let listing = directory.list(10_000).expect("readable");
-    assert_eq!((listing.others, listing.is_cut), (0, false));
-    let mut lanes = Vec::new();
-    for found in listing
-        .found
-        .into_iter()
-        .filter(|found| !found.is_temporary)
-    {
-        let lane = directory.open_lane(&found.name, &Limits::default());
-        lanes.push(lane.unwrap_or_else(|error| panic!("{}: {error:?}", found.name)));
-    }
-    lanes
 }
 
 /// The lane of one process; it has only one.
