@@ -4,15 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
-use pegel_collect::{CollectorSet, CollectorSettings, Host, Pace, REGISTRY, Settings};
-use pegel_metric::{Input, Ledger, Tick};
-use pegel_testkit::TempDir;
+use pegel_collect::Pace;
 
 use super::Target;
-use super::collect::{Hand, fixtures};
+use super::node::{Node, ROOT, fixtures};
 use crate::memory::bounded;
 
 pub(super) const MACHINE: Target = Target {
@@ -56,11 +53,6 @@ fn find(root: &Path, dir: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-thread_local! {
-    /// A machine made of files, for this thread alone.
-    static ROOT: TempDir = TempDir::copy_of(fixtures().join("basic"));
-}
-
 /// The file whose path begins most like the text, so that changes of it lead to some file, too.
 fn nearest(text: &[u8]) -> &'static Path {
     let common = |file: &&PathBuf| {
@@ -83,15 +75,15 @@ fn machine(input: &[u8]) {
     ROOT.with(|root| {
         let path = root.join(file);
         bounded(64 << 20, || {
-            let mut node = Node::open(root.path());
-            let before = node.pass();
+            let mut node = open(root.path());
+            let before = pass(&mut node);
             fs::write(&path, text.get(1..).unwrap_or_default()).expect("written");
-            node.pass();
+            pass(&mut node);
             // One that is opened while the file is bad.
-            Node::open(root.path()).pass();
+            pass(&mut open(root.path()));
             fs::write(&path, &good).expect("written");
             // Enough for what is looked at once a minute.
-            let after = (0..11).map(|_| node.pass()).last().unwrap_or_default();
+            let after = (0..11).map(|_| pass(&mut node)).last().unwrap_or_default();
             for (group, series) in before {
                 let now = after.get(&group).copied().unwrap_or(0);
                 assert!(
@@ -104,47 +96,14 @@ fn machine(input: &[u8]) {
 }
 
 /// The collectors that need no thread of their own.
-struct Node {
-    clock: Arc<Hand>,
-    set: CollectorSet,
-    tick: Tick,
+fn open(root: &Path) -> Node {
+    Node::open(root, |entry| entry.pace != Pace::Aside)
 }
 
-impl Node {
-    fn open(root: &Path) -> Node {
-        let mut settings = Settings::default();
-        for entry in REGISTRY.iter().filter(|entry| entry.pace == Pace::Aside) {
-            let off = CollectorSettings {
-                enabled: Some(false),
-                rate: None,
-            };
-            settings.collectors.insert(entry.name.to_owned(), off);
-        }
-        let host = Host {
-            page_bytes: 4096,
-            user_hz: 100,
-            ..Host::at(root)
-        };
-        let clock = Arc::new(Hand(AtomicI64::new(1_000_000)));
-        let ledger = Arc::new(Ledger::default());
-        let set = CollectorSet::open(&settings, host, 4, Vec::new(), ledger, clock.clone());
-        Node {
-            clock,
-            set: set.expect("valid"),
-            tick: Tick::new(Input::Collect),
-        }
-    }
-
-    /// How many series each group has after a pass.
-    fn pass(&mut self) -> BTreeMap<String, u64> {
-        self.clock.0.fetch_add(6_000, Relaxed);
-        self.set.sample_all(0, &mut self.tick);
-        for status in self.set.status() {
-            let error = status.error.unwrap_or_default();
-            assert!(!error.contains("panicked"), "{}: {error}", status.name);
-        }
-        let rows = self.tick.rows().iter();
-        rows.map(|row| (row.members.group.to_string(), row.present_count()))
-            .collect()
-    }
+/// How many series each group has after a pass.
+fn pass(node: &mut Node) -> BTreeMap<String, u64> {
+    node.pass();
+    let rows = node.tick.rows().iter();
+    rows.map(|row| (row.members.group.to_string(), row.present_count()))
+        .collect()
 }

@@ -8,6 +8,7 @@ mod ingest;
 mod lane;
 mod machine;
 mod metric;
+mod node;
 mod opentsdb;
 mod points;
 mod range;

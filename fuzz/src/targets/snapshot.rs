@@ -8,7 +8,7 @@ use pegel_snapshot::{Environment, Moment, Subject, fuzzing};
 use pegel_testkit::TempDir;
 
 use super::Target;
-use super::collect::fixtures;
+use super::node::fixtures;
 use crate::memory::bounded;
 
 pub(super) const SMBIOS: Target = Target {

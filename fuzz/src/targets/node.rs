@@ -1,0 +1,65 @@
+//! Collectors on a machine made of files, and the passes over them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use pegel_collect::{
+    CollectorSet, CollectorSettings, CollectorStatus, Entry, Host, REGISTRY, Settings,
+};
+use pegel_metric::{Input, Ledger, Tick};
+use pegel_testkit::{FakeClock, TempDir};
+
+pub(super) fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures")
+}
+
+thread_local! {
+    /// A machine made of files, for this thread alone.
+    pub(super) static ROOT: TempDir = TempDir::copy_of(fixtures().join("basic"));
+}
+
+pub(super) struct Node {
+    clock: Arc<FakeClock>,
+    set: CollectorSet,
+    pub(super) tick: Tick,
+}
+
+impl Node {
+    /// With the collectors that are wanted, and no others.
+    pub(super) fn open(root: &Path, is_wanted: impl Fn(&Entry) -> bool) -> Node {
+        let mut settings = Settings::default();
+        for entry in REGISTRY.iter().filter(|entry| !is_wanted(entry)) {
+            let off = CollectorSettings {
+                enabled: Some(false),
+                rate: None,
+            };
+            settings.collectors.insert(entry.name.to_owned(), off);
+        }
+        let host = Host {
+            page_bytes: 4096,
+            user_hz: 100,
+            ..Host::at(root)
+        };
+        let clock = Arc::new(FakeClock::new(1_000_000));
+        let ledger = Arc::new(Ledger::default());
+        let set = CollectorSet::open(&settings, host, 4, Vec::new(), ledger, clock.clone());
+        Node {
+            clock,
+            set: set.expect("valid"),
+            tick: Tick::new(Input::Collect),
+        }
+    }
+
+    /// A pass after enough time for a failed collector to be opened again. None panics.
+    pub(super) fn pass(&mut self) -> Vec<CollectorStatus> {
+        self.clock.advance(Duration::from_secs(6));
+        self.set.sample_all(0, &mut self.tick);
+        let all = self.set.status();
+        for status in &all {
+            let error = status.error.as_deref().unwrap_or_default();
+            assert!(!error.contains("panicked"), "{}: {error}", status.name);
+        }
+        all
+    }
+}
