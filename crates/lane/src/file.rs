@@ -134,6 +134,11 @@ fn fill_file(
         let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
         rustix::fs::fchmod(&file, mode)?;
     }
+    // The kernel would not only refuse a file beyond this limit, but end the program by SIGXFSZ.
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize);
+    if limit.current.is_some_and(|limit| limit < bytes as u64) {
+        return Err(Errno::FBIG);
+    }
     // All of it now: a page that could not be had later would kill the program.
     rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes as u64)?;
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared)?;

@@ -126,6 +126,14 @@ fn open_same(path: &Path) -> Option<File> {
 
 /// Under another name first: many ranks start at once, and none may load half of it.
 fn write(directory: &Path, path: &Path) -> io::Result<File> {
+    // The kernel would not only refuse a file beyond this limit, but end the process by SIGXFSZ.
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize);
+    if limit
+        .current
+        .is_some_and(|limit| limit < MPI_LIBRARY.len() as u64)
+    {
+        return Err(io::Error::from(io::ErrorKind::FileTooLarge));
+    }
     let temporary = directory.join(format!("{FILE_NAME}.{}", std::process::id()));
     let _ = fs::remove_file(&temporary);
     let written = OpenOptions::new()
