@@ -35,11 +35,11 @@ pub struct Settings {
     config: Option<PathBuf>,
     /// Serve HTTP here; may be repeated, and replaces the whole list
     #[arg(long, value_name = "ADDRESS:PORT")]
-    listen: Vec<String>,
+    pub listen: Vec<String>,
     /// Take statsd lines here: udp:ADDRESS:PORT, tcp:ADDRESS:PORT, unix:PATH, or off; may be repeated, and
     /// replaces all addresses
     #[arg(long, value_name = "PROTOCOL:ADDRESS:PORT")]
-    statsd: Vec<String>,
+    pub statsd: Vec<String>,
     /// The UNIX socket for programs and for the other commands
     #[arg(long, value_name = "PATH")]
     socket: Option<String>,
@@ -123,15 +123,15 @@ impl Settings {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    run_with(args, |node| {
-        for line in node.announcement() {
+    run_with(args, |node, is_quiet| {
+        for line in node.announcement().iter().filter(|_| !is_quiet) {
             output::note(&format!("pegel: {line}"));
         }
     })
 }
 
 /// The same with other first words, which are left out where nothing is to be logged.
-pub fn run_with(args: &Args, announce: impl FnOnce(&Node)) -> anyhow::Result<()> {
+pub fn run_with(args: &Args, announce: impl FnOnce(&Node, bool)) -> anyhow::Result<()> {
     let loaded = args.settings.load()?;
     let log = &loaded.config.own.log;
     let logging = logging::start(log);
@@ -148,9 +148,7 @@ pub fn run_with(args: &Args, announce: impl FnOnce(&Node)) -> anyhow::Result<()>
         return once(plan, args.format);
     }
     let mut node = Node::start(plan)?;
-    if log.level != LogLevel::Off {
-        announce(&node);
-    }
+    announce(&node, log.level == LogLevel::Off);
     let signals = node.wait(until).context("the agent cannot go on")?;
     exit_on_next(&node, signals);
     node.stop();

@@ -12,8 +12,8 @@ use crate::ask::{self, all_listed};
 use crate::client::Client;
 use crate::failure::Failure;
 use crate::format::{self, Format};
-use crate::output;
 use crate::track::{self, Tracking};
+use crate::{output, tau_proxy};
 
 pub const NAME: &str = "tau_metric_client";
 
@@ -78,11 +78,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
     }
     let format = args.format.as_deref().map(parse_format).transpose()?;
     let socket = args.unix.as_deref();
-    let uid = rustix::process::getuid().as_raw();
-    let find = || {
-        let usual = PathBuf::from(format!("/tmp/tau_metric_proxy.{uid}.unix"));
-        Client::find(socket, &[usual])
-    };
+    let find = || Client::find(socket, &[tau_proxy::usual_socket()]);
     let write = |text: &str| output::write(args.output.as_deref(), text);
     let by_default = |default| Format::choose(format, None, default);
     if args.list {

@@ -4,13 +4,16 @@
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Parser;
+use pegel_agent::Node;
 
+use crate::agent::{self, Settings};
 use crate::failure::Failure;
-use crate::{agent, output};
+use crate::output;
 
 pub const NAME: &str = "tau_metric_proxy";
 
@@ -39,53 +42,108 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
     if args.help {
         return output::write(None, HELP);
     }
+    let mut args = agent::Args::default();
+    args.settings = settings()?;
     let mut link = None;
-    agent::run_with(&agent::Args::default(), |node| {
-        if let Some(address) = node.http_addresses().first() {
-            output::note(&format!(
-                "INFO (tau_metric_exporter_init:483): now listening on {address}"
-            ));
+    agent::run_with(&args, |node, is_quiet| link = announce(node, is_quiet))
+        .with_context(|| format!("{NAME} cannot run"))
+}
+
+/// That program has a port for Prometheus and a socket. The agent's other ports, which its user knows nothing of and
+/// cannot turn off, are for those who name them in a configuration.
+fn settings() -> anyhow::Result<Settings> {
+    let mut settings = Settings::default();
+    let loaded = settings.load()?;
+    if loaded.place_of("listen").is_none() {
+        let first = loaded.config.places.listen.iter().take(1);
+        settings.listen = first.map(ToString::to_string).collect();
+    }
+    if loaded.place_of("statsd").is_none() {
+        settings.statsd = vec!["unix:auto".to_owned()];
+    }
+    Ok(settings)
+}
+
+/// The first lines, and the link that they speak of.
+fn announce(node: &Node, is_quiet: bool) -> Option<Link> {
+    let say = |text: &str| {
+        if !is_quiet {
+            output::note(text);
         }
-        let Some(socket) = node.socket_path() else {
-            return;
-        };
-        let shown = match Link::new(socket) {
-            Ok(made) => link.insert(made).path.clone(),
-            Err(error) => {
-                output::note(&format!("WARNING: {error:#}"));
-                socket.to_owned()
-            }
-        };
-        output::note(&format!(
-            "INFO (__bind_unix_socket:212): UNIX push gateway running on {}",
-            shown.display()
+    };
+    if let Some(address) = node.http_addresses().first() {
+        say(&format!(
+            "INFO (tau_metric_exporter_init:483): now listening on {address}"
         ));
-    })
+    }
+    let socket = node.socket_path()?;
+    let link = Link::new(socket);
+    let shown = link.as_ref().map_or(socket, |link| &link.path);
+    say(&format!(
+        "INFO (__bind_unix_socket:212): UNIX push gateway running on {}",
+        shown.display()
+    ));
+    link.map_err(|error| say(&format!("WARNING: {error:#}")))
+        .ok()
+}
+
+/// Where that program's clients look for its socket.
+pub fn usual_socket() -> PathBuf {
+    let uid = rustix::process::geteuid().as_raw();
+    PathBuf::from(format!("/tmp/{NAME}.{uid}.unix"))
 }
 
 /// The link to the agent's socket; gone with the agent.
 #[derive(Debug)]
 struct Link {
     path: PathBuf,
+    socket: PathBuf,
 }
 
 impl Link {
     fn new(socket: &Path) -> anyhow::Result<Link> {
-        let uid = rustix::process::geteuid().as_raw();
-        let path = PathBuf::from(format!("/tmp/{NAME}.{uid}.unix"));
-        // An agent that was killed leaves its link. What is not ours is left alone.
-        let is_ours = fs::symlink_metadata(&path)
-            .is_ok_and(|found| found.file_type().is_symlink() && found.uid() == uid);
-        if is_ours {
-            fs::remove_file(&path).with_context(|| format!("cannot replace {}", path.display()))?;
+        let path = usual_socket();
+        if leads_to(&path, socket) {
+            return Ok(Link::to(socket, path));
+        }
+        if let Ok(found) = fs::symlink_metadata(&path) {
+            let shown = path.display();
+            let is_own = found.uid() == rustix::process::geteuid().as_raw();
+            if !is_own || !found.is_symlink() {
+                bail!(
+                    "{shown} is no link of ours (user {} owns it), so it stays as it is: \
+                     remove it, or use -u with the socket above",
+                    found.uid()
+                );
+            }
+            if UnixStream::connect(&path).is_ok() {
+                bail!(
+                    "{shown} leads to another proxy, which is running: \
+                     use -u with the socket above to reach this one"
+                );
+            }
+            // One that was killed left it.
+            fs::remove_file(&path).with_context(|| format!("cannot replace {shown}"))?;
         }
         symlink(socket, &path).with_context(|| format!("cannot make {}", path.display()))?;
-        Ok(Link { path })
+        Ok(Link::to(socket, path))
+    }
+
+    fn to(socket: &Path, path: PathBuf) -> Link {
+        let socket = socket.to_owned();
+        Link { path, socket }
     }
 }
 
 impl Drop for Link {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        // Another proxy may have taken its place.
+        if leads_to(&self.path, &self.socket) {
+            let _ = fs::remove_file(&self.path);
+        }
     }
+}
+
+fn leads_to(link: &Path, socket: &Path) -> bool {
+    fs::read_link(link).is_ok_and(|found| found == socket)
 }

@@ -7,7 +7,7 @@ use clap::Parser;
 
 use super::Args;
 use crate::failure::Failure;
-use crate::output;
+use crate::{output, tau_proxy};
 
 pub const NAME: &str = "tau_metric_proxy_run";
 
@@ -65,13 +65,20 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
         syscalls: old.syscalls,
         pid: old.pid,
         verbose: old.verbose,
-        socket: old.socket,
+        socket: old.socket.or_else(usual_socket),
         job: None,
         method: None,
         io_only: false,
         agent: false,
         report: None,
     })
+}
+
+/// Where a proxy of this user that runs under its old name says that it is, unless something else is meant.
+fn usual_socket() -> Option<PathBuf> {
+    let is_named = std::env::var_os("PEGEL_SOCKET").is_some_and(|path| !path.is_empty());
+    let usual = tau_proxy::usual_socket();
+    (!is_named && usual.exists()).then_some(usual)
 }
 
 fn usage(message: &str) -> anyhow::Error {
