@@ -4,6 +4,8 @@
 mod attach;
 #[path = "run/counts.rs"]
 mod counts;
+#[path = "run/heritage.rs"]
+mod heritage;
 #[path = "run/kills.rs"]
 mod kills;
 #[path = "run/same.rs"]
