@@ -9,7 +9,7 @@ use pegel_store::{Status, Store};
 /// A figure, and where it stands in the store's status. Always kept: level 0.
 type Figure = (Family, fn(&Status) -> f64);
 
-static FIGURES: [Figure; 8] = [
+static FIGURES: [Figure; 9] = [
     (
         Family::new("pegel_store_series", Kind::Gauge, "", 0, "Live series."),
         |status| status.series as f64,
@@ -76,11 +76,21 @@ static FIGURES: [Figure; 8] = [
     ),
     (
         Family::new(
+            "pegel_store_damaged_blocks",
+            Kind::Gauge,
+            "",
+            0,
+            "Blocks of which a reader could not read everything.",
+        ),
+        |status| status.damaged_blocks as f64,
+    ),
+    (
+        Family::new(
             "pegel_store_degraded",
             Kind::Gauge,
             "",
             0,
-            "1 while the store cannot write to its disk.",
+            "1 while the store cannot write to its disk, drops samples of the node, or has damaged blocks.",
         ),
         |status| f64::from(u8::from(status.degraded.is_some())),
     ),

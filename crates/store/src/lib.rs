@@ -33,6 +33,7 @@ mod head;
 mod hidden;
 mod lock;
 mod log;
+mod losses;
 mod merge;
 mod open;
 mod options;

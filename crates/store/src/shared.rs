@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use pegel_metric::{Ledger, Millis};
+use pegel_metric::{Input, Ledger, Millis, Reason};
 
 use crate::Options;
 use crate::block::{Block, IndexCache};
 use crate::files::FileHandle;
 use crate::head::Head;
 use crate::hidden::Hidden;
+use crate::losses::Losses;
 use crate::status::Degraded;
 
 #[derive(Debug)]
@@ -30,6 +31,9 @@ pub(crate) struct Shared {
     /// Segments of which not everything could be read: they are set aside instead of removed.
     pub damaged_segments: Mutex<Vec<u64>>,
     pub hidden: Hidden,
+    pub losses: Losses,
+    /// Since when blocks are known of which not everything can be read.
+    pub damage_since: Mutex<Option<Millis>>,
     /// Points accepted for the writer and not yet answered.
     pub points_in_flight: AtomicU64,
 }
@@ -169,6 +173,14 @@ impl Shared {
         }
     }
 
+    /// Counts samples of a tick that are not kept.
+    pub fn drop_ticked(&self, input: Input, reason: Reason, count: u64) {
+        if count > 0 {
+            self.ledger.dropped(input, reason, count);
+            self.losses.note(input, reason, &self.options);
+        }
+    }
+
     /// Notes why the log cannot be written, or that it can again.
     pub fn log_trouble(&self, trouble: Option<String>) {
         let now = self.now();
@@ -179,6 +191,24 @@ impl Shared {
     pub fn block_trouble(&self, trouble: Option<String>) {
         let now = self.now();
         note(&mut self.write().block_trouble, trouble, now, "blocks");
+    }
+
+    /// What to say while there are blocks of which not everything can be read.
+    pub fn damage(&self, damaged_blocks: u64) -> Option<Degraded> {
+        let mut since = self
+            .damage_since
+            .lock()
+            .expect("no thread panics while it holds this lock");
+        if damaged_blocks == 0 {
+            *since = None;
+            return None;
+        }
+        Some(Degraded {
+            reason: format!(
+                "{damaged_blocks} damaged block(s): what can be read of them is shown, the rest is left out"
+            ),
+            since: *since.get_or_insert_with(|| self.now()),
+        })
     }
 
     /// Measures what samples and series take in memory: in the active head, and in all. Walks over all series:

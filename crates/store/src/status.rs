@@ -23,7 +23,10 @@ pub struct Status {
     pub torn_bytes: u64,
     /// Files that could not be read, wholly or in part, and were set aside.
     pub set_aside: Vec<PathBuf>,
-    /// Why the log cannot be written just now, and since when.
+    /// Blocks of which a reader could not read everything. They stay until their age: the rest of them is good.
+    pub damaged_blocks: u64,
+    /// Why the store does not do all it should just now, and since when: the log or blocks cannot be written,
+    /// samples of the node are dropped, blocks are damaged.
     pub degraded: Option<Degraded>,
 }
 

@@ -9,6 +9,7 @@ use pegel_metric::{Input, Ledger, Members, Millis, Point, Reason, Selector, Seri
 use crate::block::IndexCache;
 use crate::hidden::{self, Hidden};
 use crate::lock::Lock;
+use crate::losses::Losses;
 use crate::shared::{Shared, State, Work};
 use crate::writer::{Command, InFlight, QueuedTick, Writer};
 use crate::{
@@ -61,6 +62,8 @@ impl Store {
             set_aside: Mutex::default(),
             damaged_segments: Mutex::default(),
             points_in_flight: AtomicU64::new(0),
+            losses: Losses::default(),
+            damage_since: Mutex::default(),
         });
         open::check_versions(&shared)?;
         let blocks = open::find_blocks(&shared)?;
@@ -126,7 +129,8 @@ impl Store {
         if let Err(TrySendError::Full(Command::Tick(queued))) = self.inner.commands.try_send(queued)
         {
             queued.take();
-            ledger.dropped(input, Reason::QueueFull, count);
+            let shared = &self.inner.shared;
+            shared.drop_ticked(input, Reason::QueueFull, count);
         }
     }
 
@@ -254,6 +258,8 @@ impl Store {
             .map(|block| (block.min, block.max))
             .chain(state.frozen.iter().filter_map(|frozen| frozen.head.span))
             .chain(state.head.span);
+        let damaged = state.blocks.iter().filter(|block| block.is_damaged());
+        let damaged = damaged.count() as u64;
         Status {
             dir: shared.options.dir.clone(),
             series: state.head.series_count() as u64,
@@ -271,10 +277,13 @@ impl Store {
                 .lock()
                 .expect("no thread panics while it holds this lock")
                 .clone(),
+            damaged_blocks: damaged,
             degraded: state
                 .log_trouble
                 .clone()
-                .or_else(|| state.block_trouble.clone()),
+                .or_else(|| state.block_trouble.clone())
+                .or_else(|| shared.losses.degraded(&shared.options))
+                .or_else(|| shared.damage(damaged)),
         }
     }
 

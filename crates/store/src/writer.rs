@@ -163,9 +163,7 @@ impl Writer {
             let count = row.present_count();
             if is_full {
                 state.head.show_row(tick.time, row);
-                self.shared
-                    .ledger
-                    .dropped(tick.input, Reason::Memory, count);
+                self.shared.drop_ticked(tick.input, Reason::Memory, count);
             } else {
                 state.head.append_row(tick.time, row, &self.shared.ledger);
                 self.shared.ledger.kept(tick.input, count);

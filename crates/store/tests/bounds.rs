@@ -234,3 +234,69 @@ fn many_live_series_alone_do_not_make_blocks() {
     );
     assert!(status.blocks <= 4, "{status:?}");
 }
+
+/// One tick of a group with this many series, when it has been looked at.
+fn tick_of(store: &Store, time: Millis, count: usize) {
+    let mut group = Group::new("many", 3, 5000);
+    let mut tick = Tick::new(Input::Collect);
+    for n in 0..count {
+        let slot = group.declare(&Arc::new(FAMILY.clone()), &[("at", &n.to_string())]);
+        group.set(slot.expect("valid"), 1.0);
+    }
+    tick.reset(time);
+    group.append_to(&mut tick);
+    store.tick(&mut tick);
+    // Behind the tick in the queue.
+    let _ = store.push(Input::Push, Vec::new());
+}
+
+#[test]
+fn a_store_that_drops_the_nodes_samples_says_so_until_it_is_over() {
+    type Spoil = fn(&mut Options);
+    let cases: [(Spoil, Reason, &str); 2] = [
+        (
+            |options| options.memory_bytes_max = 0,
+            Reason::Memory,
+            "limits.memory",
+        ),
+        (
+            |options| options.series_max = 2,
+            Reason::SeriesLimit,
+            "limits.series",
+        ),
+    ];
+    for (spoil, reason, key) in cases {
+        let (dir, clock) = (TempDir::new(), Arc::new(FakeClock::new(START)));
+        let mut options = Options::new(dir.path());
+        options.clock = clock.clone();
+        spoil(&mut options);
+        let store = Store::open(options).expect("opens");
+        assert_eq!(store.status().degraded, None);
+        tick_of(&store, START, 5);
+        assert_eq!(store.ledger().dropped_total(Input::Collect, reason), 5);
+        let degraded = store.status().degraded.expect("it says so");
+        assert!(degraded.reason.contains(key), "{degraded:?}");
+        assert_eq!(degraded.since, START);
+        clock.advance(Duration::from_secs(9));
+        assert_eq!(store.status().degraded, Some(degraded), "still");
+        clock.advance(Duration::from_secs(2));
+        assert_eq!(store.status().degraded, None, "none was lost for a while");
+    }
+}
+
+#[test]
+fn programs_that_offer_too_many_series_do_not_degrade_the_store() {
+    let dir = TempDir::new();
+    let mut options = Options::new(dir.path());
+    options.series_max = 2;
+    let store = Store::open(options).expect("opens");
+    let now = SystemClock.utc();
+    let points = (0..5).map(|n| Point {
+        series: series(&n.to_string()),
+        time: now,
+        value: 1.0,
+    });
+    let pushed = store.push(Input::Push, points.collect()).expect("taken");
+    assert_eq!(pushed.refused.len(), 3);
+    assert_eq!(store.status().degraded, None);
+}

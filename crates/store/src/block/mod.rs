@@ -86,8 +86,9 @@ impl Block {
         self.doomed.store(true, Ordering::Relaxed);
     }
 
-    pub fn mark_damaged(&self) {
-        self.damaged.store(true, Ordering::Relaxed);
+    /// Says whether that is new.
+    pub fn mark_damaged(&self) -> bool {
+        !self.damaged.swap(true, Ordering::Relaxed)
     }
 
     pub fn is_damaged(&self) -> bool {

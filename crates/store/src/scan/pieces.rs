@@ -101,8 +101,9 @@ pub(crate) fn gather(shared: &Shared, question: &Question) -> Result<Pieces, Que
                 });
             }
             Err(error) => {
-                tracing::error!(path = %block.path.display(), %error, "a block cannot be read and is left out");
-                block.mark_damaged();
+                if block.mark_damaged() {
+                    tracing::error!(path = %block.path.display(), %error, "a block cannot be read and is left out");
+                }
             }
         }
         if Instant::now() > question.deadline {
@@ -415,8 +416,9 @@ impl PieceReader {
                         source,
                     });
                 }
-                tracing::error!(path = %block.path.display(), %error, "part of a block cannot be read and is left out");
-                block.mark_damaged();
+                if block.mark_damaged() {
+                    tracing::error!(path = %block.path.display(), %error, "part of a block cannot be read and is left out");
+                }
                 Ok(None)
             }
             // What this process encoded itself reads back; if it does not, the rest is still worth showing.

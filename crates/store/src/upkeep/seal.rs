@@ -107,7 +107,7 @@ fn open_sources(shared: &Shared, blocks: &[Arc<Block>]) -> Result<Vec<Source>, R
         match BlockReader::open(block, &shared.indexes) {
             Ok(reader) => sources.push(Source::Block(reader)),
             Err(ReadError::Io(error)) => return Err(ReadError::Io(error)),
-            Err(_) => block.mark_damaged(),
+            Err(_) => drop(block.mark_damaged()),
         }
     }
     Ok(sources)

@@ -52,8 +52,7 @@ impl<'a> Admission<'a> {
             });
             if let Some(reason) = reason {
                 self.shared
-                    .ledger
-                    .dropped(tick.input, reason, row.present_count());
+                    .drop_ticked(tick.input, reason, row.present_count());
             }
             reason.is_none()
         });

@@ -82,6 +82,10 @@ fn check_flips(stored: &Stored, settle_every: usize) {
                 1,
                 "{context}: a change costs a column or a run, not {owners:?}"
             );
+            let status = store.status();
+            assert_eq!(status.damaged_blocks, 1, "{context}");
+            let degraded = status.degraded.expect("it says so");
+            assert!(degraded.reason.contains("damaged"), "{degraded:?}");
             partly += 1;
         } else {
             assert_eq!(fs::read(&aside[0]).expect("kept"), damaged, "{context}");
