@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pegel_metric::{Family, Input, Kind, Ledger, Level, Reason, Series, SeriesError};
 
 use crate::rules::Rules;
-use crate::senders::{Charge, Sender, Senders};
+use crate::senders::{Sender, Senders};
 
 /// A series that a program wants to have.
 #[derive(Debug, Clone, Copy)]
@@ -96,26 +96,48 @@ pub struct Admitted {
     pub pass: Pass,
 }
 
-/// Gives a series back to the accounts when dropped.
+/// Gives series back to the accounts when dropped.
 #[derive(Debug)]
 pub struct Pass {
-    charge: Charge,
+    sender: Arc<Sender>,
     held: Arc<Held>,
-    text_bytes: u32,
+    series: u32,
+    text_bytes: u64,
 }
 
 impl Pass {
     pub fn sender(&self) -> &Arc<Sender> {
-        self.charge.sender()
+        &self.sender
+    }
+
+    /// Takes over the series of another pass of the same sender: one for all of them is enough.
+    pub(crate) fn join(&mut self, mut other: Pass) {
+        debug_assert!(Arc::ptr_eq(&self.sender, &other.sender));
+        self.series += std::mem::take(&mut other.series);
+        self.text_bytes += std::mem::take(&mut other.text_bytes);
+    }
+
+    /// Gives one of its series back. False when it was the last one.
+    pub(crate) fn give_back(&mut self, series: &Series) -> bool {
+        let bytes = series.text().len() as u64;
+        self.give(1, bytes);
+        self.series -= 1;
+        self.text_bytes -= bytes;
+        self.series > 0
+    }
+
+    fn give(&self, series: u32, text_bytes: u64) {
+        self.sender.give_series(series);
+        self.sender.give_text(text_bytes);
+        let held = &self.held;
+        held.series.fetch_sub(u64::from(series), Ordering::Relaxed);
+        held.text_bytes.fetch_sub(text_bytes, Ordering::Relaxed);
     }
 }
 
 impl Drop for Pass {
     fn drop(&mut self) {
-        self.held.series.fetch_sub(1, Ordering::Relaxed);
-        let bytes = u64::from(self.text_bytes);
-        self.held.text_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        self.charge.sender().give_text(bytes);
+        self.give(self.series, self.text_bytes);
     }
 }
 
@@ -183,17 +205,21 @@ impl Gate {
     pub fn pass(&self, sender: &Arc<Sender>, series: &Series) -> Result<Pass, Refusal> {
         let settings = &self.settings;
         let max = settings.series_per_sender;
-        let charge = Charge::new(sender, max).ok_or(Refusal::SenderLimit(max))?;
+        if !sender.take_series(max) {
+            return Err(Refusal::SenderLimit(max));
+        }
         // A twentieth is left to the node: a program must not keep a new disk from being shown.
         let room = settings.series_max - settings.series_max / 20;
         let room = room.saturating_sub(self.others.load(Ordering::Relaxed));
         if !take(&self.held.series, 1, room) {
+            sender.give_series(1);
             return Err(Refusal::SeriesLimit(settings.series_max));
         }
         // From here on, dropping the pass gives everything back.
         let mut pass = Pass {
-            charge,
+            sender: sender.clone(),
             held: self.held.clone(),
+            series: 1,
             text_bytes: 0,
         };
         let bytes = series.text().len() as u64;
@@ -205,7 +231,7 @@ impl Gate {
             sender.give_text(bytes);
             return Err(Refusal::Bytes(all));
         }
-        pass.text_bytes = bytes as u32;
+        pass.text_bytes = bytes;
         Ok(pass)
     }
 
@@ -234,8 +260,8 @@ impl Gate {
         if labels.iter().any(|(_, value)| value.contains(is_control)) {
             return Err(Refusal::Control);
         }
-        let family = self.families.get(name, offer);
-        Ok(Arc::new(Series::new(family, labels)?))
+        let family = self.families.get(offer);
+        Ok(Arc::new(Series::named(family, name, labels)?))
     }
 }
 
@@ -246,7 +272,8 @@ pub(crate) fn take(held: &AtomicU64, more: u64, max: u64) -> bool {
         .is_ok()
 }
 
-/// Families that were used lately, so that the series of one name share theirs.
+/// Families that were used lately, so that series share theirs. They have no names: most programs say nothing of
+/// their metrics, and then there is one family for all of a kind.
 #[derive(Debug)]
 struct Families {
     hasher: RandomState,
@@ -265,20 +292,16 @@ impl Default for Families {
 }
 
 impl Families {
-    fn get(&self, name: &str, offer: &Offer<'_>) -> Arc<Family> {
-        let at = (self.hasher.hash_one(name) % RECENT as u64) as usize;
+    fn get(&self, offer: &Offer<'_>) -> Arc<Family> {
+        let wanted = (offer.kind, offer.help, offer.level);
+        let at = (self.hasher.hash_one(wanted) % RECENT as u64) as usize;
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_same = |family: &&Arc<Family>| {
-            family.name == name
-                && family.kind == offer.kind
-                && family.help == offer.help
-                && family.level == offer.level
-        };
+        let is_same = |family: &&Arc<Family>| (family.kind, &*family.help, family.level) == wanted;
         if let Some(family) = recent[at].as_ref().filter(is_same) {
             return family.clone();
         }
         let family = Arc::new(Family {
-            name: Cow::Owned(name.to_owned()),
+            name: Cow::Borrowed(""),
             kind: offer.kind,
             help: match offer.help {
                 "" => Cow::Borrowed(""),
@@ -383,16 +406,43 @@ mod tests {
     }
 
     #[test]
-    fn series_of_one_name_share_their_family() {
+    fn one_pass_may_stand_for_many_series() {
+        let gate = gate(10, 10);
+        let a = gate.sender(Input::Statsd, "a");
+        let [one, two] = ["one", "second"].map(|name| gate.admit(&a, &offer(name)).expect("room"));
+        let mut pass = one.pass;
+        pass.join(two.pass);
+        let held = || {
+            let text_bytes = gate.held.text_bytes.load(Ordering::Relaxed);
+            (
+                a.series(),
+                gate.held.series.load(Ordering::Relaxed),
+                text_bytes,
+            )
+        };
+        assert_eq!(held(), (2, 2, 9));
+        assert!(pass.give_back(&two.series));
+        assert_eq!(held(), (1, 1, 3));
+        assert!(!pass.give_back(&one.series));
+        assert_eq!(held(), (0, 0, 0));
+        drop(pass);
+        assert_eq!(held(), (0, 0, 0));
+    }
+
+    #[test]
+    fn series_of_which_the_same_is_known_share_their_family() {
         let gate = gate(10, 10);
         let a = gate.sender(Input::Lane, "a");
-        let labels = |value| Offer {
-            labels: value,
-            ..offer("x")
-        };
-        let one = gate.admit(&a, &labels(&[("l", "1")])).expect("room");
-        let two = gate.admit(&a, &labels(&[("l", "2")])).expect("room");
+        let one = gate.admit(&a, &offer("x")).expect("room");
+        let two = gate.admit(&a, &offer("y")).expect("room");
         assert!(Arc::ptr_eq(one.series.family(), two.series.family()));
+        assert_eq!((one.series.name(), two.series.name()), ("x", "y"));
+        let explained = Offer {
+            help: "Why.",
+            ..offer("z")
+        };
+        let explained = gate.admit(&a, &explained).expect("room");
+        assert_eq!(explained.series.family().help, "Why.");
         let gauge = Offer {
             kind: Kind::Gauge,
             ..offer("x")

@@ -58,32 +58,15 @@ impl Sender {
     }
 
     /// Takes one more series into the account; false when it has `max`.
-    fn take_series(&self, max: u32) -> bool {
+    pub(crate) fn take_series(&self, max: u32) -> bool {
         let more = |series| (series < max).then_some(series + 1);
         self.series
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
             .is_ok()
     }
-}
 
-/// A series on its sender's account, until dropped.
-#[derive(Debug)]
-pub struct Charge(Arc<Sender>);
-
-impl Charge {
-    /// Nothing when the sender has `max` series already.
-    pub(crate) fn new(sender: &Arc<Sender>, max: u32) -> Option<Charge> {
-        sender.take_series(max).then(|| Charge(sender.clone()))
-    }
-
-    pub fn sender(&self) -> &Arc<Sender> {
-        &self.0
-    }
-}
-
-impl Drop for Charge {
-    fn drop(&mut self) {
-        self.0.series.fetch_sub(1, Ordering::Relaxed);
+    pub(crate) fn give_series(&self, count: u32) {
+        self.series.fetch_sub(count, Ordering::Relaxed);
     }
 }
 
@@ -167,12 +150,11 @@ mod tests {
     fn a_sender_cannot_have_more_series_than_it_may() {
         let senders = Senders::default();
         let sender = senders.get(Input::Statsd, "127.0.0.1");
-        let first = Charge::new(&sender, 2).expect("room");
-        let _second = Charge::new(&sender, 2).expect("room");
-        assert!(Charge::new(&sender, 2).is_none());
-        drop(first);
+        assert!(sender.take_series(2) && sender.take_series(2));
+        assert!(!sender.take_series(2));
+        sender.give_series(1);
         assert_eq!(sender.series(), 1);
-        assert!(Charge::new(&sender, 2).is_some());
+        assert!(sender.take_series(2));
         assert!(Arc::ptr_eq(
             &sender,
             &senders.get(Input::Statsd, "127.0.0.1")
@@ -196,7 +178,7 @@ mod tests {
         let senders = Senders::default();
         let small = senders.get(Input::Push, "uid 1");
         let large = senders.get(Input::Lane, "uid 2");
-        let _charge = Charge::new(&large, 9);
+        assert!(large.take_series(9));
         small.add_received(3);
         small.add_dropped(Reason::Rule, 2);
         let accounts = senders.accounts();

@@ -30,9 +30,10 @@ pub type Unit = Cow<'static, str>;
 /// How detailed a metric is: an agent at level N keeps what is at most N.
 pub type Level = u8;
 
-/// What all series of one name share.
+/// What series have in common.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Family {
+    /// Empty where series of many names share it, as those of programs do: see [`crate::Series::named`].
     pub name: Cow<'static, str>,
     pub kind: Kind,
     pub help: Cow<'static, str>,

@@ -2,8 +2,8 @@
 //!
 //! | word | meaning |
 //! |---|---|
-//! | family | what all series of one metric name share: kind, help text, unit, level |
-//! | series | a family plus labels; identified by its text `name{k="v",…}` with sorted keys |
+//! | family | what series have in common: kind, help text, unit, level, and mostly their name |
+//! | series | a name plus labels, and its family; identified by its text `name{k="v",…}` with sorted keys |
 //! | sample | one value (f64) of a series at one time (milliseconds since 1970, UTC) |
 //! | tick | the samples of one or more groups of series, all taken for one nominal time |
 //! | point | one sample that came by itself, with its own time |
@@ -17,6 +17,7 @@ mod names;
 mod number;
 mod selector;
 mod series;
+mod text;
 mod tick;
 
 pub use clock::{Clock, SystemClock};

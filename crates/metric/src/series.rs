@@ -4,6 +4,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::Family;
+use crate::text::Text;
 
 /// The longest metric name that is accepted.
 pub const NAME_BYTES_MAX: usize = 1024;
@@ -12,14 +13,13 @@ pub const LABELS_MAX: usize = 64;
 /// The longest text `name{…}` of one series.
 pub const TEXT_BYTES_MAX: usize = 16 * 1024;
 
-/// A family plus labels. Two series are the same when their texts are the same.
+/// A family, a name and labels. Two series are the same when their texts are the same.
 ///
-/// The text is the only copy of the labels: a node may hold hundreds of thousands of series, and
+/// The text is the only copy of name and labels: a node may hold hundreds of thousands of series, and
 /// nearly all uses want the text.
 pub struct Series {
     family: Arc<Family>,
-    /// None without labels: then the family has it already.
-    text: Option<Box<str>>,
+    text: Text,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -45,43 +45,25 @@ pub enum SeriesError {
 }
 
 impl Series {
-    /// Labels may come in any order.
+    /// A series of its family's name. Labels may come in any order.
     pub fn new(family: Arc<Family>, labels: &[(&str, &str)]) -> Result<Series, SeriesError> {
-        check_name(&family.name)?;
-        if labels.is_empty() {
-            return Ok(Series { family, text: None });
-        }
-        if labels.len() > LABELS_MAX {
-            return Err(SeriesError::LabelsMany(labels.len()));
-        }
-        let mut sorted: Vec<&(&str, &str)> = labels.iter().collect();
-        sorted.sort_unstable_by_key(|(key, _)| *key);
-        let mut text = String::with_capacity(family.name.len() + 16 * labels.len() + 2);
-        text.push_str(&family.name);
-        for (index, (key, value)) in sorted.iter().enumerate() {
-            check_key(key)?;
-            if index > 0 && sorted[index - 1].0 == *key {
-                return Err(SeriesError::LabelTwice((*key).to_owned()));
-            }
-            text.push(if index == 0 { '{' } else { ',' });
-            text.push_str(key);
-            text.push_str("=\"");
-            escape(&mut text, value);
-            text.push('"');
-        }
-        text.push('}');
-        if text.len() > TEXT_BYTES_MAX {
-            return Err(SeriesError::TextLong(text.len()));
-        }
-        Ok(Series {
-            family,
-            text: Some(text.into_boxed_str()),
-        })
+        let text = join(&family.name, labels)?;
+        Ok(Series { family, text })
+    }
+
+    /// A series of any name: its family, which needs none, says what it is. Names of programs share theirs so.
+    pub fn named(
+        family: Arc<Family>,
+        name: &str,
+        labels: &[(&str, &str)],
+    ) -> Result<Series, SeriesError> {
+        let text = join(name, labels)?;
+        Ok(Series { family, text })
     }
 
     /// Reads back what [`Series::text`] gave. Labels may come in any order here too.
     ///
-    /// `family` is looked up by name, so that all series of one name share it.
+    /// `family` is looked up by name; it need not have that name itself.
     pub fn parse(
         text: &str,
         family: impl FnOnce(&str) -> Arc<Family>,
@@ -94,25 +76,28 @@ impl Series {
             .iter()
             .map(|(key, value)| (*key, value.as_str()))
             .collect();
-        Series::new(family(name), &labels)
+        Series::named(family(name), name, &labels)
     }
 
+    /// What it is. Its name may be empty: ask [`Series::name`].
     pub fn family(&self) -> &Arc<Family> {
         &self.family
     }
 
     pub fn name(&self) -> &str {
-        &self.family.name
+        let text = self.text();
+        // No name has a brace in it.
+        &text[..text.find('{').unwrap_or(text.len())]
     }
 
     /// `name{k="v",…}` with sorted keys; the bare name when there are no labels.
     pub fn text(&self) -> &str {
-        self.text.as_deref().unwrap_or(&self.family.name)
+        self.text.as_str()
     }
 
     /// The text after the name: `{k="v",…}`, or nothing.
     pub fn labels_text(&self) -> &str {
-        &self.text()[self.family.name.len()..]
+        &self.text()[self.name().len()..]
     }
 
     /// The labels, sorted by key.
@@ -180,6 +165,37 @@ impl<'a> Iterator for Labels<'a> {
         // The text was made by `Series::new`, so that every label parses.
         next_label(&mut self.rest)?.ok()
     }
+}
+
+/// The text of a series, once everything in it is found valid.
+fn join(name: &str, labels: &[(&str, &str)]) -> Result<Text, SeriesError> {
+    check_name(name)?;
+    if labels.is_empty() {
+        return Ok(name.into());
+    }
+    if labels.len() > LABELS_MAX {
+        return Err(SeriesError::LabelsMany(labels.len()));
+    }
+    let mut sorted: Vec<&(&str, &str)> = labels.iter().collect();
+    sorted.sort_unstable_by_key(|(key, _)| *key);
+    let mut text = String::with_capacity(name.len() + 16 * labels.len() + 2);
+    text.push_str(name);
+    for (index, (key, value)) in sorted.iter().enumerate() {
+        check_key(key)?;
+        if index > 0 && sorted[index - 1].0 == *key {
+            return Err(SeriesError::LabelTwice((*key).to_owned()));
+        }
+        text.push(if index == 0 { '{' } else { ',' });
+        text.push_str(key);
+        text.push_str("=\"");
+        escape(&mut text, value);
+        text.push('"');
+    }
+    text.push('}');
+    if text.len() > TEXT_BYTES_MAX {
+        return Err(SeriesError::TextLong(text.len()));
+    }
+    Ok(text.as_str().into())
 }
 
 fn check_name(name: &str) -> Result<(), SeriesError> {
@@ -340,6 +356,16 @@ mod tests {
                 .text(),
             r#"m{a="1",b="2"}"#
         );
+    }
+
+    #[test]
+    fn series_of_many_names_may_share_a_family() {
+        let nameless = family("");
+        let one = Series::named(nameless.clone(), "one", &[("k", "v")]).expect("valid");
+        let two = Series::parse("two", |_| nameless.clone()).expect("valid");
+        assert_eq!((one.name(), one.labels_text()), ("one", r#"{k="v"}"#));
+        assert_eq!((two.name(), two.text()), ("two", "two"));
+        assert!(Arc::ptr_eq(one.family(), two.family()));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! "" · labels text                                          the same family again
 //! ```
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use pegel_metric::{Family, Kind, Series};
@@ -12,35 +13,45 @@ use pegel_metric::{Family, Kind, Series};
 use crate::codec::Corrupt;
 use crate::codec::bytes::{Reader, put_str};
 
-/// Writes series one after the other; each family once per stretch.
+/// Writes series one after the other; each name and family once per stretch.
 #[derive(Debug, Default)]
-pub(crate) struct SeriesWriter {
-    family: Option<Arc<Family>>,
+pub(crate) struct SeriesWriter<'a> {
+    last: Option<&'a Series>,
 }
 
-impl SeriesWriter {
-    pub fn put(&mut self, series: &Series, out: &mut Vec<u8>) {
+impl<'a> SeriesWriter<'a> {
+    pub fn put(&mut self, series: &'a Series, out: &mut Vec<u8>) {
         let family = series.family();
-        if self
-            .family
-            .as_ref()
-            .is_some_and(|last| Arc::ptr_eq(last, family) || last == family)
-        {
+        let is_same = |last: &Series| {
+            let known = last.family();
+            last.name() == series.name() && (Arc::ptr_eq(known, family) || is_alike(known, family))
+        };
+        if self.last.is_some_and(is_same) {
             put_str(out, "");
         } else {
-            put_str(out, &family.name);
+            put_str(out, series.name());
             out.push(family.kind as u8);
             put_str(out, &family.unit);
             out.push(family.level);
             put_str(out, &family.help);
-            self.family = Some(family.clone());
+            self.last = Some(series);
         }
         put_str(out, series.labels_text());
     }
 }
 
+/// Whether two families say the same, whatever their names.
+fn is_alike(one: &Family, other: &Family) -> bool {
+    (one.kind, one.level, &one.unit, &one.help)
+        == (other.kind, other.level, &other.unit, &other.help)
+}
+
+/// Families are the same whatever their names: names of programs by the thousand share one.
 #[derive(Debug, Default)]
 pub(crate) struct SeriesReader {
+    families: HashSet<Arc<Family>>,
+    /// Of the series before.
+    name: String,
     family: Option<Arc<Family>>,
 }
 
@@ -54,20 +65,67 @@ impl SeriesReader {
             let unit = reader.str()?.to_owned().into();
             let level = reader.u8()?;
             let help = reader.str()?.to_owned().into();
-            self.family = Some(Arc::new(Family {
-                name: name.to_owned().into(),
+            let family = Family {
+                name: "".into(),
                 kind,
                 help,
                 unit,
                 level,
-            }));
+            };
+            self.family = Some(self.share(family));
+            name.clone_into(&mut self.name);
         }
         let family = self
             .family
             .clone()
             .ok_or(Corrupt("a series without a family"))?;
-        let text = format!("{}{}", family.name, reader.str()?);
+        let text = format!("{}{}", self.name, reader.str()?);
         let series = Series::parse(&text, |_| family).map_err(|_| Corrupt("not a series"))?;
         Ok(Arc::new(series))
+    }
+
+    fn share(&mut self, family: Family) -> Arc<Family> {
+        if let Some(known) = self.families.get(&family) {
+            return known.clone();
+        }
+        let family = Arc::new(family);
+        self.families.insert(family.clone());
+        family
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn series_read_back_and_share_families_across_names() {
+        static LOAD: Family = Family::new("load", Kind::Gauge, "jobs", 2, "Load.");
+        let load = Arc::new(LOAD.clone());
+        let counter = Arc::new(Family::new("", Kind::Counter, "", 1, ""));
+        let written = [
+            Series::named(counter.clone(), "a", &[]),
+            Series::new(load.clone(), &[("cpu", "0")]),
+            Series::new(load, &[("cpu", "1")]),
+            Series::named(counter.clone(), "z", &[("k", "{")]),
+            Series::named(counter, "zz", &[]),
+        ]
+        .map(|series| series.expect("valid"));
+        let (mut out, mut writer) = (Vec::new(), SeriesWriter::default());
+        written
+            .iter()
+            .for_each(|series| writer.put(series, &mut out));
+
+        let (mut bytes, mut reader) = (Reader::new(&out), SeriesReader::default());
+        let read: Vec<Arc<Series>> = written
+            .iter()
+            .map(|_| reader.take(&mut bytes).expect("what was written"))
+            .collect();
+        for (read, written) in read.iter().zip(&written) {
+            assert_eq!(read.text(), written.text());
+            assert!(is_alike(read.family(), written.family()), "{read}");
+        }
+        assert!(Arc::ptr_eq(read[0].family(), read[4].family()));
+        assert!(Arc::ptr_eq(read[1].family(), read[2].family()));
     }
 }

@@ -36,9 +36,10 @@ pub(crate) fn sorted(readings: &[Reading]) -> Vec<&Reading> {
     sorted
 }
 
-/// Series of one family mostly share its pointer, which spares comparing the names.
+/// Series of one family mostly share its pointer, which spares comparing the names; unless it has none, and is
+/// that of many names.
 fn by_name(a: &Series, b: &Series) -> Ordering {
-    if Arc::ptr_eq(a.family(), b.family()) {
+    if Arc::ptr_eq(a.family(), b.family()) && !a.family().name.is_empty() {
         Ordering::Equal
     } else {
         a.name().cmp(b.name())

@@ -113,10 +113,7 @@ impl Totals {
             unit: Cow::Borrowed(""),
             level: kept.level,
         };
-        let series = Series::parse(&kept.text, |name| {
-            let name = Cow::Owned(name.to_owned());
-            Arc::new(Family { name, ..family })
-        })?;
+        let series = Series::parse(&kept.text, |_| Arc::new(family))?;
         let admitted = Admitted {
             pass: self.gate.pass(sender, &series)?,
             series: Arc::new(series),

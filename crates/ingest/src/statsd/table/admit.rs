@@ -6,7 +6,6 @@ use pegel_metric::{Reason, Series};
 use pegel_wire::statsd::{Metric, Type};
 
 use super::changes::Newcomer;
-use super::seats::Seat;
 use super::set::Set;
 use super::sum::Sum;
 use super::timer::Timer;
@@ -95,16 +94,12 @@ impl Table {
             let admitted = gate
                 .admit(&origin.sender, &offer)
                 .map_err(|refusal| Taken::No(refusal.reason()))?;
-            if self.seats.is_taken(self.text_hash(&admitted.series)) {
+            if self.seats.is_taken(&admitted.series) {
                 return Err(Taken::Yes);
             }
             row.push(admitted);
         }
         Ok(row)
-    }
-
-    fn text_hash(&self, series: &Series) -> u64 {
-        self.secret.hash(series.text().as_bytes())
     }
 
     fn enter(
@@ -116,19 +111,17 @@ impl Table {
         row: Vec<Admitted>,
     ) -> Result<u32, Taken> {
         let kind = metric.kind;
-        let key = self
-            .keys
-            .add(metric.name, tags)
-            .ok_or(Taken::No(Reason::BadName))?;
+        // Most names are the text of their only series, which has it already.
+        let is_text = |one: &Admitted| one.series.text().as_bytes() == metric.name;
+        let key = match tags.is_empty() && row.first().is_some_and(is_text) {
+            true => None,
+            false => {
+                let key = self.keys.add(metric.name, tags);
+                Some(key.ok_or(Taken::No(Reason::BadName))?)
+            }
+        };
         let series: Vec<Arc<Series>> = row.iter().map(|one| one.series.clone()).collect();
-        let seats: Vec<Seat> = row
-            .into_iter()
-            .map(|one| Seat {
-                text: self.text_hash(&one.series),
-                _pass: one.pass,
-            })
-            .collect();
-        let handle = self.seats.add(seats);
+        let (handle, payer) = self.seats.add(row);
         let inner = match kind {
             Type::Timer | Type::Histogram | Type::Distribution => self.timers.add(Timer::default()),
             Type::Set => self.sets.add(Set::default()),
@@ -141,6 +134,7 @@ impl Table {
             value: Sum::default(),
             handle,
             inner,
+            payer,
             kind,
             is_plain,
             is_dirty: false,
@@ -170,7 +164,7 @@ impl Table {
         let Some(entry) = self.entries.remove(at) else {
             return;
         };
-        let (name, tags) = (self.keys.name(entry.key), self.keys.tags(entry.key));
+        let (name, tags) = self.name_and_tags(&entry);
         let (hash, name_hash) = (self.hash(name, tags, entry.kind), self.secret.hash(name));
         if entry.is_plain
             && !tags.is_empty()
@@ -182,9 +176,11 @@ impl Table {
             }
         }
         self.index.remove(hash, at);
-        self.keys.remove(entry.key);
+        if let Some(key) = entry.key {
+            self.keys.remove(key);
+        }
         let length = self.figures.of(entry.kind).len();
-        self.seats.remove(entry.handle, length);
+        self.seats.remove(entry.handle, length, entry.payer);
         self.gone.push((entry.handle, length));
         match entry.kind {
             Type::Timer | Type::Histogram | Type::Distribution => {

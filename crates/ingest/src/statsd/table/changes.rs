@@ -103,8 +103,11 @@ impl Table {
         }
         self.cumulative.flush();
         if self.keys.is_wasteful() {
-            self.keys
-                .squeeze(self.entries.iter_mut().map(|entry| &mut entry.key));
+            self.keys.squeeze(
+                self.entries
+                    .iter_mut()
+                    .filter_map(|entry| entry.key.as_mut()),
+            );
         }
         None
     }

@@ -1,6 +1,6 @@
 //! Where keys are: an open hash table of entry numbers. The keys themselves are elsewhere.
 
-/// Linear probing; at most three quarters full. A slot holds 32 bits of the hash and the entry's
+/// Linear probing; at most seven eighths full. A slot holds 32 bits of the hash and the entry's
 /// number plus one, so that probing and growing seldom look at keys.
 #[derive(Debug)]
 pub(crate) struct Index {
@@ -41,7 +41,7 @@ impl Index {
 
     /// Puts in an entry that is not there.
     pub fn insert(&mut self, hash: u64, entry: u32) {
-        if (self.len + 1) * 4 > self.slots.len() * 3 {
+        if (self.len + 1) * 8 > self.slots.len() * 7 {
             self.grow();
         }
         self.len += 1;

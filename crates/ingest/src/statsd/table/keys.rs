@@ -1,11 +1,23 @@
 //! The bytes of all keys, one after the other: a hundred thousand small allocations would take as much again.
 
+use std::num::NonZeroU16;
+
 /// Where a key is.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Key {
     start: u32,
-    name_len: u16,
+    name_len: NonZeroU16,
     tags_len: u16,
+}
+
+impl Key {
+    fn name_len(self) -> usize {
+        usize::from(self.name_len.get())
+    }
+
+    fn len(self) -> usize {
+        self.name_len() + usize::from(self.tags_len)
+    }
 }
 
 /// Keys that were let go are squeezed out when they are this much, and more than half of all.
@@ -25,12 +37,13 @@ const CHUNK: usize = 1 << CHUNK_BITS;
 pub(crate) const KEY_BYTES_MAX: usize = pegel_metric::TEXT_BYTES_MAX + pegel_metric::NAME_BYTES_MAX;
 
 impl Keys {
-    /// `None` when a key is too long, or the keys too many.
+    /// `None` when a name is empty, a key too long, or the keys too many.
     pub fn add(&mut self, name: &[u8], tags: &[u8]) -> Option<Key> {
         let length = name.len() + tags.len();
         if length > KEY_BYTES_MAX {
             return None;
         }
+        let name_len = NonZeroU16::new(u16::try_from(name.len()).ok()?)?;
         let has_room = self
             .chunks
             .last()
@@ -49,7 +62,7 @@ impl Keys {
         self.used += length;
         Some(Key {
             start: u32::try_from(start).ok()?,
-            name_len: u16::try_from(name.len()).ok()?,
+            name_len,
             tags_len: u16::try_from(tags.len()).ok()?,
         })
     }
@@ -57,21 +70,20 @@ impl Keys {
     #[inline]
     fn bytes(&self, key: Key) -> &[u8] {
         let start = key.start as usize & (CHUNK - 1);
-        let length = usize::from(key.name_len) + usize::from(key.tags_len);
-        &self.chunks[key.start as usize >> CHUNK_BITS][start..start + length]
+        &self.chunks[key.start as usize >> CHUNK_BITS][start..start + key.len()]
     }
 
     pub fn name(&self, key: Key) -> &[u8] {
-        &self.bytes(key)[..usize::from(key.name_len)]
+        &self.bytes(key)[..key.name_len()]
     }
 
     pub fn tags(&self, key: Key) -> &[u8] {
-        &self.bytes(key)[usize::from(key.name_len)..]
+        &self.bytes(key)[key.name_len()..]
     }
 
     #[inline]
     pub fn is(&self, key: Key, name: &[u8], tags: &[u8]) -> bool {
-        if usize::from(key.name_len) != name.len() || usize::from(key.tags_len) != tags.len() {
+        if key.name_len() != name.len() || usize::from(key.tags_len) != tags.len() {
             return false;
         }
         let (known_name, known_tags) = self.bytes(key).split_at(name.len());
@@ -79,9 +91,8 @@ impl Keys {
     }
 
     pub fn remove(&mut self, key: Key) {
-        let length = usize::from(key.name_len) + usize::from(key.tags_len);
-        self.wasted += length;
-        self.used -= length;
+        self.wasted += key.len();
+        self.used -= key.len();
     }
 
     pub fn is_wasteful(&self) -> bool {
@@ -103,7 +114,7 @@ impl Keys {
 
 /// Word by word. Names are short, and a call of memcmp takes longer than this.
 #[inline]
-fn is_same(one: &[u8], other: &[u8]) -> bool {
+pub(super) fn is_same(one: &[u8], other: &[u8]) -> bool {
     let (words, rest) = one.as_chunks::<8>();
     let (other_words, other_rest) = other.as_chunks::<8>();
     let mut difference = 0;
@@ -150,5 +161,6 @@ mod tests {
         let longest = vec![b'a'; KEY_BYTES_MAX];
         assert!(keys.add(&longest, b"").is_some());
         assert!(keys.add(&longest, b"b").is_none());
+        assert!(keys.add(b"", b"b").is_none());
     }
 }

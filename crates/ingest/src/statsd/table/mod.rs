@@ -2,7 +2,7 @@
 //!
 //! Listeners put lines in, the pulse takes changes out; both hold the lock for microseconds. A known name
 //! costs one hash and one probe, and no allocation. A hundred thousand counters take a few megabytes: an entry is
-//! forty bytes, and the bytes of all keys lie together.
+//! forty bytes, a name is the text of its series where it can be, and the bytes of all other keys lie together.
 
 mod admit;
 mod budget;
@@ -33,7 +33,7 @@ use self::hash::Secret;
 use self::index::Index;
 use self::keys::{Key, Keys};
 pub(crate) use self::seats::Handle;
-use self::seats::Seats;
+use self::seats::{Payer, Seats};
 use self::set::Set;
 use self::slab::Slab;
 use self::sum::Sum;
@@ -85,13 +85,15 @@ struct Tagged {
 
 #[derive(Debug)]
 struct Entry {
-    key: Key,
+    /// None where it is the text of the first series.
+    key: Option<Key>,
     /// The total of a counter, the value of a gauge.
     value: Sum,
     /// The first of its series.
     handle: Handle,
     /// Its timer, its set or its mark.
     inner: u32,
+    payer: Payer,
     kind: Type,
     /// Without the label `statsd_type`.
     is_plain: bool,
@@ -102,9 +104,10 @@ struct Entry {
 
 impl Table {
     pub fn new(figures: Figures, memory: usize) -> Table {
+        let secret = Secret::new();
         Table {
             figures,
-            secret: Secret::new(),
+            secret,
             index: Index::new(),
             keys: Keys::default(),
             entries: Slab::default(),
@@ -114,7 +117,7 @@ impl Table {
             cumulative: Cumulative::default(),
             budget: Budget::new(memory),
             members: RandomState::new(),
-            seats: Seats::default(),
+            seats: Seats::new(secret),
             tagged: HashMap::new(),
             dirty: Vec::new(),
             newcomers: Vec::new(),
@@ -181,8 +184,24 @@ impl Table {
     fn find(&self, hash: u64, name: &[u8], tags: &[u8], kind: Type) -> Option<u32> {
         self.index.find(hash, |at| {
             let entry = &self.entries[at];
-            entry.kind == kind && self.keys.is(entry.key, name, tags)
+            entry.kind == kind
+                && match entry.key {
+                    Some(key) => self.keys.is(key, name, tags),
+                    None => tags.is_empty() && keys::is_same(self.first_text(entry), name),
+                }
         })
+    }
+
+    #[inline]
+    fn first_text(&self, entry: &Entry) -> &[u8] {
+        self.seats.text(entry.handle).unwrap_or_default().as_bytes()
+    }
+
+    fn name_and_tags(&self, entry: &Entry) -> (&[u8], &[u8]) {
+        match entry.key {
+            Some(key) => (self.keys.name(key), self.keys.tags(key)),
+            None => (self.first_text(entry), &[]),
+        }
     }
 
     #[inline]

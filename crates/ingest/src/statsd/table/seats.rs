@@ -1,54 +1,95 @@
-//! The series of entries: who pays for them, and which of them the pulse has not seen yet.
+//! The series of entries, and who pays for them.
 
-use std::collections::HashSet;
+use std::sync::Arc;
 
-use crate::gate::Pass;
+use pegel_metric::Series;
+
+use super::hash::Secret;
+use super::index::Index;
+use super::slab::Slab;
+use crate::gate::{Admitted, Pass};
 
 /// A series of this table, by number. All series of one entry have numbers in a row.
 pub(crate) type Handle = u32;
 
-#[derive(Debug, Default)]
-pub(crate) struct Seats {
-    seats: Vec<Option<Seat>>,
-    /// The first numbers of rows that are free, by their length.
-    free: Vec<Vec<Handle>>,
-    /// Hashes of the texts of all series: no two entries may have the same series.
-    texts: HashSet<u64>,
-}
+/// Who pays for the series of an entry.
+pub(crate) type Payer = u32;
 
 #[derive(Debug)]
-pub(crate) struct Seat {
-    /// On its sender's account as long as it is here.
-    pub _pass: Pass,
-    pub text: u64,
+pub(crate) struct Seats {
+    seats: Vec<Option<Arc<Series>>>,
+    /// The first numbers of rows that are free, by their length.
+    free: Vec<Vec<Handle>>,
+    /// Finds series by their text: no two entries may have the same one.
+    texts: Index,
+    secret: Secret,
+    /// One for each sender: a pass for each series would take more than the series itself.
+    payers: Slab<Pass>,
 }
 
 impl Seats {
-    pub fn is_taken(&self, text: u64) -> bool {
-        self.texts.contains(&text)
+    pub fn new(secret: Secret) -> Seats {
+        Seats {
+            seats: Vec::new(),
+            free: Vec::new(),
+            texts: Index::new(),
+            secret,
+            payers: Slab::default(),
+        }
     }
 
-    pub fn add(&mut self, row: Vec<Seat>) -> Handle {
+    pub fn is_taken(&self, series: &Series) -> bool {
+        let is_same = |at| self.text(at) == Some(series.text());
+        self.texts.find(self.hash(series), is_same).is_some()
+    }
+
+    pub fn text(&self, at: Handle) -> Option<&str> {
+        let series = self.seats.get(at as usize)?.as_ref()?;
+        Some(series.text())
+    }
+
+    fn hash(&self, series: &Series) -> u64 {
+        self.secret.hash(series.text().as_bytes())
+    }
+
+    /// Seats a row of series of one sender; none of them is taken, and there is at least one.
+    pub fn add(&mut self, row: Vec<Admitted>) -> (Handle, Payer) {
         let length = row.len();
-        self.texts.extend(row.iter().map(|seat| seat.text));
         let free = self.free.get_mut(length).and_then(Vec::pop);
         let first = free.unwrap_or_else(|| {
             let first = self.seats.len();
-            self.seats.resize_with(first + length, || None);
+            self.seats.resize(first + length, None);
             first as Handle
         });
-        for (at, seat) in row.into_iter().enumerate() {
-            self.seats[first as usize + at] = Some(seat);
+        let mut payer = 0;
+        for (at, one) in (first..).zip(row) {
+            self.texts.insert(self.hash(&one.series), at);
+            self.seats[at as usize] = Some(one.series);
+            payer = self.charge(one.pass);
         }
-        first
+        (first, payer)
+    }
+
+    fn charge(&mut self, pass: Pass) -> Payer {
+        let is_same = |payer: &Pass| Arc::ptr_eq(payer.sender(), pass.sender());
+        match self.payers.position(is_same) {
+            Some(at) => {
+                self.payers[at].join(pass);
+                at
+            }
+            None => self.payers.add(pass),
+        }
     }
 
     /// The numbers are not used again before [`Seats::reuse`].
-    pub fn remove(&mut self, first: Handle, length: usize) {
-        let first = first as usize;
-        for seat in &mut self.seats[first..first + length] {
-            if let Some(seat) = seat.take() {
-                self.texts.remove(&seat.text);
+    pub fn remove(&mut self, first: Handle, length: usize, payer: Payer) {
+        for at in first..first + length as Handle {
+            let Some(series) = self.seats[at as usize].take() else {
+                continue;
+            };
+            self.texts.remove(self.hash(&series), at);
+            if !self.payers[payer].give_back(&series) {
+                self.payers.remove(payer);
             }
         }
     }

@@ -44,6 +44,12 @@ impl<T> Slab<T> {
         self.places.get(at as usize)?.as_ref()
     }
 
+    /// The number of the first thing for which `is_wanted` holds.
+    pub fn position(&self, is_wanted: impl Fn(&T) -> bool) -> Option<u32> {
+        let place = |place: &Option<T>| place.as_ref().is_some_and(&is_wanted);
+        self.places.iter().position(place).map(|at| at as u32)
+    }
+
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.places.iter_mut().flatten()
     }
