@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Parser;
-use pegel_agent::Node;
+use pegel_agent::{Node, StartError};
 
 use crate::agent::{self, Settings};
 use crate::failure::Failure;
@@ -45,8 +45,14 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
     let mut args = agent::Args::default();
     args.settings = settings()?;
     let mut link = None;
-    agent::run_with(&args, |node, is_quiet| link = announce(node, is_quiet))
-        .with_context(|| format!("{NAME} cannot run"))
+    agent::run_with(&args, |node, is_quiet| link = announce(node, is_quiet)).map_err(|error| {
+        // What the agent says speaks of options, which this name does not take.
+        let hint = match error.is::<StartError>() {
+            true => "\nhint: under this name, PEGEL_LISTEN, PEGEL_SOCKET and PEGEL_DIR take the place of options",
+            false => "",
+        };
+        anyhow::anyhow!("{NAME}: {error:#}{hint}")
+    })
 }
 
 /// That program has a port for Prometheus and a socket. The agent's other ports, which its user knows nothing of and

@@ -39,7 +39,8 @@ struct Old {
     verbose: bool,
     #[arg(short = 'h')]
     help: bool,
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    // Not one that begins with a hyphen: that is an option which this name does not have.
+    #[arg(trailing_var_arg = true)]
     command: Vec<OsString>,
 }
 

@@ -1,0 +1,10 @@
+//! `tau_metric_proxy`, `tau_metric_proxy_run` and `tau_metric_client` by their names, each as its users know it.
+
+#[path = "tau/options.rs"]
+mod options;
+#[path = "tau/proxy.rs"]
+mod proxy;
+#[path = "tau/user.rs"]
+mod user;
+#[path = "tau/wrapper.rs"]
+mod wrapper;

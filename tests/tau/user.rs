@@ -1,0 +1,143 @@
+//! Somebody who has only those programs.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use pegel_testkit::{Finished, Island, Process, TempDir, eventually, need_hardware};
+use serde_json::Value;
+
+pub const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
+pub const BOUND: Duration = Duration::from_secs(60);
+/// Where the proxy serves HTTP.
+pub const HTTP: &str = "127.0.0.1:1337";
+
+/// A user of those programs: the link and the port are one per user and per machine, so that each test has a user and
+/// a network of its own.
+pub struct User {
+    pub island: Island,
+    pub uid: u32,
+    pub home: TempDir,
+}
+
+impl User {
+    #[track_caller]
+    pub fn new() -> Option<User> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let is_root = rustix::process::geteuid().is_root();
+        need_hardware(is_root, "root privilege to act for other users")?;
+        let island = Island::new()?;
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let uid = 400_000_000 + std::process::id() * 16 + number;
+        let home = TempDir::new();
+        let bin = home.join("bin");
+        fs::create_dir(&bin).expect("made");
+        // Where the user can reach it; by another program, because a file that we have open for writing could not be
+        // executed.
+        let copied = Command::new("cp")
+            .arg(PEGEL)
+            .arg(bin.join("pegel"))
+            .status();
+        assert!(copied.expect("cp starts").success());
+        let mode = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(bin.join("pegel"), mode).expect("ours");
+        for name in [
+            "tau_metric_proxy",
+            "tau_metric_proxy_run",
+            "tau_metric_client",
+        ] {
+            symlink("pegel", bin.join(name)).expect("a link");
+        }
+        chown(home.path(), Some(uid), Some(uid)).expect("given");
+        Some(User { island, uid, home })
+    }
+
+    /// One of the programs, in the user's home.
+    pub fn command(&self, name: &str, args: &[&str]) -> Command {
+        let mut command = Command::new(self.home.join("bin").join(name));
+        command
+            .args(args)
+            .env_clear()
+            // Nothing that is for root alone.
+            .env("PATH", "/usr/bin:/bin")
+            .env("HOME", self.home.path())
+            .env("TMPDIR", self.home.path())
+            .env("XDG_RUNTIME_DIR", self.home.path())
+            .env("PEGEL_IMDS_URL", "none")
+            .uid(self.uid)
+            .gid(self.uid)
+            .current_dir(self.home.path());
+        command
+    }
+
+    pub fn start(&self, mut command: Command) -> Process {
+        self.island.visit(|| Process::start(&mut command))
+    }
+
+    pub fn run(&self, name: &str, args: &[&str]) -> Finished {
+        self.start(self.command(name, args)).wait(BOUND)
+    }
+
+    /// The proxy, with lanes of its own, when it has said its first lines.
+    pub fn proxy(&self, variables: &[(&str, &Path)]) -> Process {
+        let lanes = self.home.join("lanes");
+        if !lanes.exists() {
+            self.make_dir(&lanes);
+        }
+        let mut command = self.command("tau_metric_proxy", &[]);
+        command
+            .env("PEGEL_LANES", lanes)
+            .envs(variables.iter().copied());
+        let mut process = self.start(command);
+        eventually("its first lines", || {
+            assert!(!process.has_ended(), "it ended: {}", process.output());
+            let lines = process.stderr().lines().count();
+            (lines >= 2).then_some(()).ok_or_else(|| process.output())
+        });
+        process
+    }
+
+    /// A directory of the user's own.
+    pub fn make_dir(&self, path: &Path) {
+        fs::create_dir(path).expect("made");
+        chown(path, Some(self.uid), Some(self.uid)).expect("given");
+    }
+
+    pub fn link(&self) -> PathBuf {
+        PathBuf::from(format!("/tmp/tau_metric_proxy.{}.unix", self.uid))
+    }
+
+    /// The first lines, as its manual shows them but for the address, which is the one that was bound.
+    pub fn first_lines(&self, address: &str, socket: &Path) -> String {
+        format!(
+            "INFO (tau_metric_exporter_init:483): now listening on {address}\n\
+             INFO (__bind_unix_socket:212): UNIX push gateway running on {}\n",
+            socket.display()
+        )
+    }
+
+    /// A value by the client that comes with the proxy.
+    pub fn value(&self, args: &[&str], series: &str) -> Option<f64> {
+        let finished = self.run(
+            "tau_metric_client",
+            &[args, &["-f", "json", "-g", series]].concat(),
+        );
+        if finished.code() == Some(4) {
+            return None;
+        }
+        assert_eq!(finished.code(), Some(0), "{series}: {finished}");
+        let values: Value = serde_json::from_str(&finished.stdout).expect("JSON");
+        assert_eq!(values[0]["name"], series);
+        values[0]["value"].as_f64()
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(self.link());
+    }
+}
