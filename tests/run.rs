@@ -10,6 +10,8 @@ mod heritage;
 mod kills;
 #[path = "run/same.rs"]
 mod same;
+#[path = "run/streams.rs"]
+mod streams;
 #[path = "run/terminal.rs"]
 mod terminal;
 #[path = "run/visible.rs"]
