@@ -2,6 +2,8 @@
 
 #[path = "run/attach.rs"]
 mod attach;
+#[path = "run/by_agent.rs"]
+mod by_agent;
 #[path = "run/counts.rs"]
 mod counts;
 #[path = "run/heritage.rs"]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use pegel_testkit::{Process, Stranger, TempDir, eventually, need};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::wrapped::{BOUND, compile, isolate, pegel, read_report};
+use crate::wrapped::{BOUND, Way, compile, isolate, pegel, read_report};
 
 /// A program of our own; killed at the end.
 struct Target(Child);
@@ -48,17 +48,32 @@ fn an_interrupt_lets_the_process_live() {
     let Some(program) = compile(&home, "busy", &[]) else {
         return;
     };
-    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+    let signals = [Signal::INT, Signal::TERM, Signal::HUP];
+    let methods = Way::counting().into_iter().map(|way| match way {
+        Way::Ebpf => ("ebpf", ": 5 threads, counted by eBPF"),
+        _ => ("ptrace", ": 5 threads, counted by ptrace"),
+    });
+    let ways = methods.flat_map(|method| signals.map(|signal| (method, signal)));
+    for ((method, said), signal) in ways {
         let mut target = Target::start(&mut Command::new(&program));
         let tasks = format!("/proc/{}/task", target.pid());
         eventually("it has five threads", || {
             let count = std::fs::read_dir(&tasks).map_or(0, Iterator::count);
             (count == 5).then_some(()).ok_or(count)
         });
-        let args = ["-v", "-S", &target.pid(), "--report", "report.json"];
+        let pid = target.pid();
+        let args = [
+            "-v",
+            "-S",
+            &pid,
+            "--method",
+            method,
+            "--report",
+            "report.json",
+        ];
         let process = Process::start(&mut pegel(&home, &args));
         eventually("all five threads are taken", || {
-            match process.stderr().contains(": 5 threads, counted by ptrace") {
+            match process.stderr().contains(said) {
                 true => Ok(()),
                 false => Err(process.output()),
             }

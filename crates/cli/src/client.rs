@@ -29,21 +29,26 @@ pub struct Answer {
     pub body: BufReader<UnixStream>,
 }
 
+/// Where agents are looked for: on the given socket alone, or on the usual ones and some more.
+pub fn sockets(given: Option<&Path>, more: &[PathBuf]) -> Vec<PathBuf> {
+    let named = given.map(Path::to_owned).or_else(|| {
+        std::env::var_os("PEGEL_SOCKET")
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    });
+    match named {
+        Some(path) => vec![path],
+        None => pegel_agent::usual_sockets()
+            .into_iter()
+            .chain(more.iter().cloned())
+            .collect(),
+    }
+}
+
 impl Client {
     /// The agent on the given socket, else on the first of the usual ones that answers.
     pub fn find(given: Option<&Path>, more: &[PathBuf]) -> anyhow::Result<Client> {
-        let named = given.map(Path::to_owned).or_else(|| {
-            std::env::var_os("PEGEL_SOCKET")
-                .filter(|value| !value.is_empty())
-                .map(PathBuf::from)
-        });
-        let candidates = match named {
-            Some(path) => vec![path],
-            None => pegel_agent::usual_sockets()
-                .into_iter()
-                .chain(more.iter().cloned())
-                .collect(),
-        };
+        let candidates = sockets(given, more);
         for socket in &candidates {
             match connect(socket) {
                 Ok(_) => {

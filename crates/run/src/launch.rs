@@ -4,11 +4,12 @@ use std::convert::Infallible;
 use std::ffi::{CString, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 use crate::program::{self, View};
 use crate::summary::Summary;
 use crate::watch::{READY_FOR_FILTER, Watch};
-use crate::{Method, apart, heritage, preload, seccomp, tally};
+use crate::{Method, Time, apart, heritage, preload, seccomp, tally};
 
 /// A program to be run.
 #[allow(missing_debug_implementations)] // What it calls has no form to be shown.
@@ -28,12 +29,14 @@ pub struct Launch<'a> {
 }
 
 /// How system calls are to be counted.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Counting {
     /// The best that this machine allows, if none is named.
     pub method: Option<Method>,
-    /// Only calls that move bytes.
-    pub io_only: bool,
+    /// Only eBPF can do without.
+    pub time: Time,
+    /// Where agents may be that count for others.
+    pub agents: Vec<PathBuf>,
 }
 
 /// The program did not start.
@@ -77,7 +80,7 @@ impl Launch<'_> {
         }
         let is_privileged = file.as_ref().is_some_and(program::Program::changes_rights);
         drop(file);
-        match self.syscalls {
+        match &self.syscalls {
             Some(_) if pegel_lane::is_disabled() => {
                 (self.note)("PEGEL_DISABLE is set: nothing is counted");
             }
@@ -115,7 +118,7 @@ impl Launch<'_> {
 
     /// When this returns, the program is counted from its first call on; or it is not, and a person who asked was told
     /// why.
-    fn start_counting(&self, counting: Counting) {
+    fn start_counting(&self, counting: &Counting) {
         let helper = apart::start(self.keeps_stderr, |wrapper, link| {
             let watch = Watch {
                 note: self.note,

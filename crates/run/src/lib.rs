@@ -5,6 +5,7 @@
 //! for the ways of counting. What is counted goes into a lane, which the agent reads.
 
 mod apart;
+mod attach;
 mod ebpf;
 mod heritage;
 mod launch;
@@ -18,15 +19,14 @@ mod tally;
 mod watch;
 
 use std::fmt;
-use std::time::Instant;
 
 pub use apart::start_apart;
+pub use attach::{Attach, attach};
+pub use ebpf::{STATION_DESCRIPTORS_MAX, Station, Time, Visitor};
 pub use launch::{Counting, Launch, LaunchError};
 pub use ptrace::{AttachError, Ending};
 pub use summary::Summary;
 pub use tally::{Count, Counted};
-
-use tally::Tally;
 
 /// A way to count system calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,19 +47,4 @@ impl fmt::Display for Method {
             Method::Seccomp => "seccomp and ptrace",
         })
     }
-}
-
-/// Counts the system calls of a process that runs already, until it ends or somebody interrupts this one, which lets it
-/// live. `ready` is told how many threads it has.
-pub fn attach(pid: i32, ready: &dyn Fn(usize)) -> Result<Summary, AttachError> {
-    let started = Instant::now();
-    let mut tally = Tally::new();
-    let (ending, processes) = ptrace::attach(pid, &mut tally, ready)?;
-    Ok(Summary {
-        method: Method::Ptrace,
-        ending,
-        elapsed: started.elapsed(),
-        processes: Some(processes),
-        calls: tally.counted(),
-    })
 }

@@ -1,6 +1,5 @@
 //! The life of the process that counts: it chooses how, follows the program, and says the last word.
 
-use std::io;
 use std::time::Instant;
 
 use crate::apart::{self, Link};
@@ -21,45 +20,47 @@ pub(crate) struct Watch<'a> {
 
 impl Watch<'_> {
     /// Counts the program that the wrapper becomes.
-    pub(crate) fn program(&self, wrapper: i32, link: Link, counting: Counting) {
+    pub(crate) fn program(&self, wrapper: i32, link: Link, counting: &Counting) {
         tally::count_launch();
         let method = counting.method.unwrap_or(Method::Ebpf);
         if method == Method::Ebpf {
-            match ebpf::Watcher::for_program(wrapper) {
-                Ok(watcher) => return self.by_ebpf(watcher, link),
+            match ebpf::Follower::for_program(wrapper, counting.time, &counting.agents) {
+                Ok(follower) => return self.by_ebpf(follower, link),
                 Err(error) if counting.method.is_some() => {
                     (self.note)(&format!("eBPF is not possible ({error}): ptrace is used"));
                 }
                 Err(error) => (self.note)(&format!("not by eBPF: {error}")),
             }
         }
-        let is_filtered = method == Method::Seccomp;
-        if let Err(error) = self.by_ptrace(wrapper, link, is_filtered) {
-            (self.note)(&format!(
-                "the kernel allows no ptrace ({error}): system calls are not counted"
-            ));
-        }
+        self.by_ptrace(wrapper, link, method == Method::Seccomp);
     }
 
-    fn by_ptrace(&self, wrapper: i32, mut link: Link, is_filtered: bool) -> io::Result<()> {
+    fn by_ptrace(&self, wrapper: i32, mut link: Link, is_filtered: bool) {
         let started = Instant::now();
         let mut tally = Tally::new();
-        let (mut tracer, method, answer) = match is_filtered {
+        let (tracer, method, answer) = match is_filtered {
             true => {
-                let tracer = Tracer::for_filter(wrapper, &mut tally)?;
+                let tracer = Tracer::for_filter(wrapper, &mut tally);
                 (tracer, Method::Seccomp, READY_FOR_FILTER)
             }
             false => {
-                let tracer = Tracer::for_exec(wrapper, &mut tally)?;
+                let tracer = Tracer::for_exec(wrapper, &mut tally);
                 (tracer, Method::Ptrace, READY)
             }
         };
-        (self.note)(&format!("system calls are counted by {method}"));
-        // When the wrapper is gone, so is its thread.
-        let _ = link.send(answer);
-        drop(link);
-        self.follow(&mut tracer, method, started);
-        Ok(())
+        match tracer {
+            Ok(mut tracer) => {
+                (self.note)(&format!("system calls are counted by {method}"));
+                // When the wrapper is gone, so is its thread.
+                let _ = link.send(answer);
+                drop(link);
+                self.follow(&mut tracer, method, started);
+            }
+            // The program starts when the link is gone: whoever asked is told before.
+            Err(error) => (self.note)(&format!(
+                "the kernel allows no ptrace ({error}): system calls are not counted"
+            )),
+        }
     }
 
     fn follow(&self, tracer: &mut Tracer<'_>, method: Method, started: Instant) {
@@ -93,13 +94,20 @@ impl Watch<'_> {
         }
     }
 
-    fn by_ebpf(&self, mut watcher: ebpf::Watcher, mut link: Link) {
+    fn by_ebpf(&self, mut follower: ebpf::Follower, mut link: Link) {
         let started = Instant::now();
         let mut tally = Tally::new();
-        (self.note)(&format!("system calls are counted by {}", Method::Ebpf));
+        let by = match follower.is_by_agent() {
+            true => " of the agent",
+            false => "",
+        };
+        (self.note)(&format!("system calls are counted by {}{by}", Method::Ebpf));
         let _ = link.send(READY);
         drop(link);
-        watcher.follow(&mut tally, |tally, ending, has_started| {
+        follower.follow(&mut tally, |tally, ending, has_started, is_complete| {
+            if !is_complete {
+                (self.note)("the agent that counted is gone: counts end with its last reading");
+            }
             if has_started {
                 self.say_end(tally, Method::Ebpf, ending, started, None);
             }

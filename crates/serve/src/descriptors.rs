@@ -8,6 +8,8 @@ use crate::settings::Settings;
 /// What the rest of the agent may need: the files of the collectors, the log, and the blocks that four
 /// questions about days read at once.
 const OTHERS: usize = 320;
+/// Programs that are counted for others.
+const WATCHED: usize = pegel_run::STATION_DESCRIPTORS_MAX;
 /// A lane takes one. Where the limit does not allow that many, further lanes wait until there is room.
 const LANES: usize = 4096;
 /// How many refused clients per listener are told why at one time; others are only closed.
@@ -31,7 +33,7 @@ impl Allowance {
             socket: settings.socket_connections_max,
             farewells: FAREWELLS_MAX,
         };
-        let limit = raise(OTHERS + LANES + wished.total(listeners));
+        let limit = raise(OTHERS + LANES + WATCHED + wished.total(listeners));
         let allowed = wished.within(limit, listeners);
         if allowed != wished {
             tracing::warn!(

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use pegel_query::{Annotations, Engine};
+use pegel_run::Station;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -117,6 +118,7 @@ impl Server {
                 self.settings.dragon_compat,
             ),
             app: self.app,
+            station: Arc::new(Station::new()),
             bodies: Bodies::new(&self.settings),
             limited: Limited::default(),
             answers: Answers::new(&self.settings, self.refusals.clone()),

@@ -73,7 +73,8 @@ impl Default for Settings {
             reload_time: Duration::from_secs(10),
             socket: Some(crate::socket::default_socket_paths()[0].clone()),
             connections_max: 256,
-            socket_connections_max: 64,
+            // A wrapper whose program the agent counts keeps one to its end.
+            socket_connections_max: 576,
             head_time: Duration::from_secs(5),
             idle_time: Duration::from_secs(60),
             request_time: Duration::from_secs(30),

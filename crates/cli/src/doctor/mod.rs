@@ -99,7 +99,7 @@ fn examine(args: &Args) -> Vec<Group> {
         Some(status) => agent::collectors(&agent::seen(status), "in the agent"),
         None => agent::collectors(&agent::surveyed(&surveyed), "for this user"),
     };
-    let rights = rights::read(&machine, Rights::own(), &surveyed);
+    let rights = rights::read(&machine, Rights::own(), &surveyed, status);
     let lanes = lanes::read(&machine, text_of(environment("PEGEL_LANES")));
     let connections = plan.serve.connections_max as u64;
     let group = |name, findings| Group { name, findings };

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 
 use pegel_agent::{CollectorState, CollectorStatus};
+use serde_json::Value;
 
 use super::finding::Finding;
 use super::machine::{BPF, Machine, Mount, PERFMON, Rights, SYS_ADMIN, SYS_PTRACE, mounts};
@@ -14,6 +15,8 @@ pub struct Facts {
     pub rights: Rights,
     pub perf_event_paranoid: Option<i64>,
     pub unprivileged_bpf_disabled: Option<i64>,
+    /// The agent counts by BPF for whoever may ask it.
+    pub agent_counts: bool,
     pub ptrace_scope: Option<i64>,
     /// RAPL counters: all there are, and those that could not be opened.
     pub energy: (u64, u64),
@@ -21,12 +24,18 @@ pub struct Facts {
     pub proc: Option<Mount>,
 }
 
-pub fn read(machine: &Machine, rights: Rights, collectors: &[CollectorStatus]) -> Facts {
+pub fn read(
+    machine: &Machine,
+    rights: Rights,
+    collectors: &[CollectorStatus],
+    status: Option<&Value>,
+) -> Facts {
     let mountinfo = machine.read("/proc/self/mountinfo").unwrap_or_default();
     Facts {
         rights,
         perf_event_paranoid: machine.number("/proc/sys/kernel/perf_event_paranoid"),
         unprivileged_bpf_disabled: machine.number("/proc/sys/kernel/unprivileged_bpf_disabled"),
+        agent_counts: status.is_some_and(|status| status["watching"]["ebpf"] == true),
         ptrace_scope: machine.number("/proc/sys/kernel/yama/ptrace_scope"),
         energy: energy(machine),
         nvidia: collectors.iter().find(|c| c.name == "nvidia").cloned(),
@@ -54,7 +63,7 @@ fn energy(machine: &Machine) -> (u64, u64) {
 pub fn judge(facts: &Facts) -> Vec<Finding> {
     let (rights, mut findings) = (&facts.rights, Vec::new());
     findings.push(perf(facts.perf_event_paranoid, rights));
-    findings.push(bpf(facts.unprivileged_bpf_disabled, rights));
+    findings.push(bpf(facts, rights));
     findings.push(ptrace(facts.ptrace_scope, rights));
     findings.push(rapl(facts.energy));
     findings.extend(facts.nvidia.as_ref().map(nvml));
@@ -86,14 +95,20 @@ fn perf(paranoid: Option<i64>, rights: &Rights) -> Finding {
     }
 }
 
-fn bpf(disabled: Option<i64>, rights: &Rights) -> Finding {
+fn bpf(facts: &Facts, rights: &Rights) -> Finding {
     if rights.can(SYS_ADMIN) || (rights.can(BPF) && rights.can(PERFMON)) {
         return Finding::ok(
             "bpf",
             "this process may load BPF programs: `pegel run -s` counts by eBPF",
         );
     }
-    match disabled {
+    if facts.agent_counts {
+        return Finding::ok(
+            "bpf",
+            "the agent may load BPF programs: `pegel run -s` counts by its eBPF",
+        );
+    }
+    match facts.unprivileged_bpf_disabled {
         None => Finding::better(
             "bpf",
             "this kernel has no bpf(2)",
@@ -102,7 +117,7 @@ fn bpf(disabled: Option<i64>, rights: &Rights) -> Finding {
         Some(_) => Finding::better(
             "bpf",
             "no CAP_BPF and CAP_PERFMON: system calls are counted by ptrace, which slows programs down",
-            "run it as root, or add drop-ins/ebpf.conf to the service (gives it a view of all users' system calls)",
+            "run it as root, or add drop-ins/ebpf.conf to the service and yourself to its allow_users (gives it a view of all users' system calls)",
         ),
     }
 }
@@ -203,6 +218,13 @@ mod tests {
         Rights::new(0, ROOT)
     }
 
+    fn disabled() -> Facts {
+        Facts {
+            unprivileged_bpf_disabled: Some(2),
+            ..Facts::default()
+        }
+    }
+
     fn proc(options: &str) -> Mount {
         Mount {
             at: "/proc".to_owned(),
@@ -215,7 +237,7 @@ mod tests {
     fn what_a_user_may_not_root_may() {
         for (finding, of_root) in [
             (perf(Some(3), &user()), perf(Some(3), &root())),
-            (bpf(Some(2), &user()), bpf(Some(2), &root())),
+            (bpf(&disabled(), &user()), bpf(&disabled(), &root())),
             (ptrace(Some(2), &user()), ptrace(Some(2), &root())),
             (
                 processes(Some(&proc("rw,hidepid=2")), &user()),
@@ -250,10 +272,15 @@ mod tests {
             assert_eq!((finding.state, finding.fix), (State::Ok, None));
         }
         let partly = Rights::new(1000, "CapEff:\t000000c000000000\n");
-        assert_eq!(bpf(Some(2), &partly).state, State::Ok);
+        assert_eq!(bpf(&disabled(), &partly).state, State::Ok);
+        let by_agent = Facts {
+            agent_counts: true,
+            ..disabled()
+        };
+        assert_eq!(bpf(&by_agent, &user()).state, State::Ok);
         assert_eq!(ptrace(Some(3), &root()).state, State::Better);
         assert_eq!(perf(None, &root()).state, State::Better);
-        assert_eq!(bpf(None, &user()).state, State::Better);
+        assert_eq!(bpf(&Facts::default(), &user()).state, State::Better);
     }
 
     #[test]

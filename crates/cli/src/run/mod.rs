@@ -7,10 +7,10 @@ pub mod tau;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use pegel_run::{Counting, Launch, Method, Summary};
+use pegel_run::{Attach, Counting, Launch, Method, Summary, Time};
 
 use crate::failure::Failure;
-use crate::output;
+use crate::{client, output};
 
 /// Run a program and count its MPI calls and system calls
 ///
@@ -49,6 +49,9 @@ pub struct Args {
     /// Count only calls that move bytes; needs --method seccomp
     #[arg(long)]
     pub io_only: bool,
+    /// Count without measuring time, which halves the cost; by eBPF only
+    #[arg(long)]
+    pub no_time: bool,
     /// Start an agent if there is none; it ends with the last program [env: PEGEL_AUTO_AGENT=1]
     #[arg(long)]
     pub agent: bool,
@@ -85,6 +88,15 @@ impl From<MethodName> for Method {
     }
 }
 
+impl Args {
+    fn time(&self) -> Time {
+        match self.no_time {
+            true => Time::Ignored,
+            false => Time::Measured,
+        }
+    }
+}
+
 /// Returns only when the program could not be started, or when a process that ran already was watched.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     check(args)?;
@@ -111,10 +123,17 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             output::note(&format!("pegel: {error:#}"));
         }
     };
+    let sockets = client::sockets(args.socket.as_deref(), &[]);
     if let Some(pid) = args.pid {
-        let summary = pegel_run::attach(pid, &|threads| {
+        let target = Attach {
+            pid,
+            method: args.method.map(Method::from),
+            time: args.time(),
+            agents: sockets,
+        };
+        let summary = pegel_run::attach(&target, &note, &|threads, method| {
             note(&format!(
-                "process {pid}: {threads} threads, counted by ptrace"
+                "process {pid}: {threads} threads, counted by {method}"
             ));
         })?;
         finish(&summary);
@@ -124,7 +143,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         command: &args.command,
         syscalls: args.syscalls.then(|| Counting {
             method: args.method.map(Method::from),
-            io_only: args.io_only,
+            time: args.time(),
+            agents: sockets,
         }),
         mpi: args.mpi,
         note: &note,
@@ -151,11 +171,15 @@ fn check(args: &Args) -> anyhow::Result<()> {
             "--report needs -s or -S: without them there is nothing to report",
         ));
     }
-    if args.pid.is_some()
-        && args.method.is_some()
-        && !matches!(args.method, Some(MethodName::Ptrace))
-    {
-        return Err(Failure::usage("-S counts by ptrace only"));
+    if args.pid.is_some() && is_seccomp {
+        return Err(Failure::usage(
+            "-S counts by ebpf or ptrace: no filter can be put into a process that runs",
+        ));
+    }
+    if args.no_time && matches!(args.method, Some(MethodName::Ptrace | MethodName::Seccomp)) {
+        return Err(Failure::usage(
+            "--no-time is for eBPF: the other methods measure time at no cost",
+        ));
     }
     if args
         .job

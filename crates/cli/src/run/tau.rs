@@ -70,6 +70,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
         job: None,
         method: None,
         io_only: false,
+        no_time: false,
         agent: false,
         report: None,
     })

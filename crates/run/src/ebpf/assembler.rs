@@ -53,7 +53,10 @@ const MOVE: u8 = 0xb0;
 const ADD: u8 = 0x00;
 const SUBTRACT: u8 = 0x10;
 const SHIFT_LEFT: u8 = 0x60;
+const AND: u8 = 0x50;
 const LOAD: u8 = 0x79;
+const LOAD_32: u8 = 0x61;
+const LOAD_8: u8 = 0x71;
 const STORE: u8 = 0x7b;
 const STORE_32: u8 = 0x63;
 const STORE_NUMBER: u8 = 0x7a;
@@ -96,6 +99,18 @@ impl Assembler {
 
     pub(super) fn shift_left(&mut self, to: Reg, bits: i32) {
         self.push(WIDE | SHIFT_LEFT, to, R0, 0, bits);
+    }
+
+    pub(super) fn and_number(&mut self, to: Reg, number: i32) {
+        self.push(WIDE | AND, to, R0, 0, number);
+    }
+
+    pub(super) fn load_8(&mut self, to: Reg, from: Reg, offset: i16) {
+        self.push(LOAD_8, to, from, offset, 0);
+    }
+
+    pub(super) fn load_32(&mut self, to: Reg, from: Reg, offset: i16) {
+        self.push(LOAD_32, to, from, offset, 0);
     }
 
     /// 64 bits of memory.

@@ -11,9 +11,21 @@ const TYPEDEF: u32 = 8;
 /// The kernel's file, some megabytes: mapped where the kernel allows that, else read page by page.
 #[derive(Debug)]
 pub(super) enum File {
-    /// Stays mapped until this process ends.
-    Mapped(&'static [u8]),
+    Mapped(Mapping),
     Read(Vec<u8>),
+}
+
+#[derive(Debug)]
+pub(super) struct Mapping {
+    start: *mut std::ffi::c_void,
+    length: usize,
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: this is the mapping that was made, and what was borrowed from it is gone.
+        let _ = unsafe { rustix::mm::munmap(self.start, self.length) };
+    }
 }
 
 impl File {
@@ -21,13 +33,10 @@ impl File {
         let mut file = std::fs::File::open(path)?;
         let length = file.metadata()?.len() as usize;
         let (null, flags) = (std::ptr::null_mut(), MapFlags::PRIVATE);
-        // SAFETY: a new mapping of a file that cannot change, at an address that the kernel chooses; never removed.
-        let mapped = unsafe {
-            rustix::mm::mmap(null, length, ProtFlags::READ, flags, &file, 0)
-                .map(|start| std::slice::from_raw_parts(start.cast::<u8>().cast_const(), length))
-        };
-        if let Ok(bytes) = mapped {
-            return Ok(File::Mapped(bytes));
+        // SAFETY: a new mapping, at an address that the kernel chooses.
+        let mapped = unsafe { rustix::mm::mmap(null, length, ProtFlags::READ, flags, &file, 0) };
+        if let Ok(start) = mapped {
+            return Ok(File::Mapped(Mapping { start, length }));
         }
         let mut bytes = Vec::with_capacity(length);
         file.read_to_end(&mut bytes)?;
@@ -36,7 +45,10 @@ impl File {
 
     pub(super) fn bytes(&self) -> &[u8] {
         match self {
-            File::Mapped(bytes) => bytes,
+            // SAFETY: mapped for as long as the borrow lasts, from a file that cannot change.
+            File::Mapped(map) => unsafe {
+                std::slice::from_raw_parts(map.start.cast::<u8>().cast_const(), map.length)
+            },
             File::Read(bytes) => bytes,
         }
     }
@@ -49,10 +61,14 @@ pub(super) struct Btf<'a> {
     texts: &'a [u8],
 }
 
-struct Type {
+struct Type<'a> {
     id: u32,
     name: u32,
     kind: u32,
+    /// Whether the places of its members carry sizes of bit fields.
+    has_bits: bool,
+    /// What follows its first words.
+    body: &'a [u8],
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
@@ -80,15 +96,22 @@ impl<'a> Btf<'a> {
             .is_some_and(|rest| rest.first() == Some(&0))
     }
 
-    fn types(&self) -> impl Iterator<Item = Type> {
+    fn types(&self) -> impl Iterator<Item = Type<'a>> {
         let (mut rest, mut id) = (self.types, 0);
         std::iter::from_fn(move || {
             let (name, info) = (u32_at(rest, 0)?, u32_at(rest, 4)?);
             let (kind, members) = (info >> 24 & 0x1f, (info & 0xffff) as usize);
-            let body = rest.get(12..)?;
-            rest = body.get(bytes_behind(kind, members)?..)?;
+            let behind = rest.get(12..)?;
+            let (body, next) = behind.split_at_checked(bytes_behind(kind, members)?)?;
+            rest = next;
             id += 1;
-            Some(Type { id, name, kind })
+            Some(Type {
+                id,
+                name,
+                kind,
+                has_bits: info >> 31 == 1,
+                body,
+            })
         })
     }
 
@@ -103,6 +126,25 @@ impl<'a> Btf<'a> {
             }
         }
         found
+    }
+
+    /// At which bit of a structure a member begins.
+    pub(super) fn bit_of(&self, structure: &str, member: &str) -> Option<u32> {
+        let is_wanted = |entry: &Type<'_>| {
+            entry.kind == STRUCT && self.is_named(entry.name, structure.as_bytes())
+        };
+        self.types().filter(is_wanted).find_map(|entry| {
+            let mut members = entry.body.chunks_exact(12);
+            let found = members.find(|words| {
+                u32_at(words, 0).is_some_and(|name| self.is_named(name, member.as_bytes()))
+            })?;
+            let place = u32_at(found, 8)?;
+            Some(if entry.has_bits {
+                place & 0xff_ffff
+            } else {
+                place
+            })
+        })
     }
 }
 
@@ -156,6 +198,9 @@ mod tests {
         let btf = Btf::parse(&bytes).expect("well formed");
         assert_eq!(btf.types().count(), 3);
         assert_eq!(btf.typedefs(&["task"]), [None]);
+        assert_eq!(btf.bit_of("task", "word"), Some(0));
+        assert_eq!(btf.bit_of("task", "key"), None);
+        assert_eq!(btf.bit_of("word", "word"), None);
     }
 
     #[test]
@@ -164,6 +209,7 @@ mod tests {
         for length in 0..bytes.len() {
             if let Some(btf) = Btf::parse(&bytes[..length]) {
                 let _ = btf.typedefs(&["task"]);
+                let _ = btf.bit_of("task", "key");
             }
         }
         assert!(Btf::parse(b"ELF").is_none());
@@ -180,5 +226,9 @@ mod tests {
         let names = ["btf_trace_sys_enter", "btf_trace_no_such_thing"];
         let found = btf.typedefs(&names);
         assert!(found[0].is_some() && found[1].is_none(), "{found:?}");
+        let fields = ["secureexec", "point_of_no_return", "no_such_thing"];
+        let bits = fields.map(|field| btf.bit_of("linux_binprm", field));
+        assert!(bits[0].is_some() && bits[2].is_none(), "{bits:?}");
+        assert_ne!(bits[0], bits[1]);
     }
 }

@@ -163,9 +163,16 @@ pub(super) fn update_map(maps: &OwnedFd, key: u32, map: &OwnedFd) -> io::Result<
     update_at(maps, &key, &raw const descriptor)
 }
 
-/// Remembers a task.
-pub(super) fn update_task(map: &OwnedFd, task: BorrowedFd<'_>, value: &[u64]) -> io::Result<()> {
-    update_at(map, &task.as_raw_fd().cast_unsigned(), value.as_ptr())
+/// Remembers a task that is not remembered yet.
+pub(super) fn insert_task(map: &OwnedFd, task: BorrowedFd<'_>, value: &[u64]) -> io::Result<()> {
+    const ONLY_NEW: u32 = 1;
+    let key = task.as_raw_fd();
+    let attributes = Attributes::new()
+        .descriptor(0, map)
+        .address(8, &raw const key)
+        .address(16, value.as_ptr())
+        .word(24, ONLY_NEW);
+    attributes.call(MAP_UPDATE).map(drop)
 }
 
 fn update_at<T>(map: &OwnedFd, key: &u32, value: *const T) -> io::Result<()> {

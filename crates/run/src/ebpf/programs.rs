@@ -1,8 +1,8 @@
-//! The five programs that run in the kernel, and what they keep.
+//! The programs that run in the kernel, and what they keep.
 //!
-//! A task that is watched has a value of its own: since when and in which call it is, whether it still waits for its exec,
-//! and the slot of whoever watches it. Tasks get theirs from the task that made them. Each slot has its counts in a table of its
-//! own for each processor.
+//! A task that is watched has a value of its own: since when and in which call it is, whether it is counted at the
+//! moment, and the slot of whoever watches it. Tasks get theirs from the task that made them. Each slot has its counts in a table
+//! of its own for each processor.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -13,11 +13,31 @@ use crate::names;
 pub(super) const TASK_WORDS: usize = 4;
 const SINCE: i16 = 0;
 const NUMBER: i16 = 8;
-const WAITS: i16 = 16;
+const STATE: i16 = 16;
 const SLOT: i16 = 24;
-/// The value of the task that will become the program.
-pub(super) fn first_task(slot: u32) -> [u64; TASK_WORDS] {
-    [0, 0, 1, u64::from(slot)]
+
+/// Whether calls of a task are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u64)]
+pub(super) enum State {
+    Counted = 0,
+    /// From the next call on: the one that it is in began before.
+    Fresh = 1,
+    /// From its exec on.
+    Waits = 2,
+    /// Not any more: it executed a program with rights of its own.
+    LetGo = 3,
+}
+
+impl State {
+    const fn number(self) -> i32 {
+        self as i32
+    }
+
+    /// The value of a task that is put into a slot.
+    pub(super) fn of_task(self, slot: u32) -> [u64; TASK_WORDS] {
+        [0, 0, self as u64, u64::from(slot)]
+    }
 }
 
 /// How many can watch at the same time.
@@ -37,13 +57,20 @@ const ERRORS: i16 = 24;
 
 /// Words that each slot has for all processors together.
 pub(super) const SLOT_WORDS: usize = 2;
-/// How many watched tasks there are.
-pub(super) const ALIVE: usize = 0;
+/// How many tasks were made by watched ones, less those that ended.
+pub(super) const GROWTH: usize = 0;
 /// Whether the program has started.
 pub(super) const STARTED: usize = 1;
 /// A word of a slot, for code.
 const fn at(word: usize) -> i16 {
     (8 * word) as i16
+}
+
+/// Where the kernel says that a program gets rights which its caller has not: a bit of what it executes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SecureBit {
+    pub byte: i16,
+    pub mask: i32,
 }
 
 /// The descriptors of the maps that programs use.
@@ -115,13 +142,11 @@ impl Maps {
         let mut a = Assembler::default();
         a.copy(R6, R1);
         self.current_task(&mut a);
-        a.load(R1, R7, WAITS);
-        a.jump(If::NotEqual, R1, 0, END);
+        a.load(R1, R7, STATE);
+        a.jump(If::AboveOrEqual, R1, State::Waits.number(), END);
+        a.store_number(R7, STATE, State::Counted.number());
         a.load(R8, R6, 8);
-        a.jump(If::Below, R8, ROW_LARGE as i32, LARGE);
-        a.set(R8, ROW_LARGE as i32);
-        a.here(LARGE);
-        self.check_compat(&mut a);
+        self.limit_number(&mut a);
         a.store(R7, NUMBER, R8);
         for name in ["exit", "exit_group"] {
             if let Some(number) = names::number(name) {
@@ -142,8 +167,11 @@ impl Maps {
         a.code()
     }
 
-    /// The numbers of programs of 32 bits mean something else.
-    fn check_compat(&self, a: &mut Assembler) {
+    /// Numbers that have no row of their own share one. Those of programs of 32 bits mean something else.
+    fn limit_number(&self, a: &mut Assembler) {
+        a.jump(If::Below, R8, ROW_LARGE as i32, LARGE);
+        a.set(R8, ROW_LARGE as i32);
+        a.here(LARGE);
         if cfg!(target_arch = "x86_64") {
             const CODE_SEGMENT: i16 = 136;
             const CODE_SEGMENT_32: i32 = 0x23;
@@ -156,7 +184,7 @@ impl Maps {
         }
     }
 
-    /// At the end of a call: `sys_exit(registers, result)`.
+    /// At the end of a call whose start was seen: `sys_exit(registers, result)`.
     pub(super) fn leave(&self) -> Vec<u64> {
         let mut a = Assembler::default();
         a.copy(R6, R1);
@@ -170,8 +198,35 @@ impl Maps {
         a.subtract(R0, R9);
         a.copy(R9, R0);
         self.row(&mut a);
-        add_to(&mut a, HITS, None);
         add_to(&mut a, NANOS, Some(R9));
+        self.count_result(a)
+    }
+
+    /// The same where starts are not seen, for half the price: the number is still among the registers.
+    pub(super) fn leave_untimed(&self) -> Vec<u64> {
+        const NUMBER_IN_REGISTERS: i16 = match cfg!(target_arch = "aarch64") {
+            true => 280,
+            false => 120,
+        };
+        let mut a = Assembler::default();
+        a.copy(R6, R1);
+        self.current_task(&mut a);
+        a.load(R1, R7, STATE);
+        a.jump(If::AboveOrEqual, R1, State::Waits.number(), END);
+        a.jump(If::Equal, R1, State::Counted.number(), COUNT);
+        a.store_number(R7, STATE, State::Counted.number());
+        a.go(END);
+        a.here(COUNT);
+        a.load(R1, R6, 0);
+        a.load_32(R8, R1, NUMBER_IN_REGISTERS);
+        self.limit_number(&mut a);
+        self.row(&mut a);
+        self.count_result(a)
+    }
+
+    /// Counts the call whose row is in register 0 by its result, and is done.
+    fn count_result(&self, mut a: Assembler) -> Vec<u64> {
+        add_to(&mut a, HITS, None);
         a.load(R2, R6, 8);
         a.jump(If::AboveOrEqual, R2, -4095, FAILED);
         add_to(&mut a, BYTES, Some(R2));
@@ -189,8 +244,8 @@ impl Maps {
         let mut a = Assembler::default();
         a.load(R6, R1, 0);
         self.current_task(&mut a);
-        a.load(R1, R7, WAITS);
-        a.jump(If::NotEqual, R1, 0, END);
+        a.load(R1, R7, STATE);
+        a.jump(If::AboveOrEqual, R1, State::Waits.number(), END);
         a.map(R1, self.tasks.as_raw_fd());
         a.copy(R2, R6);
         a.set(R3, 0);
@@ -200,22 +255,34 @@ impl Maps {
         a.jump(If::Equal, R0, 0, END);
         a.load(R1, R7, SLOT);
         a.store(R0, SLOT, R1);
+        // It leaves a call that it did not make.
+        a.store_number(R0, STATE, State::Fresh.number());
         self.slot(&mut a);
         a.set(R2, 1);
-        a.add_atomically(R0, at(ALIVE), R2);
+        a.add_atomically(R0, at(GROWTH), R2);
         a.here(END);
         a.set(R0, 0);
         a.exit();
         a.code()
     }
 
-    /// When a program has taken the place of another: `sched_process_exec(task, …)`. The program's first call is this one.
-    pub(super) fn started(&self) -> Vec<u64> {
+    /// When a program has taken the place of another: `sched_process_exec(task, number, what)`. The program's first call is
+    /// this one. One with rights that its caller lacks is nothing for the caller to look into: it runs uncounted.
+    pub(super) fn started(&self, secure: SecureBit) -> Vec<u64> {
+        const ORDINARY: Label = Label(6);
         let mut a = Assembler::default();
+        a.load(R6, R1, 16);
         self.current_task(&mut a);
-        a.load(R1, R7, WAITS);
-        a.jump(If::Equal, R1, 0, END);
-        a.store_number(R7, WAITS, 0);
+        a.load_8(R1, R6, secure.byte);
+        a.and_number(R1, secure.mask);
+        a.jump(If::Equal, R1, 0, ORDINARY);
+        a.store_number(R7, STATE, State::LetGo.number());
+        a.store_number(R7, SINCE, 0);
+        a.go(END);
+        a.here(ORDINARY);
+        a.load(R1, R7, STATE);
+        a.jump(If::NotEqual, R1, State::Waits.number(), END);
+        a.store_number(R7, STATE, State::Counted.number());
         self.slot(&mut a);
         a.store_number(R0, at(STARTED), 1);
         let execve = names::number("execve").unwrap_or(0);
@@ -234,7 +301,7 @@ impl Maps {
         self.current_task(&mut a);
         self.slot(&mut a);
         a.set(R2, -1);
-        a.add_atomically(R0, at(ALIVE), R2);
+        a.add_atomically(R0, at(GROWTH), R2);
         a.here(END);
         a.set(R0, 0);
         a.exit();

@@ -6,7 +6,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::Duration;
@@ -16,17 +16,13 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg, sockopt,
 };
 
-use super::programs::{Maps, SLOTS};
+use super::Time;
+use super::programs::Maps;
+use super::set::{Set, programs_of};
 
-/// Maps, and the links that keep the programs running.
-#[derive(Debug)]
-pub(super) struct Set {
-    pub maps: Maps,
-    pub links: Vec<OwnedFd>,
-}
-
-const LINKS: usize = 5;
-const DESCRIPTORS: usize = LINKS + 3;
+const MAPS: usize = 3;
+/// As many as the larger kind of set has.
+const DESCRIPTORS_MAX: usize = MAPS + programs_of(Time::Measured);
 /// Loading takes some milliseconds; whoever does it serves right after.
 const WAIT: Duration = Duration::from_secs(2);
 
@@ -41,14 +37,18 @@ pub(super) enum Found {
     NoUse,
 }
 
-fn address() -> io::Result<SocketAddr> {
+fn address(time: Time) -> io::Result<SocketAddr> {
     let uid = rustix::process::geteuid().as_raw();
-    SocketAddr::from_abstract_name(format!("pegel-ebpf.{uid}"))
+    let kind = match time {
+        Time::Measured => "",
+        Time::Ignored => ".untimed",
+    };
+    SocketAddr::from_abstract_name(format!("pegel-ebpf.{uid}{kind}"))
 }
 
 /// Looks for somebody who has loaded the programs.
-pub(super) fn find() -> Found {
-    let Ok(address) = address() else {
+pub(super) fn find(time: Time) -> Found {
+    let Ok(address) = address(time) else {
         return Found::NoUse;
     };
     // The one who is asked may end just then: once more, and then for oneself.
@@ -60,7 +60,7 @@ pub(super) fn find() -> Found {
             Ok(_) => return Found::NoUse,
             Err(_) => {}
         }
-        if let Ok((set, slot)) = ask(&address) {
+        if let Ok((set, slot)) = ask(&address, time) {
             return Found::Set(set, slot);
         }
     }
@@ -72,7 +72,7 @@ fn is_own(socket: &UnixStream) -> bool {
     sockopt::socket_peercred(socket).is_ok_and(|peer| peer.uid == own)
 }
 
-fn ask(address: &SocketAddr) -> io::Result<(Set, u32)> {
+fn ask(address: &SocketAddr, time: Time) -> io::Result<(Set, u32)> {
     let broken = || io::Error::from(io::ErrorKind::InvalidData);
     let socket = UnixStream::connect_addr(address)?;
     // Anybody could have taken the name.
@@ -81,7 +81,7 @@ fn ask(address: &SocketAddr) -> io::Result<(Set, u32)> {
     }
     socket.set_read_timeout(Some(WAIT))?;
     let mut slot = [0; 4];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut parts = [IoSliceMut::new(&mut slot)];
     let received = recvmsg(&socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC)?;
@@ -91,7 +91,7 @@ fn ask(address: &SocketAddr) -> io::Result<(Set, u32)> {
             descriptors.extend(more);
         }
     }
-    if received.bytes != slot.len() || descriptors.len() != DESCRIPTORS {
+    if received.bytes != slot.len() || descriptors.len() != MAPS + programs_of(time) {
         return Err(broken());
     }
     let mut descriptors = descriptors.into_iter();
@@ -102,34 +102,31 @@ fn ask(address: &SocketAddr) -> io::Result<(Set, u32)> {
         slots: next()?,
     };
     let links = descriptors.collect();
-    Ok((Set { maps, links }, u32::from_ne_bytes(slot)))
+    Ok((Set::new(maps, links), u32::from_ne_bytes(slot)))
 }
 
 /// The side of the one who loaded them.
 #[derive(Debug)]
 pub(super) struct Server {
     listener: UnixListener,
-    /// Places are given once: a task may outlive whoever watched it.
-    next_slot: u32,
 }
 
 impl Server {
     pub(super) fn new(listener: UnixListener) -> Server {
-        Server {
-            listener,
-            next_slot: 1,
-        }
+        Server { listener }
     }
 
-    /// Gives the set to all who wait for it.
-    pub(super) fn serve(&mut self, set: &Set) {
+    /// Gives the set to all who wait for it. A slot is given once: nobody tells when its tasks are gone.
+    pub(super) fn serve(&self, set: &Set) {
         while let Ok((socket, _)) = self.listener.accept() {
+            if !is_own(&socket) {
+                continue;
+            }
             // Whoever is refused, or goes away, does without.
-            if is_own(&socket)
-                && self.next_slot < SLOTS
-                && give(&socket, set, self.next_slot).is_ok()
+            if let Some(slot) = set.take_slot()
+                && give(&socket, set, slot).is_err()
             {
-                self.next_slot += 1;
+                set.give_back(slot);
             }
         }
     }
@@ -148,7 +145,7 @@ fn give(socket: &UnixStream, set: &Set, slot: u32) -> io::Result<()> {
         .chain(&set.links)
         .map(AsFd::as_fd)
         .collect();
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     control.push(SendAncillaryMessage::ScmRights(&descriptors));
     let slot = slot.to_ne_bytes();

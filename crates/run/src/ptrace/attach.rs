@@ -48,8 +48,6 @@ pub(crate) fn attach(
     tally: &mut Tally,
     ready: &dyn Fn(usize),
 ) -> Result<(Ending, u64), AttachError> {
-    // Before the first thread is taken: from then on a signal must lead to an orderly end.
-    catch_signals();
     let mut tracer = Tracer::new(pid, tally);
     let count = match take_threads(&mut tracer, pid) {
         Ok(count) => count,
@@ -102,15 +100,32 @@ fn release(tracer: &mut Tracer<'_>) {
     }
 }
 
-/// Takes all threads, also those that are made meanwhile.
-fn take_threads(tracer: &mut Tracer<'_>, pid: i32) -> Result<usize, AttachError> {
+/// Whether there is such a process at all, and another than this one.
+pub(crate) fn check(pid: i32) -> Result<(), AttachError> {
     if !fs::exists(format!("/proc/{pid}")).unwrap_or(false) || pid <= 0 {
         return Err(AttachError::NoProcess(pid));
     }
     let own = std::process::id().cast_signed();
-    if status_number(pid, "Tgid:") == Some(own) {
-        return Err(AttachError::Itself(pid));
+    match status_number(pid, "Tgid:") == Some(own) {
+        true => Err(AttachError::Itself(pid)),
+        false => Ok(()),
     }
+}
+
+/// Whether somebody traces it already.
+pub(crate) fn check_untraced(pid: i32) -> Result<(), AttachError> {
+    match status_number(pid, "TracerPid:").filter(|by| *by != 0) {
+        Some(by) => {
+            let name = fs::read_to_string(format!("/proc/{by}/comm")).unwrap_or_default();
+            let name = name.trim_end().to_owned();
+            Err(AttachError::Traced { pid, by, name })
+        }
+        None => Ok(()),
+    }
+}
+
+/// Takes all threads, also those that are made meanwhile.
+fn take_threads(tracer: &mut Tracer<'_>, pid: i32) -> Result<usize, AttachError> {
     let mut count = 0;
     for _ in 0..ROUNDS_MAX {
         let mut is_new = false;
@@ -135,7 +150,8 @@ fn take_threads(tracer: &mut Tracer<'_>, pid: i32) -> Result<usize, AttachError>
     }
 }
 
-fn threads(pid: i32) -> Vec<pid_t> {
+/// The threads of a process, the first one first.
+pub(crate) fn threads(pid: i32) -> Vec<pid_t> {
     let Ok(entries) = fs::read_dir(format!("/proc/{pid}/task")) else {
         return Vec::new();
     };
@@ -152,10 +168,8 @@ fn explain(pid: i32, error: io::Error) -> AttachError {
         Some(libc::EPERM) => {}
         _ => return AttachError::Io { pid, source: error },
     }
-    if let Some(by) = status_number(pid, "TracerPid:").filter(|by| *by != 0) {
-        let name = fs::read_to_string(format!("/proc/{by}/comm")).unwrap_or_default();
-        let name = name.trim_end().to_owned();
-        return AttachError::Traced { pid, by, name };
+    if let Err(traced) = check_untraced(pid) {
+        return traced;
     }
     let uid = status_number(pid, "Uid:").map_or(0, i32::cast_unsigned);
     let own = rustix::process::geteuid().as_raw();
@@ -180,10 +194,12 @@ fn status_number(pid: i32, key: &str) -> Option<i32> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-static IS_ASKED: AtomicBool = AtomicBool::new(false);
+/// Somebody wants this command to end.
+pub(crate) static IS_ASKED: AtomicBool = AtomicBool::new(false);
 
-/// An interrupt ends the waiting, also when it comes just before the waiting begins: the timer interrupts again.
-fn catch_signals() {
+/// An interrupt ends the waiting, also when it comes just before the waiting begins: the timer interrupts again. To be called
+/// before anything is taken: from then on a signal must lead to an orderly end.
+pub(crate) fn catch_signals() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
         on_signal(signal, asked);
     }

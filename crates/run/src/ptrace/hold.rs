@@ -1,11 +1,14 @@
 //! Keeps the end of a process from its parent until everything about it is said.
 //!
 //! A process that is traced is first seen dead by whoever traces it, and by its parent only when that one has taken note. So
-//! it is traced for this alone: it stops for signals, which are passed on, and for nothing else.
+//! it is traced for this alone: it stops for signals, which are passed on at once, and for nothing else. A thread does so,
+//! since only the thread that traces may answer.
 
-use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc;
+use std::thread::{Builder, JoinHandle};
 
 use libc::pid_t;
 
@@ -13,11 +16,17 @@ use super::tracer::Ending;
 use super::wait::{self, Report};
 use super::{call, tracer};
 
+/// What the thread needs of a stack, with much to spare.
+const STACK_BYTES: usize = 64 << 10;
+
+/// Dropped before its end, it lets the process end as if nobody held it.
 #[derive(Debug)]
 pub(crate) struct Hold {
-    process: pid_t,
-    /// Readable when the process may have something to report.
-    news: OwnedFd,
+    /// Readable when the process has ended or is lost.
+    news: UnixStream,
+    outcome: mpsc::Receiver<Option<Ending>>,
+    release: mpsc::Sender<()>,
+    thread: JoinHandle<()>,
 }
 
 /// What became of a process that is held.
@@ -31,48 +40,60 @@ pub(crate) enum Held {
 }
 
 impl Hold {
-    /// Takes a process that runs. In the helper, which has no other children.
+    /// Takes a process that runs.
     pub(crate) fn new(process: pid_t) -> io::Result<Hold> {
         // Otherwise a set-uid program that it executes later would not get its rights.
         if !can_trace_all() {
             return Err(io::Error::from_raw_os_error(libc::EPERM));
         }
-        let news = child_signals()?;
-        call::seize(process, 0)?;
-        Ok(Hold { process, news })
+        let (news, bell) = UnixStream::pair()?;
+        news.set_nonblocking(true)?;
+        let (tell, outcome) = mpsc::channel();
+        let (release, released) = mpsc::channel();
+        let (tell_taken, taken) = mpsc::channel();
+        let thread = Builder::new()
+            .name("hold".to_owned())
+            .stack_size(STACK_BYTES)
+            .spawn(move || {
+                let seized = call::seize(process, 0);
+                let is_taken = seized.is_ok();
+                if tell_taken.send(seized).is_err() || !is_taken {
+                    return;
+                }
+                let ended = follow(process);
+                // Nobody listens any more where the one who asked is gone.
+                let _ = tell.send(ended);
+                let _ = (&bell).write_all(&[0]);
+                if ended.is_some() {
+                    let _ = released.recv();
+                    let _ = wait::wait_for(process);
+                }
+            })?;
+        let gone = |_| io::Error::other("a thread panicked");
+        taken.recv().map_err(gone)??;
+        Ok(Hold {
+            news,
+            outcome,
+            release,
+            thread,
+        })
     }
 
-    /// Answers all that the process has to report.
+    /// What there is to know, without waiting.
     pub(crate) fn look(&mut self) -> Held {
-        let mut signals = [MaybeUninit::<u8>::uninit(); 512];
-        // Only to be woken again by the next one.
-        let _ = rustix::io::read(&self.news, &mut signals[..]);
-        loop {
-            match wait::peek_at(self.process) {
-                Ok(None) => return Held::Running,
-                Ok(Some(Some(ended))) => return Held::Ended(tracer::ended_by(ended)),
-                Ok(Some(None)) => self.answer(),
-                Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
-                Err(_) => return Held::Lost,
-            }
+        // The bell rings once, and is not left ringing.
+        let _ = self.news.read(&mut [0]);
+        match self.outcome.try_recv() {
+            Ok(Some(ending)) => Held::Ended(ending),
+            Err(mpsc::TryRecvError::Empty) => Held::Running,
+            Ok(None) | Err(mpsc::TryRecvError::Disconnected) => Held::Lost,
         }
     }
 
-    fn answer(&self) {
-        let Ok((_, report)) = wait::wait_for(self.process) else {
-            return;
-        };
-        // An error means that it was killed meanwhile.
-        let _ = match report {
-            Report::Signal(signal) => call::go_on(self.process, signal),
-            Report::GroupStop(_) => call::listen(self.process),
-            _ => call::go_on(self.process, 0),
-        };
-    }
-
-    /// Its parent may know now.
+    /// Its parent may know now. Only when it has ended.
     pub(crate) fn release(self) {
-        let _ = wait::wait_for(self.process);
+        drop(self.release);
+        let _ = self.thread.join();
     }
 }
 
@@ -80,6 +101,30 @@ impl AsFd for Hold {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.news.as_fd()
     }
+}
+
+/// Answers all that the process has to report, until its end. None when it is lost.
+fn follow(process: pid_t) -> Option<Ending> {
+    loop {
+        match wait::peek_at(process) {
+            Ok(Some(ended)) => return Some(tracer::ended_by(ended)),
+            Ok(None) => answer(process),
+            Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
+            Err(_) => return None,
+        }
+    }
+}
+
+fn answer(process: pid_t) {
+    let Ok((_, report)) = wait::wait_for(process) else {
+        return;
+    };
+    // An error means that it was killed meanwhile.
+    let _ = match report {
+        Report::Signal(signal) => call::go_on(process, signal),
+        Report::GroupStop(_) => call::listen(process),
+        _ => call::go_on(process, 0),
+    };
 }
 
 /// Whether this process has CAP_SYS_PTRACE.
@@ -91,20 +136,4 @@ fn can_trace_all() -> bool {
     rights
         .and_then(|rights| u64::from_str_radix(rights.trim(), 16).ok())
         .is_some_and(|rights| rights & BIT != 0)
-}
-
-/// A descriptor that is readable after each SIGCHLD, which is blocked for that.
-fn child_signals() -> io::Result<OwnedFd> {
-    // SAFETY: the set is ours and filled before it is used; the descriptor is new.
-    unsafe {
-        let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-        libc::sigemptyset(set.as_mut_ptr());
-        libc::sigaddset(set.as_mut_ptr(), libc::SIGCHLD);
-        libc::sigprocmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut());
-        let descriptor = libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
-        match descriptor {
-            -1 => Err(io::Error::last_os_error()),
-            descriptor => Ok(OwnedFd::from_raw_fd(descriptor)),
-        }
-    }
 }

@@ -74,19 +74,18 @@ pub(super) fn wait_for(thread: pid_t) -> io::Result<(pid_t, Report)> {
 
 /// Which thread reports next, without taking its report: whether it ended, and how.
 pub(super) fn peek() -> io::Result<(pid_t, Option<Report>)> {
-    let (thread, ended) = peek_with(libc::P_ALL, 0, 0)?;
-    Ok((thread, ended))
+    peek_with(libc::P_ALL, 0)
 }
 
-/// The same for one process, without waiting: None when it has nothing to report.
-pub(super) fn peek_at(process: pid_t) -> io::Result<Option<Option<Report>>> {
-    let (thread, ended) = peek_with(libc::P_PID, process, libc::WNOHANG)?;
-    Ok((thread != 0).then_some(ended))
+/// The same for one process.
+pub(super) fn peek_at(process: pid_t) -> io::Result<Option<Report>> {
+    let (_, ended) = peek_with(libc::P_PID, process)?;
+    Ok(ended)
 }
 
-fn peek_with(kind: libc::idtype_t, id: pid_t, more: c_int) -> io::Result<(pid_t, Option<Report>)> {
+fn peek_with(kind: libc::idtype_t, id: pid_t) -> io::Result<(pid_t, Option<Report>)> {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-    let options = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL | more;
+    let options = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL;
     // SAFETY: the kernel fills what is ours; zeros are valid for the rest.
     let (result, info) = unsafe {
         let result = libc::waitid(kind, id.cast_unsigned(), info.as_mut_ptr(), options);

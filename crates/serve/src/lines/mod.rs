@@ -3,7 +3,7 @@
 //!
 //! | | the socket | telnet |
 //! |---|---|---|
-//! | a line | a statsd line, or `put …`; `level N ` may stand in front | `put …`, `version`, `help`, `exit` |
+//! | a line | a statsd line, or `put …`; `level N ` may stand in front; what a wrapper asks (`pegel_run::Station`) | `put …`, `version`, `help`, `exit` |
 //! | an answer | `ok`, or `error REASON`, for every line | only what went wrong |
 //!
 //! All lines that came together are worked on together, so that a client that sends many at once waits for the
@@ -78,7 +78,7 @@ pub(crate) async fn serve<S>(
             return;
         }
     };
-    let work = Work::new(&shared.site, dialect, &caller.peer.account(), pid);
+    let work = Work::new(&shared.site, dialect, &caller.peer, pid);
     let mut client = Client {
         stream,
         buffer: begun,

@@ -1,16 +1,18 @@
 //! What the lines of a client amount to. Waits for the log: not for async workers.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pegel_ingest::Intake;
 use pegel_ingest::gate;
 use pegel_ingest::senders::Sender;
 use pegel_ingest::statsd::{Origin, Statsd};
 use pegel_metric::{Level, Reason};
+use pegel_run::{Station, Visitor};
 use pegel_store::PushError;
 use pegel_wire::{Batch, opentsdb, statsd};
 
 use super::Dialect;
+use crate::guard::Peer;
 use crate::routes::Site;
 use crate::writes::PUT;
 
@@ -25,6 +27,10 @@ pub(super) struct Work {
     pub sender: Arc<Sender>,
     /// Cumulative counters of two programs do not mix.
     origin: u64,
+    /// Who counts programs for users of this machine.
+    station: Option<(Arc<Station>, u32)>,
+    /// The program that is watched for this client.
+    visitor: Arc<Mutex<Option<Visitor>>>,
 }
 
 #[derive(Debug, Default)]
@@ -44,15 +50,21 @@ enum Line {
 }
 
 impl Work {
-    pub fn new(site: &Site, dialect: Dialect, who: &str, pid: Option<u32>) -> Work {
+    pub fn new(site: &Site, dialect: Dialect, peer: &Peer, pid: Option<u32>) -> Work {
         let app = &site.app;
+        let station = match (dialect, peer) {
+            (Dialect::Socket, Peer::User(uid)) => Some((site.station.clone(), *uid)),
+            _ => None,
+        };
         Work {
             intake: app.intake.clone(),
             statsd: app.statsd.clone(),
             version: app.version.as_str().into(),
             dialect,
-            sender: app.intake.sender(dialect.input(), who),
+            sender: app.intake.sender(dialect.input(), &peer.account()),
             origin: u64::from(pid.unwrap_or_default()),
+            station,
+            visitor: Arc::default(),
         }
     }
 
@@ -109,8 +121,19 @@ impl Work {
         reply
     }
 
-    /// `[level N ](put … | statsd line)`
+    /// What a wrapper asks about the program that it wants to have counted.
+    fn watch_line(&self, line: &[u8]) -> Option<Line> {
+        let (station, uid) = self.station.as_ref()?;
+        let line = std::str::from_utf8(line).ok()?;
+        let mut visitor = self.visitor.lock().unwrap_or_else(PoisonError::into_inner);
+        station.answer(line, *uid, &mut visitor).map(Line::Said)
+    }
+
+    /// `[level N ](put … | statsd line)`, or a wrapper's line
     fn socket_line<'a>(&self, line: &'a [u8], batch: &mut Batch<'a>) -> Line {
+        if let Some(answer) = self.watch_line(line) {
+            return answer;
+        }
         let (level, line) = match level(line) {
             Ok(split) => split,
             Err(reason) => return self.refuse(Reason::Malformed, reason),

@@ -30,6 +30,7 @@ use bytes::Bytes;
 use pegel_ingest::senders::Sender;
 use pegel_metric::Input;
 use pegel_query::Engine;
+use pegel_run::Station;
 use tokio::sync::watch;
 
 use crate::answers::Answers;
@@ -48,6 +49,8 @@ pub(crate) struct Site {
     pub app: App,
     /// Answers what OpenTSDB's clients ask.
     pub engine: Engine,
+    /// Counts system calls for wrappers that have no right to do so themselves.
+    pub station: Arc<Station>,
     pub answers: Answers,
     pub bodies: Bodies,
     pub refusals: Arc<Refusals>,

@@ -35,6 +35,11 @@ pub(super) async fn status(State(site): Shared) -> impl IntoResponse {
         "inputs": app.store.ledger().accounts().iter().map(account).collect::<Vec<_>>(),
         "senders": app.intake.senders(),
         "lanes": app.intake.lanes(),
+        "watching": {
+            "ebpf": site.station.obstacle().is_none(),
+            "why_not": site.station.obstacle(),
+            "programs": site.station.programs(),
+        },
         "store": store,
         "http": {
             "connections": site.seats.tcp.taken(),

@@ -1,0 +1,188 @@
+//! Maps and programs, loaded into the kernel. Programs run as long as somebody holds the links.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Mutex, PoisonError};
+
+use super::btf::{self, Btf};
+use super::programs::{Maps, ROW_WORDS, ROWS, SLOT_WORDS, SLOTS, SecureBit, TASK_WORDS};
+use super::{EbpfError, Time, kernel, refused};
+
+pub(super) const TYPES: &str = "/sys/kernel/btf/vmlinux";
+/// In the order of the programs.
+const TRACEPOINTS: [&str; 5] = [
+    "btf_trace_sched_process_exit",
+    "btf_trace_task_newtask",
+    "btf_trace_sched_process_exec",
+    "btf_trace_sys_exit",
+    "btf_trace_sys_enter",
+];
+
+/// How many programs a set has.
+pub(super) const fn programs_of(time: Time) -> usize {
+    match time {
+        Time::Measured => TRACEPOINTS.len(),
+        // Nothing is to be done at the start of a call.
+        Time::Ignored => TRACEPOINTS.len() - 1,
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Set {
+    pub maps: Maps,
+    pub links: Vec<OwnedFd>,
+    slots: Mutex<Slots>,
+}
+
+/// Which places are free. Whoever loaded the set knows.
+#[derive(Debug)]
+struct Slots {
+    next: u32,
+    free: Vec<u32>,
+}
+
+impl Set {
+    pub(super) fn new(maps: Maps, links: Vec<OwnedFd>) -> Set {
+        // The first is the loader's own.
+        let slots = Slots {
+            next: 1,
+            free: Vec::new(),
+        };
+        Set {
+            maps,
+            links,
+            slots: Mutex::new(slots),
+        }
+    }
+
+    /// A place that nobody has.
+    pub(super) fn take_slot(&self) -> Option<u32> {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        slots.free.pop().or_else(|| {
+            let slot = Some(slots.next).filter(|slot| *slot < SLOTS)?;
+            slots.next += 1;
+            Some(slot)
+        })
+    }
+
+    /// A place that no task is in any more.
+    pub(super) fn give_back(&self, slot: u32) {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        slots.free.push(slot);
+    }
+
+    /// Loads the programs, which run from now on; the table is that of the first slot.
+    pub(super) fn load(table: &OwnedFd, time: Time) -> Result<Set, EbpfError> {
+        let maps = create_maps(table).map_err(refused("maps"))?;
+        let (links, placed) = std::thread::scope(|scope| {
+            // The kernel waits until nobody uses what was there before, some milliseconds in which we go on.
+            let placing = scope.spawn(|| kernel::update_map(&maps.tables, 0, table));
+            let links = attach_all(&maps, time);
+            (links, placing.join())
+        });
+        match placed {
+            Ok(Ok(())) => Ok(Set::new(maps, links?)),
+            Ok(Err(error)) => Err(refused("a table")(error)),
+            Err(_) => Err(refused("a table")(io::Error::other("a thread panicked"))),
+        }
+    }
+}
+
+pub(super) fn create_table() -> io::Result<OwnedFd> {
+    kernel::create_table(ROWS * ROW_WORDS * 8)
+}
+
+fn create_maps(table: &OwnedFd) -> io::Result<Maps> {
+    let types = kernel::load_btf(&btf::own(TASK_WORDS as u32))?;
+    Ok(Maps {
+        tasks: kernel::create_task_storage(&types, TASK_WORDS * 8)?,
+        tables: kernel::create_array_of(table, SLOTS)?,
+        slots: kernel::create_array(SLOT_WORDS * 8, SLOTS)?,
+    })
+}
+
+fn attach_all(maps: &Maps, time: Time) -> Result<Vec<OwnedFd>, EbpfError> {
+    let kernel_types = KernelTypes::read()?;
+    let mut links = Vec::new();
+    for (code, tracepoint) in programs(maps, time, &kernel_types) {
+        let program = kernel::load_program(&code, tracepoint).map_err(refused("a program"))?;
+        links.push(kernel::attach(&program).map_err(refused("a tracepoint"))?);
+    }
+    Ok(links)
+}
+
+/// Each with its tracepoint.
+fn programs(maps: &Maps, time: Time, types: &KernelTypes) -> Vec<(Vec<u64>, u32)> {
+    let leave = match time {
+        Time::Measured => maps.leave(),
+        Time::Ignored => maps.leave_untimed(),
+    };
+    let all = [
+        maps.ended(),
+        maps.born(),
+        maps.started(types.secure),
+        leave,
+        maps.enter(),
+    ];
+    let with_tracepoints = all.into_iter().zip(types.tracepoints);
+    with_tracepoints.take(programs_of(time)).collect()
+}
+
+/// Where this kernel has what the programs need.
+#[derive(Debug)]
+struct KernelTypes {
+    tracepoints: [u32; TRACEPOINTS.len()],
+    secure: SecureBit,
+}
+
+impl KernelTypes {
+    fn read() -> Result<KernelTypes, EbpfError> {
+        let file = btf::File::open(TYPES).map_err(|_| EbpfError::NoTypes)?;
+        let types = Btf::parse(file.bytes()).ok_or(EbpfError::NoTypes)?;
+        let mut tracepoints = [0; TRACEPOINTS.len()];
+        let found = types.typedefs(&TRACEPOINTS);
+        for ((slot, found), name) in tracepoints.iter_mut().zip(found).zip(TRACEPOINTS) {
+            *slot = found.ok_or(EbpfError::Missing(name))?;
+        }
+        let bit = types.bit_of("linux_binprm", "secureexec");
+        let missing = EbpfError::Missing("linux_binprm.secureexec");
+        let bit = bit.ok_or(missing)?;
+        let secure = SecureBit {
+            byte: (bit / 8) as i16,
+            mask: 1 << (bit % 8),
+        };
+        Ok(KernelTypes {
+            tracepoints,
+            secure,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_takes_the_programs() {
+        let table = match create_table() {
+            Ok(table) => table,
+            Err(error) => {
+                let is_there = false;
+                let what = format!("permission for eBPF ({error})");
+                pegel_testkit::need_hardware(is_there, &what);
+                return;
+            }
+        };
+        let maps = create_maps(&table).expect("permission for one is for all");
+        let types = KernelTypes::read().expect("a kernel with BTF");
+        for time in [Time::Measured, Time::Ignored] {
+            let programs = programs(&maps, time, &types);
+            for ((code, tracepoint), name) in programs.iter().zip(TRACEPOINTS) {
+                if let Err(error) = kernel::load_program(code, *tracepoint) {
+                    let why = kernel::explain_program(code, *tracepoint);
+                    panic!("{name}, {time:?}: {error}\n{why}");
+                }
+            }
+        }
+    }
+}
