@@ -10,6 +10,8 @@ mod counts;
 mod heritage;
 #[path = "run/kills.rs"]
 mod kills;
+#[path = "run/languages.rs"]
+mod languages;
 #[path = "run/same.rs"]
 mod same;
 #[path = "run/streams.rs"]

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use pegel_testkit::{Finished, Process, Stranger, TempDir, need};
+use pegel_testkit::{Finished, Process, Stranger, TempDir};
 
 use crate::wrapped::{BOUND, Way, compile, isolate, pegel};
 
@@ -169,33 +169,6 @@ fn the_zoo_behaves() {
         let program = program.display().to_string();
         let seen = assert_same(&[&program]);
         assert_eq!(seen.status.code(), Some(42), "{name}: {seen:?}");
-    }
-}
-
-#[test]
-fn interpreters_run_to_the_end() {
-    if let Some(python) = need("python3") {
-        let script = "
-import subprocess, threading, sys
-results = []
-def work(n):
-    results.append(subprocess.run(['sh', '-c', f'exit {n}']).returncode)
-threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
-[t.start() for t in threads]
-[t.join() for t in threads]
-print(sorted(results)); sys.exit(5)";
-        let seen = assert_same(&[&python.display().to_string(), "-c", script]);
-        assert_eq!(seen.stdout, "[0, 1, 2, 3, 4, 5, 6, 7]\n");
-        assert_eq!(seen.status.code(), Some(5));
-    }
-    if let Some(java) = need("java") {
-        // A whole virtual machine starts, with all its threads, and ends.
-        let java = java.display().to_string();
-        let seen = assert_same(&[&java, "-Xmx64m", "-version"]);
-        assert_eq!(seen.status.code(), Some(0));
-        assert!(seen.stderr.contains("version"), "{seen:?}");
-        let seen = assert_same(&[&java, "-Xmx64m", "NoSuchClass"]);
-        assert_eq!(seen.status.code(), Some(1));
     }
 }
 

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 const MPI4PY: &str = "/usr/lib/python3/dist-packages/mpi4py/__init__.py";
 
 /// Program, and the Debian package that brings it.
-const PROGRAMS: [(&str, &str); 25] = [
+const PROGRAMS: [(&str, &str); 28] = [
     ("collectd", "collectd-core"),
     ("c++", "g++"),
     ("cc", "gcc"),
@@ -15,6 +15,8 @@ const PROGRAMS: [(&str, &str); 25] = [
     ("curl", "curl"),
     ("gfortran", "gfortran"),
     ("ip", "iproute2"),
+    ("java", "default-jdk-headless"),
+    ("javac", "default-jdk-headless"),
     // Not a program: a package of Python that has none.
     (MPI4PY, "python3-mpi4py"),
     ("mpicc.mpich", "libmpich-dev"),
@@ -27,6 +29,7 @@ const PROGRAMS: [(&str, &str); 25] = [
     ("prometheus", "prometheus"),
     ("prometheus-node-exporter", "prometheus-node-exporter"),
     ("promtool", "prometheus"),
+    ("python3", "python3"),
     ("script", "bsdutils"),
     ("setpriv", "util-linux"),
     ("strace", "strace"),

@@ -1,0 +1,97 @@
+//! Programs in languages that bring a whole machine with them: they run to their end, and are counted as they count
+//! themselves.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use pegel_testkit::{Finished, Process, TempDir, need};
+
+use crate::wrapped::{BOUND, Way, isolate, pegel, read_report};
+
+fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../tests/run/zoo/{name}"))
+}
+
+/// In a place of its own: name of the call, hits and bytes in the report, or nothing where nothing is counted.
+fn run(way: Way, argv: &[String]) -> (Finished, BTreeMap<String, [u64; 3]>) {
+    let home = TempDir::new();
+    let report = home.join("report.json");
+    let mut command = match way {
+        Way::Plain => {
+            let mut command = Command::new(&argv[0]);
+            command.args(&argv[1..]);
+            isolate(&mut command, &home);
+            command
+        }
+        Way::Wrapped => pegel(&home, &[&["--".to_owned()][..], argv].concat()),
+        _ => {
+            let named = ["--report".to_owned(), report.display().to_string()];
+            pegel(&home, &[&named[..], &way.words()[2..], argv].concat())
+        }
+    };
+    let finished = Process::start(&mut command).wait(BOUND);
+    let calls = match way {
+        Way::Plain | Way::Wrapped => BTreeMap::new(),
+        _ => read_report(&report),
+    };
+    (finished, calls)
+}
+
+/// Runs it in all ways and compares what it prints: how often it made some calls, and with how many bytes.
+fn assert_counted(argv: &[String], least: usize) {
+    let (plain, _) = run(Way::Plain, argv);
+    assert_eq!(plain.code(), Some(42), "{plain}");
+    let lines: Vec<&str> = plain.stdout.lines().collect();
+    assert!(lines.len() >= least, "{plain}");
+    for way in Way::wrapped() {
+        let (finished, calls) = run(way, argv);
+        assert_eq!(finished.code(), Some(42), "{way:?}: {finished}");
+        assert_eq!(finished.stdout, plain.stdout, "{way:?}");
+        assert_eq!(finished.stderr, plain.stderr, "{way:?}");
+        for line in lines.iter().filter(|_| way != Way::Wrapped) {
+            let words: Vec<&str> = line.split(' ').collect();
+            let number = |at: usize| words[at].parse::<u64>().expect("a number");
+            let expected = [number(1), number(2), 0];
+            assert_eq!(calls[words[0]], expected, "{way:?} {line}: {calls:?}");
+        }
+    }
+}
+
+#[test]
+fn a_python_program_is_counted_as_it_counts_itself() {
+    let Some(python) = need("python3") else {
+        return;
+    };
+    // Itself, where that is a script that chooses among several.
+    let asked = Command::new(python)
+        .args(["-c", "import sys; print(sys.executable)"])
+        .output()
+        .expect("python starts");
+    let python = String::from_utf8(asked.stdout).expect("a path");
+    let script = source("counts.py").display().to_string();
+    assert_counted(&[python.trim().to_owned(), "-B".to_owned(), script], 4);
+}
+
+#[test]
+fn a_java_program_is_counted_as_it_counts_itself() {
+    let (Some(java), Some(javac)) = (need("java"), need("javac")) else {
+        return;
+    };
+    let classes = TempDir::new();
+    let mut command = Command::new(javac);
+    command
+        .arg("-d")
+        .arg(classes.path())
+        .arg(source("Counts.java"));
+    let compiled = Process::start(&mut command).wait(BOUND);
+    assert!(compiled.status.success(), "{compiled}");
+    let words = [
+        "-Xmx64m",
+        "-cp",
+        &classes.path().display().to_string(),
+        "Counts",
+    ]
+    .map(str::to_owned);
+    assert_counted(&[&[java.display().to_string()][..], &words].concat(), 2);
+}
