@@ -100,7 +100,7 @@ fn calls(report: &mut Report, pegel: &Path, dir: &TempDir) {
     } else {
         (2_000_000, 50_000)
     };
-    let (mut plain, mut ebpf, mut bystander) = (vec![], vec![], vec![]);
+    let (mut plain, mut ebpf, mut untimed, mut bystander) = (vec![], vec![], vec![], vec![]);
     let (mut ptrace, mut seccomp, mut strace, mut perf) = (vec![], vec![], vec![], vec![]);
     let is_ebpf = is_counted_by_ebpf(dir, &pegel);
     for _ in 0..report.repetitions(7) {
@@ -109,6 +109,12 @@ fn calls(report: &mut Report, pegel: &Path, dir: &TempDir) {
         if is_ebpf {
             let watched = cost(dir, &by("ebpf"), fast).expect("it runs");
             ebpf.push(watched - free);
+            let counted = cost(
+                dir,
+                &[&by("ebpf")[..5], &["--no-time", "--"]].concat(),
+                fast,
+            );
+            untimed.push(counted.expect("it runs") - free);
             let mut other = own(dir, Path::new(&pegel));
             other.args(["run", "-s", "--method", "ebpf", "--", "sleep", "1000"]);
             let mut other = other.spawn().expect("started");
@@ -144,6 +150,12 @@ fn calls(report: &mut Report, pegel: &Path, dir: &TempDir) {
             "ns",
             Gate::AtMost(260.0),
             ebpf,
+        );
+        report.row(
+            "added by eBPF: hits, bytes, errors",
+            "ns",
+            Gate::AtMost(120.0),
+            untimed,
         );
         report.row(
             "added to a process that is not watched",

@@ -7,6 +7,8 @@
 mod apart;
 mod attach;
 mod ebpf;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod heritage;
 mod launch;
 mod names;

@@ -12,6 +12,7 @@ mod node;
 mod opentsdb;
 mod points;
 mod range;
+mod run;
 mod snapshot;
 mod statsd;
 mod store;
@@ -38,6 +39,8 @@ pub static TARGETS: &[Target] = &[
     metric::NAMES,
     config::CONFIG,
     range::RANGE,
+    run::WATCH,
+    run::TYPES,
     opentsdb::JSON,
     opentsdb::URI,
     opentsdb::ZONE,

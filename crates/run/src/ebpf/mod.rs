@@ -31,6 +31,30 @@ use std::io;
 pub(crate) use follow::{Follower, attach};
 pub use station::{STATION_DESCRIPTORS_MAX, Station, Visitor};
 
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing {
+    use super::btf::Btf;
+    use super::reading::{Reading, Request};
+
+    /// A wrapper's request, as it would be written; None if it is none.
+    pub fn request_again(text: &str) -> Option<String> {
+        Some(text.parse::<Request>().ok()?.to_string())
+    }
+
+    /// An agent's answer, as it would be written.
+    pub fn reading_again(text: &str) -> Option<String> {
+        Some(Reading::parse(text)?.to_string())
+    }
+
+    /// The number of a type and the place of a member in a description of types.
+    pub fn tracepoint(bytes: &[u8]) -> Option<(Option<u32>, Option<u32>)> {
+        let types = Btf::parse(bytes)?;
+        let found = types.typedefs(&["btf_trace_sys_exit"]);
+        let number = found.first().copied().flatten();
+        Some((number, types.bit_of("linux_binprm", "secureexec")))
+    }
+}
+
 /// Whether the time inside calls is measured, which costs as much again as counting them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Time {
