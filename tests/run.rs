@@ -12,6 +12,8 @@ mod heritage;
 mod kills;
 #[path = "run/languages.rs"]
 mod languages;
+#[path = "run/rights.rs"]
+mod rights;
 #[path = "run/same.rs"]
 mod same;
 #[path = "run/streams.rs"]

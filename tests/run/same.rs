@@ -2,13 +2,11 @@
 
 use std::fs;
 use std::io::Read;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use pegel_testkit::{Finished, Process, Stranger, TempDir};
+use pegel_testkit::{Finished, Process, TempDir, need_hardware};
 
 use crate::wrapped::{BOUND, Way, compile, isolate, pegel};
 
@@ -46,12 +44,32 @@ fn exit_codes_are_the_programs_own() {
         let seen = assert_same(&["sh", "-c", &format!("echo out; echo err >&2; exit {code}")]);
         assert_eq!(seen.status.code(), Some(code));
     }
+    // Many more, as a shell sees them.
+    let home = TempDir::new();
+    for way in Way::wrapped() {
+        let words = way.words().join(" ");
+        let script =
+            format!("for code in $(seq 3 12 255); do {words} sh -c \"exit $code\"; echo $?; done");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]);
+        isolate(&mut command, &home);
+        let codes: Vec<String> = (3..=255)
+            .step_by(12)
+            .map(|code| format!("{code}\n"))
+            .collect();
+        assert_eq!(
+            Process::start(&mut command).wait(BOUND).stdout,
+            codes.concat(),
+            "{way:?}"
+        );
+    }
 }
 
 #[test]
 fn signals_end_the_program_as_they_would() {
-    // Without those that stop or do nothing.
-    for signal in (1..=31).filter(|signal| ![17, 18, 19, 20, 21, 22, 23, 28].contains(signal)) {
+    // Without those that stop or do nothing; and some of those that have no names.
+    let named = (1..=31).filter(|signal| ![17, 18, 19, 20, 21, 22, 23, 28].contains(signal));
+    for signal in named.chain([34, 35, 50, 63, 64]) {
         // Under nohup the hangup is ignored, by the program as by everybody.
         if is_ignored(signal) {
             continue;
@@ -59,6 +77,71 @@ fn signals_end_the_program_as_they_would() {
         let script = format!("ulimit -c 0; kill -{signal} $$; sleep 5");
         let seen = assert_same(&["sh", "-c", &script]);
         assert_eq!(seen.status.signal(), Some(signal));
+    }
+}
+
+#[test]
+fn signals_that_do_nothing_do_nothing() {
+    let script = "for signal in CHLD CONT URG WINCH; do kill -$signal $$; done; echo alive";
+    assert_eq!(assert_same(&["sh", "-c", script]).stdout, "alive\n");
+}
+
+#[test]
+fn a_core_is_dumped_as_it_would_be() {
+    let pattern = fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
+    let is_here = !pattern.starts_with(['|', '/', '@']) && !pattern.trim().is_empty();
+    if need_hardware(is_here, "core files in the directory of the program").is_none() {
+        return;
+    }
+    for signal in ["QUIT", "ABRT", "SEGV", "SYS"] {
+        let run = |way: Way| {
+            let home = TempDir::new();
+            let script = format!("ulimit -c unlimited; kill -{signal} $$");
+            let finished =
+                Process::start(&mut way.command(&home, &["sh", "-c", &script])).wait(BOUND);
+            let files = fs::read_dir(home.path()).expect("ours").flatten();
+            let names = files.map(|file| file.file_name().to_string_lossy().into_owned());
+            let cores = names.filter(|name| name.starts_with("core")).count();
+            (finished.status, finished.status.core_dumped(), cores)
+        };
+        let plain = run(Way::Plain);
+        assert!(plain.1 && plain.2 == 1, "{signal}: {plain:?}");
+        for way in Way::wrapped() {
+            assert_eq!(run(way), plain, "{way:?} {signal}");
+        }
+    }
+}
+
+/// Its parent sees each stop, and the end.
+#[test]
+fn signals_that_stop_the_program_stop_it() {
+    use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+    for way in [vec![Way::Plain], Way::wrapped()].concat() {
+        for signal in [Signal::STOP, Signal::TSTP, Signal::TTIN, Signal::TTOU] {
+            let home = TempDir::new();
+            let script = format!("kill -{} $$; exit 7", signal.as_raw());
+            let mut command = way.command(&home, &["sh", "-c", &script]);
+            // In a group whose leader has no parent in the session, nothing but SIGSTOP stops.
+            let child = command.process_group(0).spawn().expect("started");
+            let pid = Pid::from_child(&child);
+            let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED)
+                .expect("ours")
+                .expect("news");
+            assert_eq!(
+                status.stopping_signal(),
+                Some(signal.as_raw()),
+                "{way:?}: {status:?}"
+            );
+            kill_process(pid, Signal::CONT).expect("ours");
+            let (_, status) = waitpid(Some(pid), WaitOptions::empty())
+                .expect("ours")
+                .expect("news");
+            assert_eq!(
+                status.exit_status(),
+                Some(7),
+                "{way:?} {signal:?}: {status:?}"
+            );
+        }
     }
 }
 
@@ -173,53 +256,6 @@ fn the_zoo_behaves() {
 }
 
 #[test]
-fn a_set_uid_program_gets_its_rights() {
-    let Some(_) = Stranger::new() else {
-        return;
-    };
-    let home = TempDir::new();
-    let Some(program) = compile(&home, "ids", &[]) else {
-        return;
-    };
-    let set_mode = |path: &Path, mode| {
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("ours");
-    };
-    set_mode(home.path(), 0o755);
-    set_mode(&program, 0o4755);
-    let binary = home.join("pegel");
-    crate::wrapped::copy_pegel(&binary);
-    set_mode(&binary, 0o755);
-    let lanes = home.join("lanes");
-    fs::create_dir(&lanes).expect("made");
-    set_mode(&lanes, 0o1777);
-    let program = program.display().to_string();
-    let run = |way: Way, argv: &[&str]| {
-        let words = way.words_with(&binary);
-        let all: Vec<&str> = words
-            .iter()
-            .map(String::as_str)
-            .chain(argv.iter().copied())
-            .collect();
-        let mut command = Command::new(all[0]);
-        command.args(&all[1..]);
-        isolate(&mut command, &home);
-        command
-            .uid(Stranger::UID)
-            .gid(Stranger::UID)
-            .current_dir("/");
-        seen(Process::start(&mut command).wait(BOUND))
-    };
-    let script = format!("{program}; {program} & wait; exec {program}");
-    for argv in [vec![program.as_str()], vec!["sh", "-c", &script]] {
-        let plain = run(Way::Plain, &argv);
-        assert!(plain.stdout.contains("uid 65534 euid 0"), "{plain:?}");
-        for way in [Way::Wrapped, Way::Ptrace] {
-            assert_eq!(run(way, &argv), plain, "{way:?} {argv:?}");
-        }
-    }
-}
-
-#[test]
 fn a_command_that_cannot_run_exits_as_in_a_shell() {
     let home = TempDir::new();
     fs::write(home.join("plain"), "text").expect("written");
@@ -239,8 +275,15 @@ fn a_command_that_cannot_run_exits_as_in_a_shell() {
             assert_eq!(finished.stderr.lines().count(), 1, "{finished}");
         }
     }
-    let finished = Process::start(&mut pegel(&home, &["-s"])).wait(BOUND);
-    assert_eq!(finished.code(), Some(2), "{finished}");
+    // An option that is none is no command.
+    for args in [
+        &["-s"][..],
+        &["--bogus", "--", "true"],
+        &["-s", "-x", "true"],
+    ] {
+        let finished = Process::start(&mut pegel(&home, args)).wait(BOUND);
+        assert_eq!(finished.code(), Some(2), "{args:?}: {finished}");
+    }
 }
 
 #[test]

@@ -62,7 +62,6 @@ pub struct Args {
     #[arg(
         value_name = "COMMAND",
         trailing_var_arg = true,
-        allow_hyphen_values = true,
         required_unless_present = "pid"
     )]
     pub command: Vec<OsString>,

@@ -1,0 +1,196 @@
+//! Programs with rights of their own (set-uid, set-gid, file capabilities) get them, however they are started.
+
+use std::ffi::CString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use pegel_testkit::{Finished, Process, Stranger, TempDir, need_hardware};
+
+use crate::wrapped::{BOUND, Way, compile, copy_pegel, isolate};
+
+/// A user without rights, and a place where that one can reach everything.
+struct Scene {
+    home: TempDir,
+    pegel: PathBuf,
+    uid: u32,
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("ours");
+}
+
+impl Scene {
+    #[track_caller]
+    fn new() -> Option<Scene> {
+        Stranger::new()?;
+        let home = TempDir::new();
+        set_mode(home.path(), 0o755);
+        let (pegel, lanes) = (home.join("pegel"), home.join("lanes"));
+        copy_pegel(&pegel);
+        set_mode(&pegel, 0o755);
+        fs::create_dir(&lanes).expect("made");
+        set_mode(&lanes, 0o1777);
+        let uid = Stranger::UID;
+        Some(Scene { home, pegel, uid })
+    }
+
+    /// A program with an owner and a mode.
+    #[track_caller]
+    fn program(&self, name: &str, owner: u32, mode: u32) -> Option<String> {
+        let program = compile(&self.home, name, &[])?;
+        let named = self.home.join(format!("{name}.{owner}.{mode:o}"));
+        fs::rename(&program, &named).expect("ours");
+        chown(&named, Some(owner), Some(owner)).expect("given");
+        set_mode(&named, mode);
+        Some(named.display().to_string())
+    }
+
+    fn run(&self, way: Way, uid: u32, options: &[&str], argv: &[&str]) -> Finished {
+        let mut words = way.words_with(&self.pegel);
+        if way != Way::Plain {
+            words.splice(2..2, options.iter().map(|word| (*word).to_owned()));
+        }
+        words.extend(argv.iter().map(|word| (*word).to_owned()));
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
+        isolate(&mut command, &self.home);
+        command
+            .uid(uid)
+            .gid(uid)
+            .env("PATH", "/usr/bin:/bin")
+            .current_dir("/");
+        Process::start(&mut command).wait(BOUND)
+    }
+
+    /// By itself, as a child of a shell and in its place: the same as without us.
+    #[track_caller]
+    fn assert_same(&self, uid: u32, program: &str, line: &str) {
+        let script = format!("{program}; {program} & wait; exec {program}");
+        for argv in [vec![program], vec!["sh", "-c", &script]] {
+            let plain = self.run(Way::Plain, uid, &[], &argv);
+            assert!(plain.stdout.contains(line), "{line}: {plain}");
+            for way in Way::wrapped() {
+                // A user without rights has no eBPF; ptrace takes its place, which is another way below.
+                if way == Way::Ebpf && uid != 0 {
+                    continue;
+                }
+                let found = self.run(way, uid, &[], &argv);
+                assert_eq!(found.stdout, plain.stdout, "{way:?} {argv:?}");
+                assert_eq!(found.status, plain.status, "{way:?} {argv:?}");
+                assert_eq!(found.stderr, plain.stderr, "{way:?} {argv:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn set_uid_and_set_gid_programs_get_their_rights() {
+    let Some(scene) = Scene::new() else {
+        return;
+    };
+    let user = scene.uid;
+    for (caller, owner, mode, line) in [
+        (
+            user,
+            0,
+            0o4755,
+            "uid 65534 euid 0 gid 65534 egid 65534 secure 1\n",
+        ),
+        (
+            user,
+            0,
+            0o2755,
+            "uid 65534 euid 65534 gid 65534 egid 0 secure 1\n",
+        ),
+        (
+            user,
+            0,
+            0o6711,
+            "uid 65534 euid 0 gid 65534 egid 0 secure 1\n",
+        ),
+        (
+            user,
+            0,
+            0o755,
+            "uid 65534 euid 65534 gid 65534 egid 65534 secure 0\n",
+        ),
+        (
+            0,
+            user,
+            0o6755,
+            "uid 0 euid 65534 gid 0 egid 65534 secure 1\n",
+        ),
+    ] {
+        let Some(program) = scene.program("ids", owner, mode) else {
+            return;
+        };
+        scene.assert_same(caller, &program, line);
+    }
+}
+
+#[test]
+fn a_program_with_file_capabilities_gets_them() {
+    let Some(scene) = Scene::new() else {
+        return;
+    };
+    let Some(program) = scene.program("ids", 0, 0o755) else {
+        return;
+    };
+    // CAP_NET_BIND_SERVICE, effective at once, in the kernel's second form.
+    let words = [0x0200_0001_u32, 1 << 10, 0, 0, 0].map(u32::to_le_bytes);
+    let path = CString::new(Path::new(&program).as_os_str().as_bytes()).expect("a path");
+    let value = words.concat();
+    let name = c"security.capability";
+    // SAFETY: two C strings, and a value of the length that is said.
+    let set = unsafe {
+        libc::setxattr(
+            path.as_ptr(),
+            name.as_ptr(),
+            value.as_ptr().cast(),
+            value.len(),
+            0,
+        )
+    };
+    if need_hardware(set == 0, "file system that keeps capabilities").is_none() {
+        return;
+    }
+    scene.assert_same(scene.uid, &program, "CapEff:\t0000000000000400\n");
+}
+
+/// The whole of it: other ids, a child, its exit code and its signal.
+#[test]
+fn a_program_like_sudo_works() {
+    let Some(scene) = Scene::new() else {
+        return;
+    };
+    let Some(sudo) = scene.program("like_sudo", 0, 0o4755) else {
+        return;
+    };
+    let script =
+        "id -u; id -g; cat /proc/self/status | grep CapEff; touch /proc/self/comm && exit 9";
+    for (inner, code, signal) in [(script, Some(9), None), ("kill -TERM $$", None, Some(15))] {
+        let outer = format!("{sudo} sh -c '{inner}'; echo $?");
+        for argv in [vec![&*sudo, "sh", "-c", inner], vec!["sh", "-c", &outer]] {
+            let plain = scene.run(Way::Plain, scene.uid, &[], &argv);
+            if argv.len() == 4 {
+                assert_eq!(
+                    (plain.code(), plain.status.signal()),
+                    (code, signal),
+                    "{plain}"
+                );
+            }
+            for way in [Way::Wrapped, Way::Ptrace] {
+                let found = scene.run(way, scene.uid, &[], &argv);
+                assert_eq!(found.stdout, plain.stdout, "{way:?} {argv:?}");
+                assert_eq!(found.status, plain.status, "{way:?} {argv:?}");
+                assert_eq!(found.stderr, plain.stderr, "{way:?} {argv:?}");
+            }
+        }
+    }
+    let said = scene.run(Way::Ptrace, scene.uid, &["-v"], &[&sudo, "true"]);
+    assert!(said.stderr.contains("rights of its own"), "{said}");
+}
