@@ -2,11 +2,13 @@
 //! message that stands beside it (`NAME.txt`; `PEGEL_BLESS=1` writes it anew).
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use pegel_testkit::{Finished, Process, TempDir, assert_golden};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
 const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cases/config");
@@ -47,7 +49,8 @@ fn name(path: &Path) -> &str {
 fn valid_files_are_accepted() {
     for path in cases("valid") {
         let dir = path.parent().expect("a directory");
-        let finished = pegel(dir, &["config", "check", name(&path)], &[]);
+        // They name files of other machines.
+        let finished = pegel(dir, &["config", "check", "--text-only", name(&path)], &[]);
         assert_eq!(finished.code(), Some(0), "{}: {finished}", path.display());
         assert_eq!(finished.stdout, format!("{}: no mistakes\n", name(&path)));
         assert_eq!(
@@ -143,7 +146,11 @@ fn the_examples_in_the_default_file_are_valid() {
     );
     assert!(uncommented.contains("\n  bytes: 1GiB\n"), "{uncommented}");
     fs::write(home.join("all.yaml"), &uncommented).expect("written");
-    let finished = pegel(home.path(), &["config", "check", "all.yaml"], &[]);
+    let finished = pegel(
+        home.path(),
+        &["config", "check", "--text-only", "all.yaml"],
+        &[],
+    );
     assert_eq!(finished.code(), Some(0), "{finished}\n{uncommented}");
 }
 
@@ -188,6 +195,111 @@ fn show_says_where_each_value_comes_from() {
         Some(0),
         "{shown}"
     );
+}
+
+/// The message for one key of a file, and its place.
+fn check_one(home: &TempDir, line: &str) -> Finished {
+    fs::write(home.join("one.yaml"), format!("{line}\n")).expect("written");
+    pegel(home.path(), &["config", "check", "one.yaml"], &[])
+}
+
+#[test]
+fn named_files_and_directories_are_tried() {
+    let home = TempDir::new();
+    let at = |name: &str| home.join(name).display().to_string();
+    fs::write(home.join("plain"), "text").expect("written");
+    fs::write(home.join("open"), "0123456789abcdef").expect("written");
+    let set_mode = |name: &str, mode| {
+        let mode = fs::Permissions::from_mode(mode);
+        fs::set_permissions(home.join(name), mode).expect("set");
+    };
+    set_mode("open", 0o644);
+    fs::create_dir(home.join("wide")).expect("made");
+    let rights = Mode::RUSR | Mode::WUSR;
+    mknodat(CWD, home.join("pipe"), FileType::Fifo, rights, 0).expect("a pipe");
+    set_mode("wide", 0o777);
+    for (line, message) in [
+        (
+            format!("token_file: {}", at("none")),
+            format!(
+                "1:13: token_file: cannot read the token file {}: No such file",
+                at("none")
+            ),
+        ),
+        (
+            format!("token_file: {}", at("open")),
+            format!(
+                "1:13: token_file: the token file {} has mode 0644",
+                at("open")
+            ),
+        ),
+        (
+            format!("tls: {{cert: {}, key: {}}}", at("none"), at("plain")),
+            format!("tls: cannot read {}: No such file", at("none")),
+        ),
+        (
+            format!("tls: {{cert: {}, key: {}}}", at("plain"), at("plain")),
+            format!("tls: {} holds no certificate", at("plain")),
+        ),
+        (
+            format!("tls: {{cert: {}, key: {}}}", at("pipe"), at("plain")),
+            format!("tls: {} is not a plain file", at("pipe")),
+        ),
+        (
+            "allow_users: [nobody-of-that-name]".to_owned(),
+            "allow_users: there is no user".to_owned(),
+        ),
+        (
+            format!("socket: {}", at("plain")),
+            format!("1:9: socket: {} is not a socket", at("plain")),
+        ),
+        (
+            format!("socket: {}", at("wide/push.sock")),
+            format!(
+                "socket: the directory {} can be written by others",
+                at("wide")
+            ),
+        ),
+        (
+            format!("socket: {}", at("no/such/push.sock")),
+            format!(
+                "socket: cannot use the socket {}: No such file",
+                at("no/such")
+            ),
+        ),
+        (
+            format!("statsd: {{unix: {}}}", at("plain")),
+            format!("statsd.unix: {} is not a socket", at("plain")),
+        ),
+        (
+            format!("dir: {}", at("plain")),
+            format!("1:6: dir: {} is not a directory", at("plain")),
+        ),
+        (
+            format!("dir: {}", at("wide")),
+            format!("dir: {} can be written by every user", at("wide")),
+        ),
+    ] {
+        let finished = check_one(&home, &line);
+        assert_eq!(finished.code(), Some(2), "{line}: {finished}");
+        assert!(
+            finished.stderr.starts_with("pegel: one.yaml:1:") && finished.stderr.contains(&message),
+            "{line}: {finished}\nexpected: {message}"
+        );
+    }
+    // What is good, or would be made; and all that is wrong at once.
+    set_mode("open", 0o600);
+    let good = [
+        format!("token_file: {}", at("open")),
+        format!("socket: {}", at("new/push.sock")),
+        format!("dir: {}", at("new/a/b")),
+    ];
+    let finished = check_one(&home, &good.join("\n"));
+    assert_eq!(finished.code(), Some(0), "{finished}");
+    assert!(!home.join("new").exists(), "nothing is made");
+    let bad = format!("token_file: {}\ndir: {}", at("none"), at("plain"));
+    let stderr = check_one(&home, &bad).stderr;
+    assert_eq!(stderr.lines().count(), 2, "{stderr}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! [`load`] reads file, environment and command line into a [`Config`]; [`Plan`] settles what depends
 //! on the machine; [`Node`] opens the store, binds the servers, starts the sampler and connects them.
 
+mod check;
 mod config;
 mod endpoint;
 mod hangup;
@@ -27,6 +28,7 @@ mod words;
 
 use std::path::PathBuf;
 
+pub use check::check;
 pub use config::{Config, Dragon, Own};
 pub use log_output::LogOutput;
 pub use node::{Node, StartError};

@@ -6,6 +6,9 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::Access;
+use rustix::io::Errno;
+
 use crate::sources::Environment;
 
 /// What matters about a file system.
@@ -122,6 +125,33 @@ pub fn prepare(dir: &Path) -> io::Result<()> {
     }
     make(dir)?;
     check_private(dir, &fs::metadata(dir)?, uid)
+}
+
+/// Whether [`prepare`] would succeed, and the directory could be written. Nothing is made.
+pub fn check(dir: &Path) -> io::Result<()> {
+    let uid = rustix::process::geteuid().as_raw();
+    let Some(nearest) = dir.ancestors().find(|path| path.exists()) else {
+        return Err(io::ErrorKind::NotFound.into());
+    };
+    if nearest == dir {
+        check_private(dir, &fs::metadata(dir)?, uid)?;
+    }
+    match rustix::fs::access(nearest, Access::WRITE_OK | Access::EXEC_OK) {
+        // An agent starts on a disk that cannot be written just now.
+        Ok(()) | Err(Errno::ROFS) => Ok(()),
+        Err(error) if nearest == dir => {
+            let message = format!("cannot write in {}: {error}", dir.display());
+            Err(io::Error::new(io::Error::from(error).kind(), message))
+        }
+        Err(error) => {
+            let message = format!(
+                "cannot make {} in {}: {error}",
+                dir.display(),
+                nearest.display()
+            );
+            Err(io::Error::new(io::Error::from(error).kind(), message))
+        }
+    }
 }
 
 fn make(dir: &Path) -> io::Result<()> {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use pegel_agent::{Config, Loaded};
-use pegel_config::{Setting, Written};
+use pegel_config::{ConfigError, Setting, Written};
 
 use crate::agent::Settings;
 use crate::failure::{Failure, USAGE};
@@ -25,9 +25,14 @@ enum Action {
         file: Option<PathBuf>,
     },
     /// Find every mistake in a file, and say what would be right
+    ///
+    /// The files and directories that it names are tried as well, as an agent of the same user would at its start.
     Check {
         /// The file [default: $PEGEL_CONFIG, $DRAGON_TELEMETRY_CONFIG]
         file: Option<PathBuf>,
+        /// Look at the text alone: the file is for another machine or another user
+        #[arg(long)]
+        text_only: bool,
     },
     /// Show what is in force, and where each value comes from
     Show(Box<Settings>),
@@ -36,7 +41,7 @@ enum Action {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     match &args.action {
         Action::Init { file } => init(file.as_ref()),
-        Action::Check { file } => check(file.clone()),
+        Action::Check { file, text_only } => check(file.clone(), *text_only),
         Action::Show(settings) => output::write(None, &show(&settings.load()?)),
     }
 }
@@ -54,14 +59,18 @@ fn init(file: Option<&PathBuf>) -> anyhow::Result<()> {
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn check(file: Option<PathBuf>) -> anyhow::Result<()> {
-    let loaded = pegel_agent::load(file, &[], &|name| std::env::var_os(name))
-        .map_err(|error| Failure::coded(USAGE, error.to_string()))?;
+fn check(file: Option<PathBuf>, text_only: bool) -> anyhow::Result<()> {
+    let environment = |name: &str| std::env::var_os(name);
+    let mistakes = |error: ConfigError| Failure::coded(USAGE, error.to_string());
+    let loaded = pegel_agent::load(file, &[], &environment).map_err(mistakes)?;
     let Some(file) = &loaded.file else {
         return Err(Failure::usage(
             "no file to check: name one, or set $PEGEL_CONFIG",
         ));
     };
+    if !text_only {
+        pegel_agent::check(&loaded, &environment).map_err(mistakes)?;
+    }
     output::write(None, &format!("{}: no mistakes\n", file.display()))
 }
 

@@ -9,6 +9,7 @@ mod answers;
 mod app;
 mod bind;
 mod bodies;
+mod check;
 mod config;
 mod connection;
 mod descriptors;
@@ -36,6 +37,7 @@ mod writes;
 
 pub use app::{App, StatusSource};
 pub use bind::BindError;
+pub use check::check;
 pub use config::{Places, Tls};
 pub use guard::{GuardError, LocalUsers, TokenError, TokenSource, sock_diag_answers};
 pub use holder::{Holder, Process, holder_of, udp_holder_of};

@@ -47,6 +47,11 @@ pub(crate) use peer::{Peer, is_loopback};
 use token::Token;
 pub use token::{TokenError, TokenSource};
 
+/// Whether there is a token that can be used.
+pub(crate) fn check_token(source: &TokenSource) -> Result<(), TokenError> {
+    Token::load(source).map(drop)
+}
+
 /// Whether the kernel tells whose a connection on loopback is: asks about a listener of our own. `None` when
 /// not even that can be made.
 pub fn sock_diag_answers() -> Option<bool> {

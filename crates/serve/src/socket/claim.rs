@@ -12,18 +12,26 @@ use rustix::net::{SocketAddrUnix, sockopt};
 use super::{SocketError, io_error, new_socket};
 use crate::owner::Owner;
 
-/// Makes the directory if need be. A default one must be private; any other must at least not let
-/// strangers replace what is in it.
-pub(super) fn prepare_directory(socket: &Path, private: bool) -> Result<(), SocketError> {
-    let dir = match socket.parent() {
+/// Where a socket lies.
+pub(super) fn directory(socket: &Path) -> &Path {
+    match socket.parent() {
         Some(dir) if !dir.as_os_str().is_empty() => dir,
         _ => Path::new("."),
-    };
-    match DirBuilder::new().mode(0o700).create(dir) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(io_error(dir)(error)),
     }
+}
+
+/// Makes the directory if need be, but not the one above it.
+pub(super) fn make_directory(socket: &Path) -> Result<(), SocketError> {
+    let dir = directory(socket);
+    match DirBuilder::new().mode(0o700).create(dir) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(io_error(dir)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// A default directory must be private; any other must at least not let strangers replace what is in it.
+pub(super) fn check_directory(socket: &Path, private: bool) -> Result<(), SocketError> {
+    let dir = directory(socket);
     // Only a default place is exposed to strangers who know it beforehand: there a link is refused.
     let found = if private {
         fs::symlink_metadata(dir)
@@ -122,11 +130,11 @@ fn foreign(path: &Path) -> Option<SocketError> {
     })
 }
 
-/// Removes a socket that nobody serves any more.
-pub(super) fn clear_stale(path: &Path) -> Result<(), SocketError> {
+/// Whether a socket of ours is there; what is something else is in the way.
+pub(super) fn check_taken(path: &Path) -> Result<bool, SocketError> {
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(io_error(path)(error)),
     };
     if !found.file_type().is_socket() {
@@ -136,8 +144,16 @@ pub(super) fn clear_stale(path: &Path) -> Result<(), SocketError> {
             owner,
         });
     }
-    if let Some(error) = foreign(path) {
-        return Err(error);
+    match foreign(path) {
+        Some(error) => Err(error),
+        None => Ok(true),
+    }
+}
+
+/// Removes a socket that nobody serves any more.
+pub(super) fn clear_stale(path: &Path) -> Result<(), SocketError> {
+    if !check_taken(path)? {
+        return Ok(());
     }
     match server_pid(path) {
         Err(Errno::CONNREFUSED) => fs::remove_file(path).map_err(io_error(path)),

@@ -14,12 +14,12 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, fchmod};
+use rustix::fs::{Access, Mode, fchmod};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::owner::Owner;
-use claim::{clear_stale, prepare_directory, take_lock};
+use claim::{check_directory, check_taken, clear_stale, make_directory, take_lock};
 
 /// Where a daemon for all users has its socket.
 pub const SYSTEM_SOCKET: &str = "/run/pegel/push.sock";
@@ -119,13 +119,9 @@ pub(crate) fn bind_socket(
     path: &Path,
     is_shared: bool,
 ) -> Result<(UnixListener, OwnedSocket), SocketError> {
-    if path.as_os_str().len() > 107 {
-        return Err(SocketError::Long {
-            path: path.to_owned(),
-        });
-    }
-    let private = default_socket_paths().iter().any(|default| default == path);
-    prepare_directory(path, private)?;
+    check_length(path)?;
+    make_directory(path)?;
+    check_directory(path, is_default(path))?;
     let lock = take_lock(path)?;
     clear_stale(path)?;
     let listener = listen(path, is_shared).map_err(|error| match error {
@@ -147,6 +143,44 @@ pub(crate) fn bind_socket(
         _lock: lock,
     };
     Ok((listener, owned))
+}
+
+/// Whether an agent of this user could take `path`. That one serves it now is no fault.
+pub fn check_socket(path: &Path) -> Result<(), SocketError> {
+    check_place(path)?;
+    match claim::directory(path).exists() {
+        true => check_directory(path, is_default(path)),
+        // It would be made.
+        false => Ok(()),
+    }
+}
+
+/// Whether this user could make a socket at `path`, or replace the one that is there.
+pub fn check_place(path: &Path) -> Result<(), SocketError> {
+    check_length(path)?;
+    check_taken(path)?;
+    let dir = claim::directory(path);
+    // A directory that is not there is made, but not the one above it.
+    let place = match dir.parent() {
+        Some(above) if !dir.exists() && !above.as_os_str().is_empty() => above,
+        Some(_) if !dir.exists() => Path::new("."),
+        _ => dir,
+    };
+    let wanted = Access::WRITE_OK | Access::EXEC_OK;
+    rustix::fs::access(place, wanted).map_err(|error| io_error(dir)(error.into()))
+}
+
+fn check_length(path: &Path) -> Result<(), SocketError> {
+    match path.as_os_str().len() <= 107 {
+        true => Ok(()),
+        false => Err(SocketError::Long {
+            path: path.to_owned(),
+        }),
+    }
+}
+
+fn is_default(path: &Path) -> bool {
+    default_socket_paths().iter().any(|default| default == path)
 }
 
 fn listen(path: &Path, is_shared: bool) -> Result<UnixListener, Errno> {
@@ -316,11 +350,11 @@ mod tests {
         set_mode(0o1777);
         bind_socket(&open.join("push.sock"), false).expect("sticky is as good as /tmp");
         assert!(
-            prepare_directory(&open.join("push.sock"), true).is_err(),
+            check_directory(&open.join("push.sock"), true).is_err(),
             "a default one is private"
         );
         symlink(&open, dir.join("link")).expect("linked");
-        let error = prepare_directory(&dir.join("link/push.sock"), true).expect_err("a link");
+        let error = check_directory(&dir.join("link/push.sock"), true).expect_err("a link");
         assert!(error.to_string().contains("is not a directory"), "{error}");
     }
 
@@ -335,7 +369,7 @@ mod tests {
                 "{message}"
             );
         } else {
-            let error = prepare_directory(Path::new("/usr/push.sock"), true).expect_err("root's");
+            let error = check_directory(Path::new("/usr/push.sock"), true).expect_err("root's");
             assert!(
                 error
                     .to_string()
