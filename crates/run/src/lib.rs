@@ -15,6 +15,7 @@ mod names;
 mod preload;
 mod program;
 mod ptrace;
+mod rights;
 mod seccomp;
 mod summary;
 mod tally;

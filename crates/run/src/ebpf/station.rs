@@ -11,6 +11,7 @@ use super::reading::{From, Request};
 use super::set::{self, Set};
 use super::watched::Watched;
 use super::{EbpfError, Time, refused, task};
+use crate::rights;
 
 /// Programs that are watched at a time, on a machine with few processors.
 const PROGRAMS_MAX: usize = 512;
@@ -66,9 +67,10 @@ impl Default for Station {
 
 impl Station {
     pub fn new() -> Station {
-        let table = set::create_table().map_err(refused("maps"));
+        let is_allowed = rights::has(rights::SYS_ADMIN)
+            || rights::has(rights::BPF) && rights::has(rights::PERFMON);
         Station {
-            obstacle: table.err().map(|error| error.to_string()),
+            obstacle: (!is_allowed).then(|| EbpfError::Permission.to_string()),
             sets: Mutex::default(),
             seats: Arc::default(),
             programs_max: programs_max(),
@@ -110,6 +112,10 @@ impl Station {
     }
 
     fn watch(&self, line: &str, uid: u32) -> Result<Visitor, Refusal> {
+        // A service that may not is not even to try: its filter would take note.
+        if self.obstacle.is_some() {
+            return Err(EbpfError::Permission.into());
+        }
         let request: Request = line.parse()?;
         let pid = request.pid;
         // Held from here on: its number cannot come to mean another.

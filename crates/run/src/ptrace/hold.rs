@@ -15,6 +15,7 @@ use libc::pid_t;
 use super::tracer::Ending;
 use super::wait::{self, Report};
 use super::{call, tracer};
+use crate::rights;
 
 /// What the thread needs of a stack, with much to spare.
 const STACK_BYTES: usize = 64 << 10;
@@ -43,7 +44,7 @@ impl Hold {
     /// Takes a process that runs.
     pub(crate) fn new(process: pid_t) -> io::Result<Hold> {
         // Otherwise a set-uid program that it executes later would not get its rights.
-        if !can_trace_all() {
+        if !rights::has(rights::SYS_PTRACE) {
             return Err(io::Error::from_raw_os_error(libc::EPERM));
         }
         let (news, bell) = UnixStream::pair()?;
@@ -125,15 +126,4 @@ fn answer(process: pid_t) {
         Report::GroupStop(_) => call::listen(process),
         _ => call::go_on(process, 0),
     };
-}
-
-/// Whether this process has CAP_SYS_PTRACE.
-fn can_trace_all() -> bool {
-    const BIT: u64 = 1 << 19;
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mut lines = status.lines();
-    let rights = lines.find_map(|line| line.strip_prefix("CapEff:"));
-    rights
-        .and_then(|rights| u64::from_str_radix(rights.trim(), 16).ok())
-        .is_some_and(|rights| rights & BIT != 0)
 }
