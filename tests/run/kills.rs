@@ -137,6 +137,128 @@ fn helper_by_marker(home: &TempDir) -> Pid {
     })
 }
 
+/// As under mpirun: so many at once, all at their first thousand.
+struct Ranks {
+    agent: AgentProcess,
+    homes: Vec<TempDir>,
+    processes: Vec<Process>,
+}
+
+const RANKS: usize = 4;
+
+impl Ranks {
+    #[track_caller]
+    fn start(way: Way, agent: AgentProcess) -> Option<Ranks> {
+        let homes: Vec<TempDir> = (0..RANKS).map(|_| TempDir::new()).collect();
+        let program = compile(&homes[0], "steps", &[])?;
+        let mut processes = Vec::new();
+        for home in &homes {
+            processes.push(start(way, &agent, home, &program, "rank"));
+            // One after the other, so that it is the first who loaded what they share.
+            helper_by_marker(home);
+        }
+        let ranks = Ranks {
+            agent,
+            homes,
+            processes,
+        };
+        ranks.step("first");
+        ranks.expect(RANKS, "each its first thousand");
+        Some(ranks)
+    }
+
+    fn step(&self, name: &str) {
+        for home in &self.homes {
+            std::fs::write(home.join(name), "").expect("written");
+        }
+    }
+
+    fn expect(&self, thousands: usize, what: &str) {
+        eventually(what, || match hits(&self.agent) {
+            found if found == 1000.0 * thousands as f64 => Ok(()),
+            other => Err(other),
+        });
+    }
+
+    /// The others make their second thousand and end as they should.
+    fn go_on(&mut self, way: Way) {
+        self.step("second");
+        for process in self.processes.drain(..) {
+            let finished = process.wait(BOUND);
+            assert_eq!(finished.code(), Some(42), "{way:?}: {finished}");
+        }
+    }
+}
+
+#[test]
+fn when_a_rank_is_killed_the_others_are_counted() {
+    for way in Way::counting() {
+        for victim in [0, RANKS - 1] {
+            let agent = AgentBuilder::new(PEGEL).start();
+            let Some(mut ranks) = Ranks::start(way, agent) else {
+                return;
+            };
+            ranks.processes.remove(victim).kill();
+            ranks.go_on(way);
+            let text = format!("{way:?}: all but the second thousand of rank {victim}");
+            ranks.expect(2 * RANKS - 1, &text);
+        }
+    }
+}
+
+#[test]
+fn when_the_one_who_counts_a_rank_is_killed_the_others_are_counted() {
+    for way in Way::counting() {
+        for victim in [0, RANKS - 1] {
+            let agent = AgentBuilder::new(PEGEL).start();
+            let Some(mut ranks) = Ranks::start(way, agent) else {
+                return;
+            };
+            kill_process(helper_by_marker(&ranks.homes[victim]), Signal::KILL).expect("ours");
+            // That rank goes on as well, and nobody counts it.
+            ranks.go_on(way);
+            let text = format!("{way:?}: all but the second thousand of rank {victim}");
+            ranks.expect(2 * RANKS - 1, &text);
+        }
+    }
+}
+
+/// At once, with all who count and the agent: the next agent finds what they did.
+#[test]
+fn when_all_are_killed_their_counts_stay() {
+    for way in Way::counting() {
+        for kills_agent in [false, true] {
+            let dir = TempDir::new();
+            std::fs::create_dir(dir.join("lanes")).expect("made");
+            let build = || {
+                AgentBuilder::new(PEGEL)
+                    .dir(dir.join("store"))
+                    .env("PEGEL_LANES", dir.join("lanes"))
+            };
+            let Some(mut ranks) = Ranks::start(way, build().start()) else {
+                return;
+            };
+            let helpers: Vec<Pid> = ranks.homes.iter().map(helper_by_marker).collect();
+            if kills_agent {
+                for helper in helpers {
+                    kill_process(helper, Signal::KILL).expect("ours");
+                }
+                ranks.agent.signal(Signal::KILL);
+            }
+            for process in ranks.processes.drain(..) {
+                process.kill();
+            }
+            if kills_agent {
+                ranks.agent.kill();
+                ranks.agent = build().start();
+            }
+            let text = format!("{way:?}: the first thousands, kills the agent: {kills_agent}");
+            ranks.expect(RANKS, &text);
+            ranks.agent.assert_conserved();
+        }
+    }
+}
+
 #[test]
 fn a_thousand_signals_do_not_confuse_the_count() {
     for way in Way::counting() {

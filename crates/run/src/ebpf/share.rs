@@ -37,13 +37,17 @@ pub(super) enum Found {
     NoUse,
 }
 
+/// What a set is made of. It changes with the programs and their maps, so that wrappers of other versions on the same node
+/// do not take what they would not understand.
+const FORM: u32 = 2;
+
 fn address(time: Time) -> io::Result<SocketAddr> {
     let uid = rustix::process::geteuid().as_raw();
     let kind = match time {
         Time::Measured => "",
         Time::Ignored => ".untimed",
     };
-    SocketAddr::from_abstract_name(format!("pegel-ebpf.{uid}{kind}"))
+    SocketAddr::from_abstract_name(format!("pegel-ebpf.{uid}.{FORM}{kind}"))
 }
 
 /// Looks for somebody who has loaded the programs.

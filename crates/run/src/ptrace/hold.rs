@@ -107,7 +107,7 @@ impl AsFd for Hold {
 /// Answers all that the process has to report, until its end. None when it is lost.
 fn follow(process: pid_t) -> Option<Ending> {
     loop {
-        match wait::peek_at(process) {
+        match wait::peek_at_own() {
             Ok(Some(ended)) => return Some(tracer::ended_by(ended)),
             Ok(None) => answer(process),
             Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}

@@ -74,21 +74,22 @@ pub(super) fn wait_for(thread: pid_t) -> io::Result<(pid_t, Report)> {
 
 /// Which thread reports next, without taking its report: whether it ended, and how.
 pub(super) fn peek() -> io::Result<(pid_t, Option<Report>)> {
-    peek_with(libc::P_ALL, 0)
+    peek_with(0)
 }
 
-/// The same for one process.
-pub(super) fn peek_at(process: pid_t) -> io::Result<Option<Report>> {
-    let (_, ended) = peek_with(libc::P_PID, process)?;
+/// The same for the only process that this thread traces. Not by its number: when another of its threads takes its place
+/// by exec, the kernel wakes only those who wait for any.
+pub(super) fn peek_at_own() -> io::Result<Option<Report>> {
+    let (_, ended) = peek_with(libc::__WNOTHREAD)?;
     Ok(ended)
 }
 
-fn peek_with(kind: libc::idtype_t, id: pid_t) -> io::Result<(pid_t, Option<Report>)> {
+fn peek_with(more: c_int) -> io::Result<(pid_t, Option<Report>)> {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-    let options = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL;
+    let options = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL | more;
     // SAFETY: the kernel fills what is ours; zeros are valid for the rest.
     let (result, info) = unsafe {
-        let result = libc::waitid(kind, id.cast_unsigned(), info.as_mut_ptr(), options);
+        let result = libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), options);
         (result, info.assume_init())
     };
     if result == -1 {
