@@ -122,7 +122,7 @@ fn signals_that_stop_the_program_stop_it() {
             let script = format!("kill -{} $$; exit 7", signal.as_raw());
             let mut command = way.command(&home, &["sh", "-c", &script]);
             // In a group whose leader has no parent in the session, nothing but SIGSTOP stops.
-            let child = command.process_group(0).spawn().expect("started");
+            let mut child = command.process_group(0).spawn().expect("started");
             let pid = Pid::from_child(&child);
             let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED)
                 .expect("ours")
@@ -133,14 +133,8 @@ fn signals_that_stop_the_program_stop_it() {
                 "{way:?}: {status:?}"
             );
             kill_process(pid, Signal::CONT).expect("ours");
-            let (_, status) = waitpid(Some(pid), WaitOptions::empty())
-                .expect("ours")
-                .expect("news");
-            assert_eq!(
-                status.exit_status(),
-                Some(7),
-                "{way:?} {signal:?}: {status:?}"
-            );
+            let status = child.wait().expect("ours");
+            assert_eq!(status.code(), Some(7), "{way:?} {signal:?}: {status:?}");
         }
     }
 }

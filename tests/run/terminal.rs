@@ -205,3 +205,83 @@ fn job_control_is_as_without_us() {
         assert_eq!(lines, expected, "{way:?}: {screen}");
     }
 }
+
+/// In the background, in a pipeline, and in a window that changes its size.
+fn background(way: Way, home: &TempDir, bash: &std::path::Path) -> String {
+    let mut terminal = Terminal::open(home, bash);
+    let words: String = way.words().iter().map(|word| format!("{word} ")).collect();
+    terminal.press(&format!("{words}sh -c 'echo \"\"up; exec sleep 1000'\r"));
+    terminal.wait_for("\nup\n");
+    terminal.press("\u{1a}");
+    terminal.wait_for("Stopped");
+    terminal.wait_for("\nready> ");
+    terminal.run("bg");
+    terminal.run("echo running=$(jobs -r | wc -l)");
+    terminal.press("fg\r");
+    terminal.wait_for("sleep 1000'\n");
+    terminal.press("\u{1c}");
+    terminal.wait_for("Quit");
+    terminal.wait_for("ready> ");
+    terminal.run("echo quit=$?");
+    // It wants what is typed, which it gets only in the foreground.
+    terminal.run(&format!("{words}cat &"));
+    terminal.run("until jobs -s | grep -q cat; do sleep 0.02; done; jobs | cut -c1-20");
+    terminal.press("fg\r");
+    terminal.wait_for("cat\n");
+    terminal.press("typed\r");
+    terminal.wait_for("typed\ntyped\n");
+    terminal.press("\u{4}");
+    terminal.wait_for("ready> ");
+    // All of a pipeline is one job.
+    terminal.press(&format!(
+        "{words}sh -c 'echo \"\"up >&2; exec sleep 1000' | {words}cat\r"
+    ));
+    terminal.wait_for("\nup\n");
+    terminal.press("\u{1a}");
+    terminal.wait_for("Stopped");
+    terminal.wait_for("\nready> ");
+    terminal.run("echo stopped=$(jobs -s | wc -l)");
+    terminal.press("fg\r");
+    terminal.wait_for("cat\n");
+    terminal.press("\u{3}");
+    terminal.wait_for("\nready> ");
+    terminal.run("echo interrupted=$?");
+    terminal.press(&format!(
+        "{words}sh -c 'trap \"stty size; exit 5\" WINCH; echo \"\"up; while :; do sleep 0.05; done'\r"
+    ));
+    terminal.wait_for("\nup\n");
+    let mut size = rustix::termios::tcgetwinsize(&terminal.keys).expect("a terminal");
+    size.ws_row = 31;
+    rustix::termios::tcsetwinsize(&terminal.keys, size).expect("a terminal");
+    terminal.wait_for("31 2000\n");
+    terminal.wait_for("ready> ");
+    terminal.run("echo resized=$?");
+    // The number of a process in the background is another each time, and that it stopped is said when bash notices, with
+    // empty lines as it sees fit.
+    let is_certain =
+        |line: &&str| !line.is_empty() && !line.starts_with("[1] ") && !line.ends_with("  cat");
+    let transcript = terminal.transcript(&words);
+    let lines: Vec<&str> = transcript.lines().filter(is_certain).collect();
+    lines.join("\n")
+}
+
+#[test]
+fn jobs_in_the_background_are_as_without_us() {
+    let Some(bash) = need("bash") else {
+        return;
+    };
+    let home = TempDir::new();
+    let plain = background(Way::Plain, &home, &bash);
+    for words in [
+        "running=1",
+        "quit=131",
+        "stopped=1",
+        "interrupted=130",
+        "resized=5",
+    ] {
+        assert!(plain.contains(words), "{words}: {plain}");
+    }
+    for way in Way::wrapped() {
+        assert_eq!(background(way, &home, &bash), plain, "{way:?}");
+    }
+}
