@@ -243,7 +243,7 @@ fn named_files_and_directories_are_tried() {
         ),
         (
             format!("tls: {{cert: {}, key: {}}}", at("pipe"), at("plain")),
-            format!("tls: {} is not a plain file", at("pipe")),
+            format!("tls: cannot read {}: it is not a plain file", at("pipe")),
         ),
         (
             "allow_users: [nobody-of-that-name]".to_owned(),

@@ -4,8 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
-use pegel_testkit::{AgentBuilder, AgentProcess, Readings, TempDir, eventually};
+use pegel_testkit::{AgentBuilder, AgentProcess, Process, Readings, TempDir, eventually};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
 const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/basic");
@@ -217,4 +220,49 @@ fn devices_come_and_go_under_any_name() {
     });
     node.agent.assert_conserved();
     assert_eq!(node.agent.stop().code(), Some(0));
+}
+
+/// Puts a pipe that nobody writes to in the place of every file.
+fn make_pipes(dir: &Path) -> usize {
+    let mut count = 0;
+    for entry in fs::read_dir(dir).expect("a directory") {
+        let entry = entry.expect("an entry");
+        let kind = entry.file_type().expect("a kind");
+        if kind.is_dir() {
+            count += make_pipes(&entry.path());
+        } else if kind.is_file() {
+            fs::remove_file(entry.path()).expect("removed");
+            let rights = Mode::RUSR | Mode::WUSR;
+            mknodat(CWD, entry.path(), FileType::Fifo, rights, 0).expect("a pipe");
+            count += 1;
+        }
+    }
+    count
+}
+
+#[test]
+fn pipes_in_the_place_of_files_make_nobody_wait() {
+    for machine in ["basic", "cray", "azure"] {
+        let root = TempDir::copy_of(Path::new(FIXTURE).with_file_name(machine));
+        assert!(make_pipes(root.path()) > 10);
+        let home = TempDir::new();
+        for args in [
+            &["snapshot"][..],
+            &["doctor"],
+            &["agent", "--once", "--level", "4", "--dir", "store"],
+        ] {
+            let mut command = Command::new(PEGEL);
+            command
+                .args(args)
+                .env_clear()
+                .env("HOME", home.path())
+                .env("PEGEL_SOCKET", home.join("nobody.sock"))
+                .env("PEGEL_ROOT", root.path())
+                .current_dir(home.path());
+            // Panics when it takes longer.
+            let finished = Process::start(&mut command).wait(Duration::from_secs(60));
+            assert!(finished.code().is_some(), "{machine}, {args:?}: {finished}");
+            assert!(!finished.stderr.contains("panicked"), "{finished}");
+        }
+    }
 }

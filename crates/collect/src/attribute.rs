@@ -3,9 +3,10 @@
 //! or refuse them while a device is down, and that is no failure.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::path::Path;
+
+use pegel_config::read_plain;
 
 use crate::scan::{hexadecimal, signed};
 
@@ -16,9 +17,7 @@ const NAMES_MAX: usize = 16_384;
 
 /// The text without blanks around it.
 pub(crate) fn text(path: &Path) -> Option<String> {
-    let mut bytes = Vec::new();
-    let mut file = File::open(path).ok()?.take(BYTES_MAX);
-    file.read_to_end(&mut bytes).ok()?;
+    let bytes = read_plain(path, BYTES_MAX).ok()?;
     Some(String::from_utf8_lossy(&bytes).trim().to_owned())
 }
 

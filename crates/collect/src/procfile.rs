@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use pegel_config::open_plain;
 use pegel_metric::SeriesError;
 
 use crate::OpenError;
@@ -81,7 +82,7 @@ pub(crate) struct ProcFile {
 impl ProcFile {
     /// `None` when there is no such file.
     pub(crate) fn open(path: PathBuf, shape: Shape) -> Result<Option<ProcFile>, OpenError> {
-        match File::open(&path) {
+        match open_plain(&path) {
             Ok(file) => {
                 let text = vec![0; TEXT_BYTES_START];
                 Ok(Some(ProcFile {
@@ -273,10 +274,7 @@ mod tests {
     fn missing_is_not_an_error_but_a_directory_is() {
         let missing = ProcFile::open(temporary("missing"), Shape::Whole).expect("quiet");
         assert!(missing.is_none());
-        let mut directory = ProcFile::open(std::env::temp_dir(), Shape::Whole)
-            .expect("a directory can be opened")
-            .expect("there");
-        let error = directory.read().expect_err("but not read");
-        assert!(error.to_string().starts_with("cannot read /"), "{error}");
+        let error = ProcFile::open(std::env::temp_dir(), Shape::Whole).expect_err("refused");
+        assert!(error.to_string().starts_with("cannot open /"), "{error}");
     }
 }

@@ -1,8 +1,9 @@
 //! What udev knows about a block device: `E:KEY=value` lines in `b<major>:<minor>`.
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::Path;
+
+use pegel_config::read_plain;
 
 /// No device has as much to say; what is longer is not read.
 const BYTES_MAX: u64 = 256 * 1024;
@@ -14,10 +15,8 @@ impl Properties {
     /// `None` when udev has nothing on it, or nothing readable: that is common, and not worth a word.
     pub(crate) fn of_block_device(udev: &Path, major: u64, minor: u64) -> Option<Properties> {
         let path = udev.join(format!("b{major}:{minor}"));
-        if fs::metadata(&path).ok()?.len() > BYTES_MAX {
-            return None;
-        }
-        Some(parse(&fs::read(path).ok()?))
+        let text = read_plain(&path, BYTES_MAX + 1).ok()?;
+        (text.len() as u64 <= BYTES_MAX).then(|| parse(&text))
     }
 
     /// Empty when it is not known.

@@ -10,6 +10,7 @@
 
 mod load;
 mod map;
+mod plain_file;
 mod problem;
 mod secret;
 mod setting;
@@ -20,6 +21,7 @@ mod written;
 mod yaml;
 
 pub use load::{FILE_BYTES_MAX, FILES_MAX, INCLUDE_DEPTH_MAX, load};
+pub use plain_file::{open_plain, read_plain};
 pub use problem::{ConfigError, Problem};
 pub use secret::Secret;
 pub use setting::{Key, Section, Setting, scalar};

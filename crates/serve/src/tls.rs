@@ -1,12 +1,11 @@
 //! TLS for addresses that other machines can reach.
 
-use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::OFlags;
+use pegel_config::open_plain;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -155,19 +154,8 @@ fn read(path: &Path) -> Result<(Vec<u8>, u32), TlsError> {
         path: path.to_owned(),
         source,
     };
-    // A pipe in its place must not make us wait.
-    let file: File = OpenOptions::new()
-        .read(true)
-        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
-        .open(path)
-        .map_err(cannot)?;
+    let file = open_plain(path).map_err(cannot)?;
     let found = file.metadata().map_err(cannot)?;
-    if !found.is_file() {
-        return Err(TlsError::Content {
-            path: path.to_owned(),
-            problem: "is not a plain file",
-        });
-    }
     let mut text = Vec::new();
     file.take(FILE_BYTES_MAX)
         .read_to_end(&mut text)

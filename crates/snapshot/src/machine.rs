@@ -3,10 +3,11 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
+use pegel_config::read_plain;
 use serde::Serialize;
 
 /// No file that is read here is larger, except where a caller says so.
@@ -67,11 +68,8 @@ impl Machine {
     /// The first bytes of a file, `bytes_max` at most.
     pub(crate) fn bytes(&self, path: impl AsRef<Path>, bytes_max: u64) -> Option<Vec<u8>> {
         let path = path.as_ref();
-        let mut bytes = Vec::new();
-        let read = File::open(self.place(path))
-            .and_then(|file| file.take(bytes_max).read_to_end(&mut bytes));
-        match read {
-            Ok(_) => Some(bytes),
+        match read_plain(&self.place(path), bytes_max) {
+            Ok(bytes) => Some(bytes),
             Err(error) => {
                 self.note(path, &error);
                 None

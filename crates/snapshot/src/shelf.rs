@@ -3,10 +3,11 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use pegel_config::read_plain;
 use serde_json::Value;
 
 use crate::moment::Moment;
@@ -118,9 +119,7 @@ fn is_ours(name: &str) -> bool {
 }
 
 fn said(path: &Path) -> Option<u64> {
-    let mut bytes = Vec::new();
-    let mut file = File::open(path).ok()?.take(FILE_BYTES_MAX);
-    file.read_to_end(&mut bytes).ok()?;
+    let bytes = read_plain(path, FILE_BYTES_MAX).ok()?;
     serde_json::from_slice(&bytes).ok().map(fingerprint)
 }
 

@@ -4,6 +4,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use pegel_config::read_plain;
+
+/// More than the kernel says in any file that is looked at.
+const BYTES_MAX: u64 = 16 << 20;
+
 /// Capabilities by their numbers, see capabilities(7).
 pub const SYS_PTRACE: u32 = 19;
 pub const SYS_ADMIN: u32 = 21;
@@ -36,7 +41,9 @@ impl Machine {
 
     /// The text without the space around it.
     pub fn read(&self, path: &str) -> io::Result<String> {
-        fs::read_to_string(self.path(path)).map(|text| text.trim().to_owned())
+        let bytes = read_plain(&self.path(path), BYTES_MAX)?;
+        let text = String::from_utf8(bytes).map_err(|_| io::ErrorKind::InvalidData)?;
+        Ok(text.trim().to_owned())
     }
 
     pub fn number(&self, path: &str) -> Option<i64> {

@@ -1,9 +1,9 @@
 //! What this user may measure.
 
-use std::fs::File;
 use std::io;
 
 use pegel_agent::{CollectorState, CollectorStatus};
+use pegel_config::open_plain;
 use serde_json::Value;
 
 use super::finding::Finding;
@@ -49,7 +49,7 @@ fn energy(machine: &Machine) -> (u64, u64) {
     let zones = machine.list("/sys/class/powercap").unwrap_or_default();
     let mut counts = (0, 0);
     for zone in zones {
-        match File::open(zone.join("energy_uj")) {
+        match open_plain(&zone.join("energy_uj")) {
             Ok(_) => counts.0 += 1,
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 counts = (counts.0 + 1, counts.1 + 1);

@@ -4,8 +4,9 @@
 //! Looked at are the job in which the agent itself runs, or else its own group, and the groups of
 //! the jobs that Slurm and PBS have on this node.
 
-use std::fs;
 use std::path::PathBuf;
+
+use pegel_config::read_plain;
 
 use crate::folder::Folder;
 use crate::scan::Fault;
@@ -26,6 +27,8 @@ pub static ENTRY: Entry = Entry {
 
 /// More jobs than a node has at a time; the others are left out.
 const GROUPS_MAX: usize = 64;
+/// A line for each hierarchy.
+const OF_SELF_BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Debug)]
 struct Groups {
@@ -47,7 +50,8 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
 impl Walk for Groups {
     fn walk(&mut self, put: &mut Put<'_>) -> Result<(), Fault> {
         // It may change: an agent can be moved, and a job's group is made after its start.
-        let own = Own::parse(&fs::read_to_string(&self.of_self).unwrap_or_default());
+        let of_self = read_plain(&self.of_self, OF_SELF_BYTES_MAX).unwrap_or_default();
+        let own = Own::parse(&String::from_utf8_lossy(&of_self));
         // A hybrid system has the second version beside the first, usually without controllers.
         let unified = Folder::open(&self.mount.join("unified"));
         let second = unified.or_else(|| Folder::open(&self.mount));

@@ -5,9 +5,9 @@
 //! with the rest. Until it answers it is not asked again and is reported as failed by its name.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 
+use pegel_config::read_plain;
 use pegel_metric::{Family, Group, Kind};
 
 use super::filesystem_survey::{Answer, PATIENCE, STUCK_MAX, Survey};
@@ -50,6 +50,8 @@ pub static ENTRY: Entry = Entry {
 
 /// No node mounts more; autofs and container hosts come near.
 const MOUNTS_MAX: usize = 2_048;
+/// What is longer is cut, and then not understood.
+const MOUNTINFO_BYTES_MAX: u64 = 16 << 20;
 
 #[derive(Debug)]
 struct FileSystems {
@@ -102,7 +104,7 @@ impl Collector for FileSystems {
     /// Never fails as a whole: opened anew, it would not know which mounts are stuck.
     fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
         self.note.set(&self.mountinfo.to_string_lossy());
-        let found = fs::read(&self.mountinfo)
+        let found = read_plain(&self.mountinfo, MOUNTINFO_BYTES_MAX)
             .map_err(|error| error.to_string())
             .and_then(|text| {
                 let mut mounts = parse_all(&text).map_err(|what| what.to_owned())?;
@@ -131,7 +133,8 @@ impl FileSystems {
         if !mounts.iter().any(|mount| mount.is_readonly) {
             return;
         }
-        let text = self.of_first.as_ref().and_then(|path| fs::read(path).ok());
+        let read = |path: &PathBuf| read_plain(path, MOUNTINFO_BYTES_MAX).ok();
+        let text = self.of_first.as_ref().and_then(read);
         let others = text.and_then(|text| parse_all(&text).ok());
         for mount in mounts.iter_mut().filter(|mount| mount.is_readonly) {
             let is_same = |other: &&Mount| {

@@ -1,10 +1,11 @@
 //! How many processes there are and what they do, from `/proc/<pid>/stat` of each.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use pegel_config::open_plain;
 use pegel_metric::{Family, Group, Kind, Slot};
 
 use crate::scan::Fault;
@@ -103,7 +104,7 @@ fn count(proc: &Path) -> Result<[u64; LETTERS], CollectError> {
         if !name.as_encoded_bytes().iter().all(u8::is_ascii_digit) {
             continue;
         }
-        let file = File::open(proc.join(name).join("stat"));
+        let file = open_plain(&proc.join(name).join("stat"));
         let Ok(length) = file.and_then(|mut file| file.read(&mut text)) else {
             continue;
         };

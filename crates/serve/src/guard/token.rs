@@ -1,14 +1,12 @@
 //! The token that stands for the right to do everything.
 
-use std::fs::{File, OpenOptions};
 use std::hint::black_box;
 use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use axum::http::{HeaderMap, header};
-use pegel_config::Secret;
-use rustix::fs::OFlags;
+use pegel_config::{Secret, open_plain};
 
 use crate::owner::Owner;
 
@@ -33,8 +31,6 @@ pub enum TokenError {
         #[source]
         source: io::Error,
     },
-    #[error("the token file {path} is not a plain file")]
-    Kind { path: PathBuf },
     #[error(
         "the token file {path} belongs to {owner}; it must belong to the agent's user or to root"
     )]
@@ -126,17 +122,9 @@ fn read_private(path: &Path) -> Result<String, TokenError> {
         path: path.to_owned(),
         source,
     };
-    // A pipe in its place must not make us wait.
-    let file: File = OpenOptions::new()
-        .read(true)
-        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
-        .open(path)
-        .map_err(cannot)?;
+    let file = open_plain(path).map_err(cannot)?;
     let found = file.metadata().map_err(cannot)?;
     let path = || path.to_owned();
-    if !found.is_file() {
-        return Err(TokenError::Kind { path: path() });
-    }
     if found.uid() != 0 && found.uid() != rustix::process::geteuid().as_raw() {
         let owner = Owner::of(found.uid());
         return Err(TokenError::Foreign {
@@ -263,7 +251,7 @@ mod tests {
         }
         fs::remove_file(&path).expect("removed");
         fs::create_dir(&path).expect("made");
-        assert!(matches!(load(), Err(TokenError::Kind { .. })));
+        assert!(matches!(load(), Err(TokenError::Io { .. })));
     }
 
     #[test]
@@ -279,7 +267,7 @@ mod tests {
         )
         .expect("a pipe");
         let error = Token::load(&TokenSource::File(path)).expect_err("refused");
-        assert!(matches!(error, TokenError::Kind { .. }));
+        assert!(matches!(error, TokenError::Io { .. }));
     }
 
     #[test]

@@ -1,3 +1,4 @@
+use std::fs;
 use std::io;
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
