@@ -1,6 +1,7 @@
 //! What goes through a program's pipes: all of it, in order, whoever counts.
 
 use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use pegel_testkit::{Process, Rng, TempDir};
@@ -104,6 +105,19 @@ fn a_broken_pipe_ends_the_program() {
     }
 }
 
+/// A test beside this one may have descriptors that a child inherits.
+fn close_inherited(command: &mut Command) {
+    let close = || {
+        // SAFETY: sets flags of descriptors, between fork and exec.
+        match unsafe { libc::close_range(3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC as i32) } {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: one system call between fork and exec.
+    unsafe { command.pre_exec(close) };
+}
+
 #[test]
 fn closed_descriptors_stay_closed() {
     let home = TempDir::new();
@@ -123,6 +137,7 @@ fn closed_descriptors_stay_closed() {
             let mut command = Command::new("sh");
             command.args(["-c", &script]);
             isolate(&mut command, &home);
+            close_inherited(&mut command);
             let finished = Process::start(&mut command).wait(BOUND);
             let result = std::fs::read_to_string(home.join("result")).expect("written");
             (finished.status, result)
