@@ -96,6 +96,11 @@ impl Intake {
         self.pulse.refresh()
     }
 
+    /// Why nothing can be stored just now. Waits for the log: not for async workers.
+    pub fn check_log(&self) -> Result<(), PushError> {
+        self.pulse.check_log()
+    }
+
     pub fn senders(&self) -> Vec<Account> {
         self.gate.senders().accounts()
     }

@@ -98,11 +98,17 @@ impl Pulse {
         self.shared.pass(self.shared.clock.utc());
         // Ticks are written in their order: when an empty push is through, so is this one, and so is the one
         // that took the values a moment before us.
-        self.shared.store.push(Input::Programs, Vec::new())?;
+        self.check_log()?;
         match dropped() == before {
             true => Ok(()),
             false => Err(PushError::QueueFull),
         }
+    }
+
+    /// Says why the log cannot be written, when all that is queued before has been.
+    pub fn check_log(&self) -> Result<(), PushError> {
+        let nothing = Vec::new();
+        self.shared.store.push(Input::Programs, nothing).map(drop)
     }
 
     /// Ends the beat with a last pass.

@@ -12,7 +12,9 @@ const FIRST_BYTES: usize = 1024;
 /// No method of HTTP is longer.
 const METHOD_BYTES_MAX: usize = 16;
 /// With which words a client of OpenTSDB's telnet protocol may begin.
-const COMMANDS: [&[u8]; 5] = [b"put ", b"version", b"help", b"stats", b"exit"];
+const COMMANDS: [&[u8]; 8] = [
+    b"put ", b"put\t", b"put\r", b"put\n", b"version", b"help", b"stats", b"exit",
+];
 
 /// How a connection begins.
 #[derive(Debug)]
@@ -127,6 +129,9 @@ mod tests {
         for lines in [
             "put a 1 2 b=c\n",
             "put ",
+            "put\n",
+            "put\r\n",
+            "put\ta 1 2",
             "version\n",
             "help\r\n",
             "exit",
@@ -134,14 +139,7 @@ mod tests {
         ] {
             assert_eq!(on_tcp(lines.as_bytes()), Guess::Lines, "{lines:?}");
         }
-        for http in [
-            "GET / HTTP/1.1",
-            "PUT /",
-            "what is this",
-            "put\n",
-            "a:1|c",
-            "putt ",
-        ] {
+        for http in ["GET / HTTP/1.1", "PUT /", "what is this", "a:1|c", "putt "] {
             assert_eq!(on_tcp(http.as_bytes()), Guess::Http, "{http:?}");
         }
         for open in ["", "p", "put", "v", "versio", "he", "ex"] {

@@ -73,6 +73,7 @@ impl Work {
         let mut batch = Batch::default();
         let mut taken = Vec::new();
         let mut reply = Reply::default();
+        let mut log = None;
         for line in lines.split(|byte| *byte == b'\n') {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             if line.is_empty() {
@@ -83,7 +84,7 @@ impl Work {
                 break;
             }
             taken.push(match self.dialect {
-                Dialect::Socket => self.socket_line(line, &mut batch),
+                Dialect::Socket => self.socket_line(line, &mut batch, &mut log),
                 Dialect::Telnet => self.telnet_line(line, &mut batch),
             });
         }
@@ -102,7 +103,10 @@ impl Work {
                     }
                     Err(error) => Some(error.to_string()),
                 },
-                Line::Statsd => written.as_ref().err().map(PushError::to_string),
+                // It failed after the look before: a counter does not go back.
+                Line::Statsd => written.as_ref().err().map(|error| {
+                    format!("{error}; the line is counted, and stored when that is over")
+                }),
                 Line::Refused(reason) => Some(reason),
                 Line::Said(text) => {
                     reply.text.push_str(&text);
@@ -129,8 +133,14 @@ impl Work {
         station.answer(line, *uid, &mut visitor).map(Line::Said)
     }
 
-    /// `[level N ](put … | statsd line)`, or a wrapper's line
-    fn socket_line<'a>(&self, line: &'a [u8], batch: &mut Batch<'a>) -> Line {
+    /// `[level N ](put … | statsd line)`, or a wrapper's line. `log` says whether anything can be stored, as soon
+    /// as someone looked.
+    fn socket_line<'a>(
+        &self,
+        line: &'a [u8],
+        batch: &mut Batch<'a>,
+        log: &mut Option<Result<(), PushError>>,
+    ) -> Line {
         if let Some(answer) = self.watch_line(line) {
             return answer;
         }
@@ -152,6 +162,15 @@ impl Work {
             sender: self.sender.clone(),
             id: self.origin,
         };
+        // What is counted stays counted: so look before.
+        if let Err(error) = log.get_or_insert_with(|| self.intake.check_log()) {
+            let reason = match error {
+                PushError::Degraded(_) => Reason::Degraded,
+                PushError::QueueFull => Reason::QueueFull,
+                PushError::Closed => Reason::Closed,
+            };
+            return self.refuse(reason, error.to_string());
+        }
         match taker.take(line, &origin) {
             Ok(()) => Line::Statsd,
             Err(reason) => Line::Refused(why(line, reason)),

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use pegel_testkit::eventually;
+use pegel_testkit::{FaultyFiles, eventually};
 use serde_json::json;
 
 use crate::support::{Site, now};
@@ -215,6 +215,56 @@ fn a_line_that_is_too_long_is_skipped() {
 }
 
 #[test]
+fn what_is_answered_with_an_error_is_not_counted() {
+    let files = FaultyFiles::new();
+    let site = Site::on(&files);
+    let mut lines = site.lines();
+    assert_eq!(lines.ask("a:1|c"), "ok");
+    files.fill_up();
+    // A point in a loose series of its own, so that the store notices.
+    let refused = lines.ask(&format!("put t.a {} 1 k=v", now()));
+    assert!(
+        refused.starts_with("error the log cannot be written: "),
+        "{refused}"
+    );
+    for _ in 0..3 {
+        let refused = lines.ask("a:10|c");
+        assert!(
+            refused.starts_with("error the log cannot be written: "),
+            "{refused}"
+        );
+        assert!(!refused.contains("counted"), "{refused}");
+    }
+    files.heal();
+    eventually("it is taken again", || {
+        match lines.ask("a:100|c").as_str() {
+            "ok" => Ok(()),
+            other => Err(other.to_owned()),
+        }
+    });
+    assert_eq!(site.value("a"), 101.0);
+}
+
+#[test]
+fn a_line_that_was_counted_before_the_log_failed_says_so() {
+    let files = FaultyFiles::new();
+    let site = Site::on(&files);
+    let mut lines = site.lines();
+    assert_eq!(lines.ask("a:1|c"), "ok");
+    files.fill_up();
+    let refused = lines.ask("a:10|c");
+    assert!(refused.contains("the line is counted"), "{refused}");
+    files.heal();
+    eventually("it is taken again", || {
+        match lines.ask("a:100|c").as_str() {
+            "ok" => Ok(()),
+            other => Err(other.to_owned()),
+        }
+    });
+    assert_eq!(site.value("a"), 111.0);
+}
+
+#[test]
 fn telnet_is_silent_when_all_is_well_and_shares_the_port_with_http() {
     let site = Site::new();
     let time = now();
@@ -247,7 +297,10 @@ fn telnet_is_silent_when_all_is_well_and_shares_the_port_with_http() {
     assert_eq!(client.until("\n"), "pegel 1.2.3\n");
     assert_eq!(site.value("t.a"), 3.0);
     let mut client = site.connect();
-    client.send("put\r\n\r\n");
+    client.send("put\r\n");
+    assert_eq!(client.until("\n"), "put: the metric name is missing\n");
+    let mut client = site.connect();
+    client.send("putt\r\n\r\n");
     assert!(client.until("\r\n").starts_with("HTTP/1.1 400 "));
     eventually("counted as no HTTP", || match site.refused("malformed") {
         1 => Ok(()),

@@ -13,7 +13,7 @@ use pegel_metric::Clock;
 use pegel_metric::{Family, Input, Kind, Millis, Point, Series, SystemClock};
 use pegel_serve::{App, Running, Server, Settings, StatusSource};
 use pegel_store::{Options, Store};
-use pegel_testkit::{Address, Answer, TempDir, get};
+use pegel_testkit::{Address, Answer, FaultyFiles, TempDir, get};
 use tokio::runtime::Runtime;
 
 pub struct Source;
@@ -49,17 +49,30 @@ impl Site {
     }
 
     pub fn with(change: impl FnOnce(&mut Settings)) -> Site {
-        Site::start(change, false)
+        Site::start(change, false, None)
     }
 
     /// As a job would start it.
     pub fn of_job() -> Site {
-        Site::start(|_| {}, true)
+        Site::start(|_| {}, true, None)
     }
 
-    fn start(change: impl FnOnce(&mut Settings), is_job: bool) -> Site {
+    /// With a disk that does as it is told.
+    pub fn on(files: &FaultyFiles) -> Site {
+        Site::start(|_| {}, false, Some(files))
+    }
+
+    fn start(
+        change: impl FnOnce(&mut Settings),
+        is_job: bool,
+        files: Option<&FaultyFiles>,
+    ) -> Site {
         let dir = TempDir::new();
-        let store = Store::open(Options::new(dir.join("store"))).expect("a store");
+        let mut options = Options::new(dir.join("store"));
+        if let Some(files) = files {
+            options.files = Arc::new(files.clone());
+        }
+        let store = Store::open(options).expect("a store");
         let mut settings = Settings {
             listen: vec![Listen::loopback(0), Listen::loopback(0)],
             socket: Some(dir.join("push.sock")),
