@@ -194,3 +194,38 @@ fn a_program_like_sudo_works() {
     let said = scene.run(Way::Ptrace, scene.uid, &["-v"], &[&sudo, "true"]);
     assert!(said.stderr.contains("rights of its own"), "{said}");
 }
+
+/// A shell says that there is no such command, and so do we, although a directory in which it could be is closed.
+#[test]
+fn a_directory_that_may_not_be_searched_hides_the_command() {
+    let Some(scene) = Scene::new() else {
+        return;
+    };
+    let closed = scene.home.join("closed");
+    fs::create_dir(&closed).expect("made");
+    let command = closed.join("secret-command");
+    fs::write(&command, "#!/bin/sh\n").expect("written");
+    set_mode(&command, 0o755);
+    set_mode(&closed, 0o700);
+    for options in [&["--"][..], &["-s", "--"]] {
+        for (name, code, words) in [
+            ("secret-command", 127, "No such file or directory"),
+            ("no-such-command", 127, "No such file or directory"),
+            (&*command.display().to_string(), 126, "Permission denied"),
+        ] {
+            let mut wrapped = Command::new(&scene.pegel);
+            wrapped.arg("run").args(options).arg(name);
+            isolate(&mut wrapped, &scene.home);
+            let path = format!("{}:/usr/bin:/bin", closed.display());
+            wrapped
+                .env("PATH", path)
+                .uid(scene.uid)
+                .gid(scene.uid)
+                .current_dir("/");
+            let finished = Process::start(&mut wrapped).wait(BOUND);
+            assert_eq!(finished.code(), Some(code), "{finished}");
+            let line = format!("pegel: cannot run {name}: {words}");
+            assert!(finished.stderr.starts_with(&line), "{finished}");
+        }
+    }
+}

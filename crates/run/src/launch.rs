@@ -110,10 +110,13 @@ impl Launch<'_> {
         heritage::restore();
         // SAFETY: a list of C strings that ends with a null pointer, all of which live until the end.
         unsafe { libc::execvp(pointers[0], pointers.as_ptr()) };
-        Err(LaunchError::Exec {
-            command: command.clone(),
-            source: io::Error::last_os_error(),
-        })
+        let mut source = io::Error::last_os_error();
+        // A directory of PATH that may not be searched: to a shell, what could be in it is not found.
+        if source.raw_os_error() == Some(libc::EACCES) && program::is_nowhere(command) {
+            source = io::Error::from_raw_os_error(libc::ENOENT);
+        }
+        let command = command.clone();
+        Err(LaunchError::Exec { command, source })
     }
 
     /// When this returns, the program is counted from its first call on; or it is not, and a person who asked was told

@@ -183,17 +183,31 @@ fn is_static(bytes: &[u8]) -> Option<bool> {
 
 /// The file that a shell would run for a command.
 pub(crate) fn find(command: &OsStr) -> Option<PathBuf> {
-    if command.as_bytes().contains(&b'/') {
+    if is_path(command) {
         return Some(PathBuf::from(command));
     }
+    places(command).into_iter().find(|path| {
+        let is_file = path.metadata().is_ok_and(|found| found.is_file());
+        let access = rustix::fs::Access::EXEC_OK;
+        is_file && rustix::fs::accessat(CWD, path, access, AtFlags::EACCESS).is_ok()
+    })
+}
+
+/// Whether nothing is where a shell would look for a command, as far as one may look.
+pub(crate) fn is_nowhere(command: &OsStr) -> bool {
+    let is_there = |path: &PathBuf| path.symlink_metadata().is_ok();
+    !is_path(command) && !places(command).iter().any(is_there)
+}
+
+fn is_path(command: &OsStr) -> bool {
+    command.as_bytes().contains(&b'/')
+}
+
+/// One in each directory of PATH.
+fn places(command: &OsStr) -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
-    std::env::split_paths(&path)
-        .map(|dir| dir.join(command))
-        .find(|path| {
-            let is_file = path.metadata().is_ok_and(|found| found.is_file());
-            let access = rustix::fs::Access::EXEC_OK;
-            is_file && rustix::fs::accessat(CWD, path, access, AtFlags::EACCESS).is_ok()
-        })
+    let places = std::env::split_paths(&path).map(|dir| dir.join(command));
+    places.collect()
 }
 
 #[cfg(test)]
