@@ -70,6 +70,33 @@ fn everything_arrives() {
     }
 }
 
+/// Without the variable that makes the loader take the library for MPI calls.
+fn without_library(text: &str) -> String {
+    let is_other = |line: &&str| !line.starts_with("variable: LD_PRELOAD=");
+    let lines: Vec<&str> = text.lines().filter(is_other).collect();
+    lines.join("\n")
+}
+
+#[test]
+fn the_library_for_mpi_adds_one_variable_and_nothing_else() {
+    let Some(pair) = Pair::new() else {
+        return;
+    };
+    for (what, _) in GIVEN {
+        let plain = pair.run(Way::Plain, what);
+        let words = [crate::wrapped::PEGEL, "run", "-m", "-s", "--"].map(str::to_owned);
+        let found = Process::start(&mut pair.command(what, &words)).wait(BOUND);
+        assert_eq!(found.code(), Some(42), "{what}: {found}");
+        let found = &found.stdout;
+        assert_eq!(
+            without_library(found),
+            without_library(&plain.stdout),
+            "{what}"
+        );
+        assert!(found.contains("variable: LD_PRELOAD="), "{what}: {found}");
+    }
+}
+
 /// Nothing is left for the one who counts, nor for the file with the counts or the library: the program runs all the
 /// same.
 #[test]
@@ -83,10 +110,6 @@ fn where_nothing_is_left_for_us_the_program_runs() {
         let words = [&[crate::wrapped::PEGEL.to_owned()][..], &mpi].concat();
         let found = Process::start(&mut pair.command(what, &words)).wait(BOUND);
         assert_eq!(found.code(), Some(42), "{what}: {found}");
-        let without_library = |text: &str| -> String {
-            let is_ours = |line: &&str| !line.starts_with("variable: LD_PRELOAD=");
-            text.lines().filter(is_ours).collect()
-        };
         assert_eq!(
             without_library(&found.stdout),
             without_library(&plain.stdout),
