@@ -6,6 +6,7 @@
 
 pub mod amount;
 mod directories;
+mod histograms;
 pub mod journal;
 mod lane;
 mod part;

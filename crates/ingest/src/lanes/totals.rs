@@ -4,12 +4,13 @@
 //! known. A gauge is made anew at each pass from the lanes that are alive.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use pegel_metric::{Family, Kind, Millis, Series, Tick};
 
 use super::amount::{Amount, CounterKind};
+use super::histograms::{HistogramId, Histograms};
 use super::journal::KeptSeries;
 use crate::board::{Board, Place};
 use crate::gate::{Admitted, Gate, Pass, Refusal};
@@ -26,6 +27,9 @@ struct Entry {
     place: Place,
     _pass: Pass,
     role: Role,
+    /// For a bucket.
+    histogram: Option<HistogramId>,
+    is_touched: bool,
     /// What lanes that are gone left.
     base: Amount,
     total: Amount,
@@ -47,15 +51,12 @@ pub struct Totals {
     entries: Vec<Option<Entry>>,
     free: Vec<Number>,
     by_text: HashMap<Box<str>, Number>,
-    /// The buckets of each histogram, by their bounds as text without `le`; shown cumulated.
-    histograms: HashMap<Box<str>, Histogram>,
+    /// Counters that may have changed since the last pass: only those are looked at.
+    touched: Vec<Number>,
+    /// Every pass makes them anew.
+    gauges: BTreeSet<Number>,
+    histograms: Histograms,
     is_first_pass: bool,
-}
-
-#[derive(Debug, Default)]
-struct Histogram {
-    /// By the bits of the bound, which are in the order of positive numbers.
-    buckets: BTreeMap<u64, Number>,
 }
 
 impl Totals {
@@ -66,7 +67,9 @@ impl Totals {
             entries: Vec::new(),
             free: Vec::new(),
             by_text: HashMap::new(),
-            histograms: HashMap::new(),
+            touched: Vec::new(),
+            gauges: BTreeSet::new(),
+            histograms: Histograms::default(),
             is_first_pass: true,
         }
     }
@@ -133,16 +136,21 @@ impl Totals {
             (self.entries.len() - 1) as Number
         });
         self.by_text.insert(series.text().into(), number);
-        if role == Role::Counter(CounterKind::Bucket) {
-            let (key, bound) = bucket_key(&series);
-            let histogram = self.histograms.entry(key).or_default();
-            histogram.buckets.insert(bound, number);
-        }
+        let histogram = match role {
+            Role::Counter(CounterKind::Bucket) => Some(self.histograms.add(&series, number)),
+            Role::Counter(_) => None,
+            Role::Gauge(_) => {
+                self.gauges.insert(number);
+                None
+            }
+        };
         let mut entry = Entry {
             series,
             place,
             _pass: pass,
             role,
+            histogram,
+            is_touched: false,
             base: zero,
             total: zero,
             before,
@@ -157,6 +165,7 @@ impl Totals {
             entry.lift();
         }
         self.entries[number as usize] = Some(entry);
+        self.touch(number);
         number
     }
 
@@ -174,6 +183,17 @@ impl Totals {
         let entry = self.entry_mut(number);
         entry.total = entry.total.plus(by);
         entry.changed = now;
+        self.touch(number);
+    }
+
+    /// The next pass looks at it.
+    fn touch(&mut self, number: Number) {
+        let entry = self.entry_mut(number);
+        if let Some(id) = entry.histogram {
+            self.histograms.touch(id);
+        } else if !std::mem::replace(&mut entry.is_touched, true) {
+            self.touched.push(number);
+        }
     }
 
     /// What a lane that is gone had contributed is kept without it.
@@ -187,6 +207,7 @@ impl Totals {
         let entry = self.entry_mut(number);
         entry.base = base;
         entry.total = entry.total.plus(base);
+        self.touch(number);
     }
 
     /// The value of a gauge in one lane that is alive.
@@ -205,25 +226,34 @@ impl Totals {
         });
     }
 
-    /// Ends a pass: everything on the board, and the rows that changed into the tick.
+    /// Ends a pass: what changed goes to the board, and the rows that changed into the tick.
     pub fn emit(&mut self, tick: &mut Tick) {
-        for entry in self.entries.iter_mut().flatten() {
+        for number in std::mem::take(&mut self.touched) {
+            // It may be gone since.
+            let Some(entry) = &mut self.entries[number as usize] else {
+                continue;
+            };
+            entry.is_touched = false;
             if self.is_first_pass {
                 entry.lift();
             }
-            match entry.role {
-                Role::Gauge(_) => match entry.gauge.take() {
-                    Some((value, _)) if value.is_finite() => self.board.set(entry.place, value),
-                    _ => self.board.clear(entry.place),
-                },
-                Role::Counter(CounterKind::Bucket) => {}
-                Role::Counter(_) => self.board.set(entry.place, entry.total.value()),
+            if let Role::Counter(_) = entry.role {
+                self.board.set(entry.place, entry.total.value());
             }
         }
         self.is_first_pass = false;
-        for histogram in self.histograms.values() {
+        for &number in &self.gauges {
+            let Some(entry) = &mut self.entries[number as usize] else {
+                continue;
+            };
+            match entry.gauge.take() {
+                Some((value, _)) if value.is_finite() => self.board.set(entry.place, value),
+                _ => self.board.clear(entry.place),
+            }
+        }
+        for buckets in self.histograms.take_changed() {
             let mut cumulated = Amount::Whole(0);
-            for &number in histogram.buckets.values() {
+            for number in buckets {
                 if let Some(entry) = &self.entries[number as usize] {
                     cumulated = cumulated.plus(entry.total);
                     self.board.set(entry.place, cumulated.value());
@@ -253,14 +283,9 @@ impl Totals {
         self.board.remove(entry.place);
         self.by_text.remove(entry.series.text());
         self.free.push(number);
-        if entry.role == Role::Counter(CounterKind::Bucket) {
-            let (key, bound) = bucket_key(&entry.series);
-            if let Some(histogram) = self.histograms.get_mut(&key) {
-                histogram.buckets.remove(&bound);
-                if histogram.buckets.is_empty() {
-                    self.histograms.remove(&key);
-                }
-            }
+        self.gauges.remove(&number);
+        if let Some(id) = entry.histogram {
+            self.histograms.remove(id, &entry.series);
         }
     }
 
@@ -334,16 +359,90 @@ impl Entry {
     }
 }
 
-/// The histogram that a bucket belongs to, and its bound.
-fn bucket_key(series: &Series) -> (Box<str>, u64) {
-    let mut key = series.name().to_owned();
-    let mut bound = f64::INFINITY;
-    for (label, value) in series.labels() {
-        if label == "le" {
-            bound = value.parse().unwrap_or(f64::INFINITY);
-        } else {
-            key.push_str(&format!("\u{1}{label}\u{1}{value}"));
+#[cfg(test)]
+mod tests {
+    use pegel_metric::{Input, Ledger};
+    use pegel_store::{Options, Store};
+    use pegel_testkit::TempDir;
+
+    use super::*;
+    use crate::gate::GateSettings;
+    use crate::rules::Rules;
+
+    fn wanted<'a>(
+        name: &'a str,
+        labels: &'a [(&'a str, &'a str)],
+        kind: CounterKind,
+    ) -> Wanted<'a> {
+        Wanted {
+            name,
+            labels,
+            help: "",
+            level: 1,
+            role: Role::Counter(kind),
         }
     }
-    (key.into(), bound.to_bits())
+
+    fn values(totals: &mut Totals, time: Millis) -> BTreeSet<String> {
+        let mut tick = Tick::new(Input::Programs);
+        tick.reset(time);
+        totals.emit(&mut tick);
+        let mut values = BTreeSet::new();
+        for row in tick.rows() {
+            for (index, series) in row.members.series.iter().enumerate() {
+                if row.is_present(index) {
+                    values.insert(format!("{series} {}", row.values[index]));
+                }
+            }
+        }
+        values
+    }
+
+    #[test]
+    fn a_pass_looks_only_at_what_changed() {
+        let dir = TempDir::new();
+        let store = Store::open(Options::new(dir.path())).expect("opens");
+        let settings = GateSettings {
+            level: 3,
+            series_max: 1000,
+            series_per_sender: 1000,
+            text_bytes_max: 1 << 20,
+            rules: Rules::default(),
+            reserved: Arc::default(),
+        };
+        let gate = Arc::new(Gate::new(settings, Arc::new(Ledger::default())));
+        let sender = gate.sender(Input::Lane, "uid 1");
+        let mut totals = Totals::new(gate, Board::new("lanes", &store, 0));
+        let mut join = |name: &str, labels: &[(&str, &str)], kind| {
+            let number = totals.join(&sender, &wanted(name, labels, kind), 0);
+            number.expect("admitted")
+        };
+        let steps = join("steps_total", &[], CounterKind::Whole);
+        join("idle_total", &[], CounterKind::Whole);
+        let low = join("size_bucket", &[("le", "1")], CounterKind::Bucket);
+        join("size_bucket", &[("le", "2")], CounterKind::Bucket);
+        let all = values(&mut totals, 1000);
+        let expected = [
+            "idle_total 0",
+            "size_bucket{le=\"1\"} 0",
+            "size_bucket{le=\"2\"} 0",
+            "steps_total 0",
+        ];
+        assert!(all.iter().eq(expected), "{all:?}");
+        assert!(totals.touched.is_empty());
+        totals.raise(steps, Amount::Whole(2), 1000);
+        totals.raise(steps, Amount::Whole(3), 1000);
+        assert_eq!(totals.touched, [steps]);
+        totals.raise(low, Amount::Whole(4), 1000);
+        assert_eq!(totals.touched, [steps], "a bucket goes with its histogram");
+        let all = values(&mut totals, 2000);
+        let expected = [
+            "idle_total 0",
+            "size_bucket{le=\"1\"} 4",
+            "size_bucket{le=\"2\"} 4",
+            "steps_total 5",
+        ];
+        assert!(all.iter().eq(expected), "{all:?}");
+        assert!(values(&mut totals, 3000).is_empty(), "nothing changed");
+    }
 }

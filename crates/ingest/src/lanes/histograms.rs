@@ -1,0 +1,73 @@
+//! Which buckets belong together. Each lane counts buckets by themselves; they are shown cumulated.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use pegel_metric::Series;
+
+use super::totals::Number;
+
+pub type HistogramId = u32;
+
+#[derive(Debug, Default)]
+pub struct Histograms {
+    /// By name and labels without `le`.
+    ids: HashMap<Box<str>, HistogramId>,
+    /// By the bits of the bound, which are in the order of positive numbers.
+    buckets: HashMap<HistogramId, BTreeMap<u64, Number>>,
+    next: HistogramId,
+    changed: BTreeSet<HistogramId>,
+}
+
+impl Histograms {
+    pub fn add(&mut self, series: &Series, number: Number) -> HistogramId {
+        let (key, bound) = key_and_bound(series);
+        let id = *self.ids.entry(key).or_insert_with(|| {
+            self.next = self.next.wrapping_add(1);
+            self.next
+        });
+        self.buckets.entry(id).or_default().insert(bound, number);
+        self.changed.insert(id);
+        id
+    }
+
+    pub fn remove(&mut self, id: HistogramId, series: &Series) {
+        let (key, bound) = key_and_bound(series);
+        let Some(buckets) = self.buckets.get_mut(&id) else {
+            return;
+        };
+        buckets.remove(&bound);
+        // The buckets above it hold less from now on.
+        self.changed.insert(id);
+        if buckets.is_empty() {
+            self.buckets.remove(&id);
+            self.ids.remove(&key);
+        }
+    }
+
+    /// A bucket of it counted more.
+    pub fn touch(&mut self, id: HistogramId) {
+        self.changed.insert(id);
+    }
+
+    /// The buckets of all that changed since this was last asked, in the order of their bounds.
+    pub fn take_changed(&mut self) -> impl Iterator<Item = impl Iterator<Item = Number> + '_> + '_ {
+        let changed = std::mem::take(&mut self.changed);
+        changed
+            .into_iter()
+            .filter_map(|id| Some(self.buckets.get(&id)?.values().copied()))
+    }
+}
+
+/// The histogram that a bucket belongs to, and its bound.
+fn key_and_bound(series: &Series) -> (Box<str>, u64) {
+    let mut key = series.name().to_owned();
+    let mut bound = f64::INFINITY;
+    for (label, value) in series.labels() {
+        if label == "le" {
+            bound = value.parse().unwrap_or(f64::INFINITY);
+        } else {
+            key.push_str(&format!("\u{1}{label}\u{1}{value}"));
+        }
+    }
+    (key.into(), bound.to_bits())
+}
