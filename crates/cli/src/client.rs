@@ -127,6 +127,14 @@ pub fn refusal(status: u16, text: &str) -> anyhow::Error {
     }
 }
 
+/// A connection to an agent that can be trusted.
+pub fn connect_to(socket: &Path) -> io::Result<UnixStream> {
+    connect(socket).map_err(|error| match error {
+        Unreachable::Nobody => io::ErrorKind::NotFound.into(),
+        Unreachable::Other(error) => io::Error::other(format!("{error:#}")),
+    })
+}
+
 enum Unreachable {
     /// No socket there, or nobody behind it.
     Nobody,

@@ -1,9 +1,8 @@
 //! A process that runs already: its calls are counted until it ends, or until somebody interrupts, which lets it live.
 
-use std::path::PathBuf;
 use std::time::Instant;
 
-use crate::ebpf::{self, Time};
+use crate::ebpf::{self, Agents, Time};
 use crate::summary::Summary;
 use crate::tally::Tally;
 use crate::{AttachError, Method, ptrace};
@@ -16,8 +15,8 @@ pub struct Attach {
     pub method: Option<Method>,
     /// Only eBPF can do without.
     pub time: Time,
-    /// Where agents may be that count for others.
-    pub agents: Vec<PathBuf>,
+    /// Who may count where this process may not.
+    pub agents: Agents,
 }
 
 /// `ready` is told how many threads the process has, and how they are counted.

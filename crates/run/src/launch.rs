@@ -4,12 +4,11 @@ use std::convert::Infallible;
 use std::ffi::{CString, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
 
 use crate::program::{self, View};
 use crate::summary::Summary;
 use crate::watch::{READY_FOR_FILTER, Watch};
-use crate::{Method, Time, apart, heritage, preload, seccomp, tally};
+use crate::{Agents, Method, Time, apart, heritage, preload, seccomp, tally};
 
 /// A program to be run.
 #[allow(missing_debug_implementations)] // What it calls has no form to be shown.
@@ -29,14 +28,14 @@ pub struct Launch<'a> {
 }
 
 /// How system calls are to be counted.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Counting {
     /// The best that this machine allows, if none is named.
     pub method: Option<Method>,
     /// Only eBPF can do without.
     pub time: Time,
-    /// Where agents may be that count for others.
-    pub agents: Vec<PathBuf>,
+    /// Who may count where this process may not.
+    pub agents: Agents,
 }
 
 /// The program did not start.

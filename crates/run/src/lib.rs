@@ -25,7 +25,7 @@ use std::fmt;
 
 pub use apart::start_apart;
 pub use attach::{Attach, attach};
-pub use ebpf::{STATION_DESCRIPTORS_MAX, Station, Time, Visitor};
+pub use ebpf::{Agents, STATION_DESCRIPTORS_MAX, Station, Time, Visitor};
 pub use launch::{Counting, Launch, LaunchError};
 pub use ptrace::{AttachError, Ending};
 pub use summary::Summary;

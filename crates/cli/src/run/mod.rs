@@ -7,7 +7,7 @@ pub mod tau;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use pegel_run::{Attach, Counting, Launch, Method, Summary, Time};
+use pegel_run::{Agents, Attach, Counting, Launch, Method, Summary, Time};
 
 use crate::failure::Failure;
 use crate::{client, output};
@@ -122,13 +122,16 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             output::note(&format!("pegel: {error:#}"));
         }
     };
-    let sockets = client::sockets(args.socket.as_deref(), &[]);
+    let agents = Agents {
+        sockets: client::sockets(args.socket.as_deref(), &[]),
+        connect: client::connect_to,
+    };
     if let Some(pid) = args.pid {
         let target = Attach {
             pid,
             method: args.method.map(Method::from),
             time: args.time(),
-            agents: sockets,
+            agents,
         };
         let summary = pegel_run::attach(&target, &note, &|threads, method| {
             note(&format!(
@@ -143,7 +146,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         syscalls: args.syscalls.then(|| Counting {
             method: args.method.map(Method::from),
             time: args.time(),
-            agents: sockets,
+            agents,
         }),
         mpi: args.mpi,
         note: &note,

@@ -2,17 +2,42 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::Time;
 use super::reading::{From, Reading, Request};
-use super::task;
+use super::{EbpfError, Time, task};
+
+/// Agents that may count for others: where they would be, and how one gets to them. Whoever connects makes sure of whom it
+/// talks to.
+#[derive(Debug, Clone)]
+pub struct Agents {
+    pub sockets: Vec<PathBuf>,
+    pub connect: fn(&Path) -> io::Result<UnixStream>,
+}
 
 /// An agent that takes longer than this has other troubles: the program is not to wait for it.
 const PATIENCE: Duration = Duration::from_millis(700);
 /// No answer is longer.
 const ANSWER_BYTES_MAX: u64 = 256 << 10;
+
+impl Agents {
+    /// The first one that counts for us. Where nobody does, what the last one said.
+    pub(super) fn ask(&self, pid: i32, from: From, time: Time) -> Result<Remote, EbpfError> {
+        let mut why = "none is there".to_owned();
+        for socket in &self.sockets {
+            let asked = (self.connect)(socket);
+            match asked.and_then(|stream| Remote::ask(stream, pid, from, time)) {
+                Ok(remote) => return Ok(remote),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {}
+                    _ => why = error.to_string(),
+                },
+            }
+        }
+        Err(EbpfError::NoAgent(why))
+    }
+}
 
 /// An agent that counts one program for us.
 #[derive(Debug)]
@@ -22,9 +47,8 @@ pub(super) struct Remote {
 
 impl Remote {
     /// Asks an agent to count a process.
-    pub(super) fn ask(socket: &Path, pid: i32, from: From, time: Time) -> io::Result<Remote> {
+    fn ask(stream: UnixStream, pid: i32, from: From, time: Time) -> io::Result<Remote> {
         let start = task::start_of(pid).ok_or(io::Error::from_raw_os_error(libc::ESRCH))?;
-        let stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         let mut remote = Remote {

@@ -1,14 +1,13 @@
 //! Follows a watched process to its end, and brings its counts into the tally.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::by_agent::Remote;
+use super::by_agent::{Agents, Remote};
 use super::place::{Place, Progress, Row, possible_processors};
 use super::programs::{ROW_COMPAT, ROW_LARGE, ROW_WORDS, ROWS};
 use super::reading::{From, Reading};
@@ -46,7 +45,7 @@ impl Follower {
     pub(crate) fn for_program(
         wrapper: i32,
         time: Time,
-        agents: &[PathBuf],
+        agents: &Agents,
     ) -> Result<Follower, EbpfError> {
         let process = task::open(wrapper).map_err(refused("the process"))?;
         let source = match own_place(time) {
@@ -56,9 +55,7 @@ impl Follower {
                 let watched = watched.map_err(refused("the process"))?;
                 Source::Own(Box::new(watched), server)
             }
-            Err(EbpfError::Permission) => {
-                Source::Agent(ask_agents(agents, wrapper, From::Exec, time)?)
-            }
+            Err(EbpfError::Permission) => Source::Agent(agents.ask(wrapper, From::Exec, time)?),
             Err(error) => return Err(error),
         };
         let follower = Follower::new(source, process);
@@ -165,7 +162,7 @@ impl Follower {
 pub(crate) fn attach(
     pid: i32,
     time: Time,
-    agents: &[PathBuf],
+    agents: &Agents,
     tally: &mut Tally,
     ready: impl FnOnce(usize),
     is_over: &AtomicBool,
@@ -178,7 +175,7 @@ pub(crate) fn attach(
             (Source::Own(Box::new(taken.0), server), taken.1)
         }
         Err(EbpfError::Permission) => {
-            let remote = ask_agents(agents, pid, From::Now, time)?;
+            let remote = agents.ask(pid, From::Now, time)?;
             (Source::Agent(remote), crate::ptrace::threads(pid).len())
         }
         Err(error) => return Err(error),
@@ -211,21 +208,6 @@ fn own_place(time: Time) -> Result<(Place, Option<Server>), EbpfError> {
         Found::Nobody(listener) => (load(table)?, Some(Server::new(listener))),
         Found::NoUse => (load(table)?, None),
     })
-}
-
-/// The first agent that counts for us. Where nobody does, what the last one said.
-fn ask_agents(agents: &[PathBuf], pid: i32, from: From, time: Time) -> Result<Remote, EbpfError> {
-    let mut why = "none is there".to_owned();
-    for socket in agents {
-        match Remote::ask(socket, pid, from, time) {
-            Ok(remote) => return Ok(remote),
-            Err(error) => match error.kind() {
-                std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => {}
-                _ => why = error.to_string(),
-            },
-        }
-    }
-    Err(EbpfError::NoAgent(why))
 }
 
 fn add(tally: &mut Tally, row: usize, now: &Row, before: &Row) {

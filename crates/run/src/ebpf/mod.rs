@@ -28,6 +28,7 @@ mod watched;
 
 use std::io;
 
+pub use by_agent::Agents;
 pub(crate) use follow::{Follower, attach};
 pub use station::{STATION_DESCRIPTORS_MAX, Station, Visitor};
 
