@@ -156,7 +156,8 @@ const ZOO: [(&str, &[&str]); 7] = [
         "threads",
         &["clone3", "getppid", "execve", "set_robust_list"],
     ),
-    ("exec_from_thread", &["clone3", "execve", "getpid"]),
+    // The first thread may be ended before it knows that it made the last one.
+    ("exec_from_thread", &["execve", "getpid"]),
     ("leader_leaves", &["clone3", "clock_nanosleep", "execve"]),
     (
         "stops",
@@ -185,7 +186,7 @@ fn strace_counts_the_zoo_the_same() {
         let is_certain = |call: &str| calls.is_empty() || calls.contains(&call);
         let mut expected = read_table(&table);
         expected.retain(|call, _| is_certain(call));
-        assert!(expected.len() >= 3, "{name}: {table}");
+        assert!(expected.len() >= 2, "{name}: {table}");
         for way in Way::counting() {
             let mut found: BTreeMap<String, (u64, u64)> = report(way, &home, &[&program])
                 .into_iter()
