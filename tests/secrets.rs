@@ -1,15 +1,14 @@
 //! Tokens, and that nothing ever shows one.
 
 use std::fs;
-use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use pegel_testkit::{
-    Address, AgentBuilder, Finished, PLANTED_TOKEN, Process, Stranger, TempDir, assert_not_shown,
-    eventually, get_with, need_hardware,
+    AgentBuilder, Finished, PLANTED_TOKEN, Process, Stranger, TempDir, assert_not_shown,
+    eventually, get_with, need_hardware, send_raw,
 };
 use rustix::process::Signal;
 
@@ -167,7 +166,7 @@ fn the_token_shows_nowhere() {
                 "POST /status HTTP/1.1\r\nHost: localhost\r\nOrigin: null\r\nAuthorization: Bearer {PLANTED_TOKEN}\r\nConnection: close\r\n\r\n"
             ),
         ] {
-            assert_not_shown("an answer", exchange(agent.http(), &raw).as_bytes());
+            assert_not_shown("an answer", send_raw(agent.http(), &raw).as_bytes());
         }
         agent.signal(Signal::HUP);
         eventually("it has read its files again", || {
@@ -243,19 +242,4 @@ fn search_files(dir: &Path) {
         let text = fs::read(path).unwrap_or_default();
         assert_not_shown(&path.display().to_string(), &text);
     }
-}
-
-/// Sends the bytes and returns all that comes back.
-fn exchange(address: &Address, raw: &str) -> String {
-    let Address::Tcp(address) = address else {
-        panic!("TCP")
-    };
-    let mut stream = TcpStream::connect(address).expect("connected");
-    stream
-        .set_read_timeout(Some(Duration::from_secs(20)))
-        .expect("set");
-    std::io::Write::write_all(&mut stream, raw.as_bytes()).expect("sent");
-    let mut answer = Vec::new();
-    std::io::Read::read_to_end(&mut stream, &mut answer).expect("an answer");
-    String::from_utf8_lossy(&answer).into_owned()
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use pegel_testkit::{
     Address, AgentBuilder, AgentProcess, PLANTED_TOKEN, Process, Stranger, TempDir, curl,
-    eventually, get, get_with, need, need_hardware,
+    eventually, get, get_with, need, need_hardware, send_raw,
 };
 use rustix::process::Signal;
 
@@ -38,14 +38,6 @@ fn url(agent: &AgentProcess, path: &str) -> String {
 
 fn bearer(token: &str) -> String {
     format!("Authorization: Bearer {token}")
-}
-
-fn refused(agent: &AgentProcess, reason: &str) -> u64 {
-    let status = agent.status();
-    let count = &status["http"]["refused"][reason];
-    count
-        .as_u64()
-        .unwrap_or_else(|| panic!("{reason} in {status}"))
 }
 
 fn set_mode(path: &Path, mode: u32) {
@@ -77,7 +69,7 @@ fn another_user_gets_nothing_over_http_without_the_token() {
     }
     let (status, output) = stranger.curl(&[&url(&agent, "/api/v1/stream")]);
     assert_eq!(status, 401, "{output}");
-    assert_eq!(refused(&agent, "stranger"), PATHS.len() as u64 + 6);
+    assert_eq!(agent.refused("stranger"), PATHS.len() as u64 + 6);
 
     let wrong = [
         bearer("planted-but-wrong"),
@@ -87,7 +79,7 @@ fn another_user_gets_nothing_over_http_without_the_token() {
         let (status, output) = stranger.curl(&["-H", header, &url(&agent, "/metrics")]);
         assert_eq!(status, 401, "{output}");
     }
-    assert_eq!(refused(&agent, "token"), 1, "the other one was none");
+    assert_eq!(agent.refused("token"), 1, "the other one was none");
 
     for path in &PATHS[..7] {
         let (status, output) = stranger.curl(&["-H", &bearer(PLANTED_TOKEN), &url(&agent, path)]);
@@ -142,7 +134,7 @@ fn allow_users_lets_them_in_by_name_and_by_number() {
             let (status, output) = stranger.curl(&[&url(&agent, path)]);
             assert_eq!(status, 200, "{user} {path}: {output}");
         }
-        assert_eq!(refused(&agent, "stranger"), 0);
+        assert_eq!(agent.refused("stranger"), 0);
         agent.assert_conserved();
     }
     let finished = agent().config("allow_users: [no-such-user-here]\n").run();
@@ -268,7 +260,7 @@ fn another_user_gets_nothing_over_the_socket() {
     set_mode(&socket, 0o666);
     let (status, output) = ask(&[]);
     assert_eq!(status, 401, "{output}");
-    assert_eq!(refused(&agent, "stranger"), 1);
+    assert_eq!(agent.refused("stranger"), 1);
     let (status, output) = ask(&["-H", &bearer(PLANTED_TOKEN)]);
     assert_eq!(status, 200, "the token counts here too: {output}");
     agent.assert_conserved();
@@ -318,12 +310,12 @@ fn another_user_cannot_take_all_connections() {
         (0..32).map(connect).collect::<Vec<_>>()
     });
     eventually("half of the seats are all it gets", || {
-        match refused(&agent, "unknown_connections") {
+        match agent.refused("unknown_connections") {
             24 => Ok(()),
             other => Err(other),
         }
     });
-    assert_eq!(refused(&agent, "connections"), 0);
+    assert_eq!(agent.refused("connections"), 0);
     assert_eq!(
         get(agent.http(), "/metrics").expect("an answer").status,
         200
@@ -360,7 +352,7 @@ fn a_name_that_is_not_ours_is_misdirected() {
     let agent = agent().config(config).args(&["--node", "nid0001"]).start();
     let status = |host: &str| {
         let raw = format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
-        exchange(agent.http(), &raw)
+        send_raw(agent.http(), &raw)
     };
     for host in [
         "evil.example",
@@ -371,7 +363,7 @@ fn a_name_that_is_not_ours_is_misdirected() {
         let answer = status(host);
         assert!(answer.starts_with("HTTP/1.1 421 "), "{host}: {answer}");
     }
-    assert_eq!(refused(&agent, "host"), 4);
+    assert_eq!(agent.refused("host"), 4);
     let own = rustix::system::uname();
     let own = own.nodename().to_str().expect("UTF-8");
     for host in [
@@ -388,7 +380,7 @@ fn a_name_that_is_not_ours_is_misdirected() {
     }
     // The target counts as much as the header.
     let raw = "GET http://evil.example/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    assert!(exchange(agent.http(), raw).starts_with("HTTP/1.1 421 "));
+    assert!(send_raw(agent.http(), raw).starts_with("HTTP/1.1 421 "));
     agent.assert_conserved();
 }
 
@@ -402,7 +394,7 @@ fn another_sites_page_changes_nothing() {
         let raw = format!(
             "POST /status HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: 0\r\n{headers}\r\n"
         );
-        exchange(agent.http(), &raw)
+        send_raw(agent.http(), &raw)
     };
     for headers in [
         "Origin: http://evil.example\r\n",
@@ -414,7 +406,7 @@ fn another_sites_page_changes_nothing() {
         let answer = post(headers);
         assert!(answer.starts_with("HTTP/1.1 403 "), "{headers}: {answer}");
     }
-    assert_eq!(refused(&agent, "origin"), 5);
+    assert_eq!(agent.refused("origin"), 5);
     // Nothing can be posted there, but not because of who asks.
     for headers in [
         "",
@@ -433,19 +425,4 @@ fn another_sites_page_changes_nothing() {
     assert_eq!(answer.status, 200);
     assert_eq!(answer.header("access-control-allow-origin"), None);
     agent.assert_conserved();
-}
-
-/// Sends the bytes and returns all that comes back.
-fn exchange(address: &Address, raw: &str) -> String {
-    let Address::Tcp(address) = address else {
-        panic!("TCP")
-    };
-    let mut stream = TcpStream::connect(address).expect("connected");
-    stream
-        .set_read_timeout(Some(Duration::from_secs(20)))
-        .expect("set");
-    std::io::Write::write_all(&mut stream, raw.as_bytes()).expect("sent");
-    let mut answer = Vec::new();
-    std::io::Read::read_to_end(&mut stream, &mut answer).expect("an answer");
-    String::from_utf8_lossy(&answer).into_owned()
 }

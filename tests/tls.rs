@@ -165,16 +165,8 @@ fn bearer() -> String {
     format!("Authorization: Bearer {PLANTED_TOKEN}")
 }
 
-fn refused(agent: &AgentProcess, reason: &str) -> u64 {
-    let status = agent.status();
-    let count = &status["http"]["refused"][reason];
-    count
-        .as_u64()
-        .unwrap_or_else(|| panic!("{reason} in {status}"))
-}
-
 fn expect_refused(agent: &AgentProcess, reason: &str, count: u64) {
-    eventually("the refusal is counted", || match refused(agent, reason) {
+    eventually("the refusal is counted", || match agent.refused(reason) {
         found if found == count => Ok(()),
         found => Err(found),
     });

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use pegel_config::{ConfigError, Problem};
+use pegel_config::{ConfigError, Problem, with_causes};
 
 use crate::place;
 use crate::plan::Plan;
@@ -39,27 +39,16 @@ pub fn check(loaded: &Loaded, environment: Environment<'_>) -> Result<(), Config
     }
 }
 
-fn note(
-    loaded: &Loaded,
-    key: &str,
-    error: &(dyn Error + Send + Sync + 'static),
-    problems: &mut Vec<Problem>,
-) {
+fn note(loaded: &Loaded, key: &str, error: &(dyn Error + 'static), problems: &mut Vec<Problem>) {
     let place = loaded.place_of(key).cloned();
     // The token of the environment has no key.
     if place.is_none() && key != "token" {
         return;
     }
-    let mut message = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        message = format!("{message}: {error}");
-        cause = error.source();
-    }
     problems.push(Problem {
         place,
         key: key.to_owned(),
-        message,
+        message: with_causes(error),
         hint: String::new(),
     });
 }

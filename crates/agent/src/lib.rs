@@ -24,7 +24,7 @@ mod sources;
 mod statsd;
 mod survey;
 mod until;
-mod words;
+pub mod words;
 
 use std::path::PathBuf;
 

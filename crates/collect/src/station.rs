@@ -1,8 +1,8 @@
-use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use pegel_config::with_causes;
 use pegel_metric::{Group, Level, Millis, Tick};
 
 use crate::figures::CollectorFigures;
@@ -97,7 +97,7 @@ impl Station {
                     figures,
                 );
             }
-            Err(error) => self.fail(chain(&error), at, figures),
+            Err(error) => self.fail(with_causes(&error), at, figures),
         }
     }
 
@@ -136,7 +136,7 @@ impl Station {
                 if work.is_spoiled {
                     self.work = None;
                 }
-                self.fail(chain(&error), context.clock.utc(), figures);
+                self.fail(with_causes(&error), context.clock.utc(), figures);
             }
         }
     }
@@ -166,18 +166,6 @@ impl Station {
         self.state = to;
         figures.turned(to, at, note);
     }
-}
-
-/// An error and its causes in one line.
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

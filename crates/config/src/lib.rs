@@ -8,6 +8,7 @@
 //!    every mistake with file, line, column, key and what would be accepted.
 //! 4. [`default_file`] writes the file that explains every key.
 
+mod causes;
 mod load;
 mod map;
 mod plain_file;
@@ -20,6 +21,7 @@ mod values;
 mod written;
 mod yaml;
 
+pub use causes::with_causes;
 pub use load::{FILE_BYTES_MAX, FILES_MAX, INCLUDE_DEPTH_MAX, load};
 pub use plain_file::{open_plain, read_plain};
 pub use problem::{ConfigError, Problem};

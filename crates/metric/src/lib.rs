@@ -9,6 +9,7 @@
 //! | point | one sample that came by itself, with its own time |
 //! | ledger | the books: received = kept + dropped by reason, for every input |
 
+pub mod civil;
 mod clock;
 mod family;
 mod glob;

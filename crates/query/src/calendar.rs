@@ -2,9 +2,9 @@
 
 use pegel_metric::Millis;
 
-use crate::civil::{DAY_SECONDS, date_of, days_of, weekday_of};
 use crate::moment::Unit;
 use crate::zone::Zone;
+use pegel_metric::civil::{DAY_SECONDS, date_of, days_of, weekday_of};
 
 /// Where buckets begin: the first at or before `start`, the last after `end`, so that each bucket between them
 /// has its end. Nothing where that would be more than `count_max`.

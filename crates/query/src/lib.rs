@@ -15,7 +15,6 @@ mod aggregator;
 mod annotation;
 mod answer;
 mod calendar;
-mod civil;
 mod downsample;
 mod engine;
 mod evaluate;

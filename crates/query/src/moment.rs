@@ -2,9 +2,9 @@
 
 use pegel_metric::Millis;
 
-use crate::civil::{DAY_SECONDS, date_of, days_of};
 use crate::problem::Problem;
 use crate::zone::Zone;
+use pegel_metric::civil::{DAY_SECONDS, date_of, days_of};
 
 const ACCEPTS: &str = "seconds (1700000000, 1700000000.250), milliseconds (1700000000250), 1h-ago, now, or 2023/11/14-22:13:20";
 /// Numbers up to this many digits are seconds.

@@ -6,8 +6,8 @@ mod rule;
 
 use std::path::Path;
 
-use crate::civil::DAY_SECONDS;
 use crate::problem::Problem;
+use pegel_metric::civil::DAY_SECONDS;
 use rule::Rule;
 
 const ZONES: &str = "/usr/share/zoneinfo";
@@ -99,7 +99,7 @@ impl Zone {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::civil::days_of;
+    use pegel_metric::civil::days_of;
 
     fn utc(year: i64, month: i64, day: i64, hour: i64, minute: i64) -> i64 {
         days_of(year, month, day) * DAY_SECONDS + hour * 3_600 + minute * 60

@@ -9,6 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+use pegel_config::with_causes;
 use serde::Serialize;
 
 use crate::cloud::{Event, Provider, Watch};
@@ -162,7 +163,7 @@ impl Shared {
             }
             Err(error) => {
                 drop(state);
-                self.fail(told(&error));
+                self.fail(with_causes(&error));
             }
         }
     }
@@ -200,13 +201,6 @@ impl Shared {
             let waited = self.wake.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-    }
-}
-
-fn told(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(cause) => format!("{error}: {cause}"),
-        None => error.to_string(),
     }
 }
 

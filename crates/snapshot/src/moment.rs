@@ -2,6 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use pegel_metric::civil;
 use serde::{Serialize, Serializer};
 
 /// Milliseconds since 1970.
@@ -36,23 +37,10 @@ impl Moment {
         (millis < 253_402_300_800_000).then_some(Moment(i64::try_from(millis).ok()?))
     }
 
-    /// Year, month, day and millisecond of the day, after Howard Hinnant's `civil_from_days`.
+    /// Year, month, day and millisecond of the day.
     fn parts(self) -> (i64, i64, i64, i64) {
-        const DAY: i64 = 86_400_000;
-        let days = self.0.div_euclid(DAY) + 719_468;
-        let era = days.div_euclid(146_097);
-        let day_of_era = days.rem_euclid(146_097);
-        let year_of_era =
-            (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let shifted = (5 * day_of_year + 2) / 153;
-        let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-        let month = if shifted < 10 {
-            shifted + 3
-        } else {
-            shifted - 9
-        };
-        let year = year_of_era + era * 400 + i64::from(month <= 2);
+        const DAY: i64 = civil::DAY_SECONDS * 1000;
+        let (year, month, day) = civil::date_of(self.0.div_euclid(DAY));
         (year, month, day, self.0.rem_euclid(DAY))
     }
 }

@@ -262,6 +262,16 @@ impl AgentProcess {
         self.get("/status").json()
     }
 
+    /// How many clients were refused for this reason.
+    #[track_caller]
+    pub fn refused(&self, reason: &str) -> u64 {
+        let status = self.status();
+        let count = &status["http"]["refused"][reason];
+        count
+            .as_u64()
+            .unwrap_or_else(|| panic!("{reason} in {status}"))
+    }
+
     /// Adds up the books: received = kept + dropped. Asks again while a tick is on its way.
     #[track_caller]
     pub fn assert_conserved(&self) {

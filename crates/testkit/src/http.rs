@@ -54,6 +54,20 @@ impl Answer {
     }
 }
 
+/// Sends these bytes over TCP and returns all that comes back.
+#[track_caller]
+pub fn send_raw(address: &Address, raw: &str) -> String {
+    let Address::Tcp(address) = address else {
+        panic!("{address} is not TCP")
+    };
+    let mut stream = TcpStream::connect(address).expect("connected");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("set");
+    stream.write_all(raw.as_bytes()).expect("sent");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("an answer");
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
 pub fn get(address: &Address, path: &str) -> io::Result<Answer> {
     get_with(address, path, &[])
 }

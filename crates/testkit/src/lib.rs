@@ -31,7 +31,7 @@ pub use faulty_files::{Fault, Faults, FaultyFiles};
 pub use forked::Forked;
 pub use golden::assert_golden;
 pub use hooked_files::{Failing, Hook, HookedFiles, Operation};
-pub use http::{Address, Answer, get, get_with, post};
+pub use http::{Address, Answer, get, get_with, post, send_raw};
 pub use island::Island;
 pub use lanes::{lanes, lanes_so_far};
 pub use need::{need, need_hardware, need_peer};

@@ -1,18 +1,6 @@
 //! Numbers for people.
 
-/// `1 GiB`, `64 MiB`, `1.3 GiB`, `1000 bytes`.
-pub fn bytes(count: u64) -> String {
-    for (shift, name) in [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")] {
-        let tenths = (u128::from(count) * 10) >> shift;
-        if tenths >= 10 {
-            return match (tenths / 10, tenths % 10) {
-                (whole, 0) => format!("{whole} {name}"),
-                (whole, tenth) => format!("{whole}.{tenth} {name}"),
-            };
-        }
-    }
-    format!("{count} bytes")
-}
+pub use pegel_agent::words::bytes;
 
 /// `1 file`, `2 files`.
 pub fn count(count: u64, what: &str) -> String {

@@ -1,6 +1,6 @@
 //! Numbers and times as text.
 
-use pegel_metric::format_value;
+use pegel_metric::{civil, format_value};
 
 /// A JSON number that shows that it is a float: `9.0`. Null for what is not finite.
 pub fn json_float(value: f64) -> String {
@@ -95,28 +95,15 @@ pub fn time_of_day(ts: f64) -> String {
     )
 }
 
-/// Year, month, day and second of the day, after Howard Hinnant's `civil_from_days`.
+/// Year, month, day and second of the day.
 fn date(ts: f64) -> Option<(i64, i64, i64, i64)> {
     // Years 1970 to 9999.
     if !(0.0..253_402_300_800.0).contains(&ts) {
         return None;
     }
     let seconds = ts as i64;
-    let days = seconds / 86_400 + 719_468;
-    let era = days / 146_097;
-    let day_of_era = days % 146_097;
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 {
-        shifted + 3
-    } else {
-        shifted - 9
-    };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    Some((year, month, day, seconds % 86_400))
+    let (year, month, day) = civil::date_of(seconds / civil::DAY_SECONDS);
+    Some((year, month, day, seconds % civil::DAY_SECONDS))
 }
 
 #[cfg(test)]

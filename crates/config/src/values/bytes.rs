@@ -1,6 +1,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::number_and_unit;
+
 /// A number of bytes: `64MiB`, `1GiB`, `1000`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bytes {
@@ -42,12 +44,7 @@ impl FromStr for Bytes {
 
     fn from_str(text: &str) -> Result<Bytes, String> {
         let wrong = || format!("\"{text}\" is not a number of bytes");
-        let trimmed = text.trim();
-        let unit_at = trimmed
-            .find(|c: char| c.is_ascii_alphabetic())
-            .unwrap_or(trimmed.len());
-        let (number, unit) = trimmed.split_at(unit_at);
-        let number: f64 = number.trim_end().parse().map_err(|_| wrong())?;
+        let (number, unit) = number_and_unit(text).ok_or_else(wrong)?;
         let unit = unit.to_ascii_lowercase();
         let factor = match unit.as_str() {
             "" => 1,
@@ -65,7 +62,7 @@ impl FromStr for Bytes {
         }
         // Within the bounds above the conversion is exact up to the fraction of a byte.
         Ok(Bytes {
-            text: trimmed.to_owned(),
+            text: text.trim().to_owned(),
             count: count as u64,
         })
     }

@@ -15,3 +15,11 @@ pub use level::{Level, LogLevel};
 pub use log::{Log, LogPlace};
 pub use span::{Rate, Span};
 pub use user::User;
+
+/// A number and the letters behind it.
+fn number_and_unit(text: &str) -> Option<(f64, &str)> {
+    let text = text.trim();
+    let unit_at = text.find(|c: char| c.is_ascii_alphabetic());
+    let (number, unit) = text.split_at(unit_at.unwrap_or(text.len()));
+    Some((number.trim_end().parse().ok()?, unit))
+}

@@ -2,6 +2,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use super::number_and_unit;
+
 /// A length of time: `500ms`, `0.5s`, `5m`, `2h`, `2d`; a plain number means seconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Span {
@@ -47,12 +49,7 @@ impl FromStr for Span {
 
     fn from_str(text: &str) -> Result<Span, String> {
         let wrong = || format!("\"{text}\" is not a length of time");
-        let trimmed = text.trim();
-        let unit_at = trimmed
-            .find(|c: char| c.is_ascii_alphabetic())
-            .unwrap_or(trimmed.len());
-        let (number, unit) = trimmed.split_at(unit_at);
-        let number: f64 = number.trim_end().parse().map_err(|_| wrong())?;
+        let (number, unit) = number_and_unit(text).ok_or_else(wrong)?;
         let factor = match unit {
             "" => 1.0,
             unit => {
@@ -71,7 +68,7 @@ impl FromStr for Span {
             return Err(format!("\"{text}\" is more than 100 years"));
         }
         Ok(Span {
-            text: trimmed.to_owned(),
+            text: text.trim().to_owned(),
             duration: Duration::from_secs_f64(seconds),
         })
     }

@@ -143,7 +143,7 @@ fn tsuid_query(text: &str) -> Result<SubQuery, Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::civil::days_of;
+    use pegel_metric::civil::days_of;
 
     const NOW: Millis = 1_700_000_300_000;
 

@@ -1,6 +1,6 @@
 //! The rule at the end of a zone file, for times after its last change: `CET-1CEST,M3.5.0,M10.5.0/3`.
 
-use crate::civil::{DAY_SECONDS, date_of, days_of, is_leap, weekday_of};
+use pegel_metric::civil::{DAY_SECONDS, date_of, days_of, is_leap, weekday_of};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Rule {

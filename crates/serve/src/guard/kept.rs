@@ -6,6 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use pegel_config::with_causes;
+
 type Load<T, E> = Box<dyn Fn() -> Result<T, E> + Send + Sync>;
 
 /// The last good version of something that files say. A bad new version is reported, and the old one
@@ -106,17 +108,6 @@ fn stamps(files: &[PathBuf]) -> Vec<Stamp> {
         ])
     };
     files.iter().map(stamp).collect()
-}
-
-fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
 
 impl<T, E> fmt::Debug for Kept<T, E> {

@@ -12,7 +12,7 @@ use pegel_metric::{Millis, Selector, Series};
 use pegel_store::{Latest, Store};
 use serde::Serialize;
 
-use super::values::Seen;
+use super::values::{Seen, changed_after};
 use crate::answers::Bounded;
 use crate::failure::Failure;
 
@@ -44,11 +44,7 @@ impl Columns {
         selector: &Selector,
         after: u64,
     ) -> Result<Seen, Failure> {
-        let mut found: Vec<(Arc<Series>, Latest)> = Vec::new();
-        // Only collected here: writing them out must not keep the store waiting.
-        let change = store.latest(selector, after, &mut |series, latest| {
-            found.push((series.clone(), latest))
-        });
+        let (found, change) = changed_after(store, selector, after);
         let count = found.len();
         room.json(&self.event(&found)?)?;
         Ok(Seen { count, change })

@@ -42,6 +42,20 @@ pub(super) struct Seen {
     pub change: u64,
 }
 
+/// The values that changed after change number `after`, and the number of the latest change. Only collected here:
+/// writing them out must not keep the store waiting.
+pub(super) fn changed_after(
+    store: &Store,
+    selector: &Selector,
+    after: u64,
+) -> (Vec<(Arc<Series>, Latest)>, u64) {
+    let mut found = Vec::new();
+    let change = store.latest(selector, after, &mut |series, latest| {
+        found.push((series.clone(), latest))
+    });
+    (found, change)
+}
+
 /// Writes the values that changed after change number `after`, as a JSON array.
 pub(super) fn write_current(
     room: &mut Bounded,
@@ -49,11 +63,7 @@ pub(super) fn write_current(
     selector: &Selector,
     after: u64,
 ) -> Result<Seen, Failure> {
-    let mut found: Vec<(Arc<Series>, Latest)> = Vec::new();
-    // Only collected here: writing them out must not keep the store waiting.
-    let change = store.latest(selector, after, &mut |series, latest| {
-        found.push((series.clone(), latest))
-    });
+    let (mut found, change) = changed_after(store, selector, after);
     found.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
     let current: Vec<Current<'_>> = found
         .iter()

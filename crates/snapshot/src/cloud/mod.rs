@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use pegel_config::with_causes;
 use serde::Serialize;
 
 use crate::environment::Environment;
@@ -147,7 +148,7 @@ impl Question {
         };
         match answer {
             Ok((provider, facts)) => (cloud.provider, cloud.facts) = (Some(provider), facts),
-            Err(error) => cloud.trouble = Some(told(&error)),
+            Err(error) => cloud.trouble = Some(with_causes(&error)),
         }
         cloud
     }
@@ -170,15 +171,4 @@ pub(crate) fn detect(firmware: &Firmware) -> Option<Provider> {
         return Some(Provider::Aws);
     }
     is(&firmware.product, "Google Compute Engine").then_some(Provider::Google)
-}
-
-/// An error with its causes.
-fn told(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
-        cause = error.source();
-    }
-    text
 }

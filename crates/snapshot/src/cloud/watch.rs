@@ -6,9 +6,11 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use pegel_config::with_causes;
+
 use super::http::AskError;
 use super::service::Service;
-use super::{Cloud, Event, Facts, Provider, Question, told};
+use super::{Cloud, Event, Facts, Provider, Question};
 
 /// After a failure; doubled up to the second one.
 const RETRY: Duration = Duration::from_secs(5);
@@ -153,10 +155,10 @@ impl Shared {
 
     fn fail(&self, error: &AskError, changed: &dyn Fn()) {
         tracing::debug!(
-            error = told(error),
+            error = with_causes(error),
             "the cloud's metadata service does not answer"
         );
-        self.update(changed, |cloud| cloud.trouble = Some(told(error)));
+        self.update(changed, |cloud| cloud.trouble = Some(with_causes(error)));
     }
 
     fn update(&self, changed: &dyn Fn(), change: impl FnOnce(&mut Cloud)) {

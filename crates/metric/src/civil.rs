@@ -6,10 +6,10 @@ const EPOCH_DAYS: i64 = 719_468;
 const ERA_YEARS: i64 = 400;
 const ERA_DAYS: i64 = 146_097;
 
-pub(crate) const DAY_SECONDS: i64 = 86_400;
+pub const DAY_SECONDS: i64 = 86_400;
 
 /// Days since 1970-01-01. The month may be any number: 13 is January of the next year.
-pub(crate) fn days_of(year: i64, month: i64, day: i64) -> i64 {
+pub fn days_of(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = (
         year + (month - 1).div_euclid(12),
         (month - 1).rem_euclid(12),
@@ -26,7 +26,7 @@ pub(crate) fn days_of(year: i64, month: i64, day: i64) -> i64 {
 }
 
 /// Year, month (1–12) and day (1–31) of a day since 1970-01-01.
-pub(crate) fn date_of(days: i64) -> (i64, i64, i64) {
+pub fn date_of(days: i64) -> (i64, i64, i64) {
     let days = days + EPOCH_DAYS;
     let era = days.div_euclid(ERA_DAYS);
     let day = days.rem_euclid(ERA_DAYS);
@@ -41,12 +41,12 @@ pub(crate) fn date_of(days: i64) -> (i64, i64, i64) {
     (era * ERA_YEARS + year, month, day)
 }
 
-pub(crate) fn is_leap(year: i64) -> bool {
+pub fn is_leap(year: i64) -> bool {
     days_of(year, 3, 1) - days_of(year, 2, 28) == 2
 }
 
 /// 0 is Sunday.
-pub(crate) fn weekday_of(days: i64) -> i64 {
+pub fn weekday_of(days: i64) -> i64 {
     (days + 4).rem_euclid(7)
 }
 
