@@ -173,26 +173,14 @@ mod tests {
     use std::path::Path;
     use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
 
-    use pegel_metric::{Clock, Family, Input, Kind, Ledger};
+    use pegel_metric::{Family, Input, Kind, Ledger};
 
     use super::*;
+    use crate::collectors::testing::Hand;
     use crate::procfile::SharedFile;
     use crate::scan::Fault;
     use crate::single::Single;
     use crate::{Figures, Host, Note, Pace, Tier};
-
-    #[derive(Debug)]
-    struct Hand(AtomicI64);
-
-    impl Clock for Hand {
-        fn utc(&self) -> Millis {
-            self.0.load(Relaxed)
-        }
-
-        fn monotonic(&self) -> Duration {
-            Duration::from_millis(self.0.load(Relaxed).unsigned_abs())
-        }
-    }
 
     /// A station, and what it needs for a pass.
     struct Stand {

@@ -2,25 +2,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use pegel_metric::{Family, Group, Kind, Ledger, Millis};
+use pegel_metric::{Family, Group, Kind, Ledger};
 
 use super::*;
+use crate::collectors::testing::Hand;
 use crate::procfile::SharedFile;
 use crate::single::Single;
 use crate::{CollectError, Collector, Figures, Host, OpenError, Opened, Pace, Tier};
-
-#[derive(Debug)]
-struct Hand(AtomicI64);
-
-impl Clock for Hand {
-    fn utc(&self) -> Millis {
-        self.0.load(Relaxed)
-    }
-
-    fn monotonic(&self) -> Duration {
-        Duration::from_millis(self.0.load(Relaxed).unsigned_abs())
-    }
-}
 
 static FAMILY: Family = Family::new("x", Kind::Gauge, "", 0, "X.");
 const RATE: Duration = Duration::from_secs(1);

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use pegel_metric::{Family, Group, Kind, Slot};
 
-use crate::procfile::{ProcFile, Shape};
+use crate::files::{Parser, open_files};
+use crate::procfile::Shape;
 use crate::roster::Roster;
 use crate::scan::{Fault, Words, integer, whole_lines};
 use crate::single::Single;
-use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
 
 static BYTES: Family = Family::new(
     "node_memory_<key>_bytes",
@@ -42,12 +43,6 @@ pub static ENTRY: Entry = Entry {
 };
 
 #[derive(Debug)]
-struct Memory {
-    file: ProcFile,
-    readings: Readings,
-}
-
-#[derive(Debug)]
 struct Readings {
     keys: Roster<Slot>,
     used: Single,
@@ -74,22 +69,7 @@ struct Sizes {
 
 fn open(context: &Context) -> Result<Opened, OpenError> {
     let path = context.host.proc.join("meminfo");
-    match ProcFile::open(path.clone(), Shape::Whole)? {
-        Some(file) => Ok(Opened::Active(Box::new(Memory {
-            file,
-            readings: Readings::new(),
-        }))),
-        None => Ok(Opened::Absent { looked_for: path }),
-    }
-}
-
-impl Collector for Memory {
-    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
-        let text = self.file.read()?;
-        self.readings
-            .update(text, out)
-            .map_err(|fault| fault.at(self.file.path()))
-    }
+    open_files([(path, Shape::Whole, Readings::new())])
 }
 
 impl Readings {
@@ -99,7 +79,9 @@ impl Readings {
             used: Single::new(&USED),
         }
     }
+}
 
+impl Parser for Readings {
     fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
         let mut sizes = Sizes::default();
         self.keys.begin();

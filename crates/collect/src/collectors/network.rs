@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use pegel_metric::{Family, Group, Kind, Slot};
 
-use crate::procfile::{ProcFile, Shape};
+use crate::files::{Parser, open_files};
+use crate::places::shared;
+use crate::procfile::Shape;
 use crate::roster::Roster;
 use crate::scan::{Fault, Words, integers, label, whole_lines};
-use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
 
 const COLUMNS: usize = 16;
 
@@ -49,12 +51,6 @@ pub static ENTRY: Entry = Entry {
 };
 
 #[derive(Debug)]
-struct Network {
-    file: ProcFile,
-    readings: Readings,
-}
-
-#[derive(Debug)]
 struct Readings {
     families: Vec<Arc<Family>>,
     interfaces: Roster<[Slot; COLUMNS]>,
@@ -62,36 +58,19 @@ struct Readings {
 
 fn open(context: &Context) -> Result<Opened, OpenError> {
     let path = context.host.proc.join("net/dev");
-    match ProcFile::open(path.clone(), Shape::List)? {
-        Some(file) => Ok(Opened::Active(Box::new(Network {
-            file,
-            readings: Readings::new(),
-        }))),
-        None => Ok(Opened::Absent { looked_for: path }),
-    }
-}
-
-impl Collector for Network {
-    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
-        let text = self.file.read()?;
-        self.readings
-            .update(text, out)
-            .map_err(|fault| fault.at(self.file.path()))
-    }
+    open_files([(path, Shape::List, Readings::new())])
 }
 
 impl Readings {
     fn new() -> Readings {
-        let families = FAMILIES
-            .iter()
-            .map(|&family| Arc::new(family.clone()))
-            .collect();
         Readings {
-            families,
+            families: shared(&FAMILIES),
             interfaces: Roster::new(),
         }
     }
+}
 
+impl Parser for Readings {
     fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
         let mut lines = whole_lines(text)?;
         check_heading(lines.next())?;

@@ -1,8 +1,25 @@
 //! What the tests of all collectors need.
 
-use pegel_metric::{Group, Input, Tick, format_value};
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::time::Duration;
+
+use pegel_metric::{Clock, Group, Input, Millis, Tick, format_value};
 
 use crate::scan::Fault;
+
+/// A clock that shows what it was told.
+#[derive(Debug)]
+pub(crate) struct Hand(pub AtomicI64);
+
+impl Clock for Hand {
+    fn utc(&self) -> Millis {
+        self.0.load(Relaxed)
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_millis(self.0.load(Relaxed).unsigned_abs())
+    }
+}
 
 /// The present series of a group and their values, as `name{…} value`.
 pub(crate) fn texts(group: &mut Group) -> Vec<String> {
