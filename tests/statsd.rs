@@ -198,6 +198,8 @@ fn bad_lines_are_refused_by_reason_and_the_rest_of_the_datagram_is_kept() {
         (b"a\0b:1|c", "malformed"),
         (b"_e{5,5}:short|x", "malformed"),
         (b"_sc|name|9", "malformed"),
+        (b"_e{5,4}:title|text", "unsupported"),
+        (b"_sc|name|0", "unsupported"),
         (b":1|c", "bad_name"),
         (b"a{x}:1|c", "bad_name"),
         (b"a:1|c|#=x", "bad_name"),

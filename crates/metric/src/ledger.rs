@@ -79,6 +79,8 @@ closed_set! {
         TooLarge = "too_large",
         /// More bodies were on their way than there is memory for. Counts bodies.
         Busy = "busy",
+        /// Nothing that has a place here: an event or a service check of DogStatsD.
+        Unsupported = "unsupported",
     }
 }
 

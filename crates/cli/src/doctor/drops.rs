@@ -6,7 +6,7 @@ use super::finding::Finding;
 use super::words;
 
 /// What to do about each reason.
-const FIXES: [(&str, &str); 16] = [
+const FIXES: [(&str, &str); 17] = [
     (
         "queue_full",
         "the disk or the processor does not keep up: raise `rate`, or give the store a faster disk",
@@ -60,6 +60,10 @@ const FIXES: [(&str, &str); 16] = [
     (
         "busy",
         "send less at once, or raise limits.bodies (takes memory)",
+    ),
+    (
+        "unsupported",
+        "nothing: events and service checks of DogStatsD are not kept; send them elsewhere",
     ),
     ("closed", "nothing: they came while the agent stopped"),
 ];

@@ -1,6 +1,5 @@
 //! A few datagrams, taken into the table under one lock.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pegel_metric::Reason;
@@ -18,8 +17,6 @@ pub(crate) struct Shared {
     table: Mutex<Table>,
     pub gate: Arc<Gate>,
     pub timed: Timed,
-    pub events: AtomicU64,
-    pub checks: AtomicU64,
 }
 
 impl Shared {
@@ -28,8 +25,6 @@ impl Shared {
             table: Mutex::new(table),
             gate,
             timed: Timed::default(),
-            events: AtomicU64::new(0),
-            checks: AtomicU64::new(0),
         }
     }
 
@@ -70,13 +65,8 @@ impl Batch<'_> {
                     self.table
                         .record(&metric, origin, &self.shared.gate, &mut self.tally);
                 }
-                Ok(Message::Event(_)) => {
-                    self.tally.kept += 1;
-                    self.shared.events.fetch_add(1, Ordering::Relaxed);
-                }
-                Ok(Message::Check(_)) => {
-                    self.tally.kept += 1;
-                    self.shared.checks.fetch_add(1, Ordering::Relaxed);
+                Ok(Message::Event(_) | Message::Check(_)) => {
+                    self.tally.dropped(Reason::Unsupported, 1);
                 }
                 Err(error) => self.tally.dropped(reason(error.fault), 1),
             }

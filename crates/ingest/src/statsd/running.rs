@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -105,12 +104,6 @@ impl Statsd {
         let mut batch = self.shared.batch();
         batch.take(lines, origin);
         batch.dropped_for().map_or(Ok(()), Err)
-    }
-
-    /// Events and service checks that came so far.
-    pub fn events(&self) -> (u64, u64) {
-        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        (read(&self.shared.events), read(&self.shared.checks))
     }
 
     /// What the pulse asks at each tick.

@@ -316,9 +316,13 @@ fn what_is_refused_is_counted_by_reason_and_the_rest_is_kept() {
     trial
         .send("ok:1|c\nbad\n:1|c\nb:x|c\nb:1e400|g\nb:1|c|@2\nok:1|c\nb:1|q\n_e{1,1}:a|b\n_sc|s|0");
     assert_eq!(trial.tick(), values(&[("ok", 2.0)]));
-    let dropped =
-        [Reason::Malformed, Reason::BadName, Reason::BadValue].map(|reason| trial.dropped(reason));
-    assert_eq!(dropped, [3, 1, 2]);
+    let reasons = [
+        Reason::Malformed,
+        Reason::BadName,
+        Reason::BadValue,
+        Reason::Unsupported,
+    ];
+    assert_eq!(reasons.map(|reason| trial.dropped(reason)), [3, 1, 2, 2]);
     trial.send("ok:1e308|c\nok:1e308|c");
     assert_eq!(
         trial.dropped(Reason::BadValue),

@@ -240,6 +240,7 @@ fn why(line: &[u8], reason: Reason) -> String {
             Reason::Level => "it is more detailed than the agent's level",
             Reason::BadName => "the name or a tag is not accepted",
             Reason::BadValue => "the value is not accepted",
+            Reason::Unsupported => "events and service checks have no place here",
             Reason::Memory => "statsd has all the memory that it may (statsd.memory)",
             other => return format!("it was dropped: {}", other.as_str()),
         }
