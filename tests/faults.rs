@@ -89,8 +89,12 @@ fn assert_starts_degraded(disk: &SmallDisk, spoil: fn(&SmallDisk), repair: fn(&S
     eventually("it says that it is degraded", || is_degraded(&running));
     before.assert_all_in(&running.samples("node_load1"));
     running.assert_conserved();
+    assert!(!dir.join("endpoint.json").exists());
     repair(disk);
     eventually_well(&running);
+    eventually("it says where it can be reached", || {
+        std::fs::read_to_string(dir.join("endpoint.json"))
+    });
     let seen = running.samples("node_load1");
     assert!(seen.len() > before.len(), "it sampled meanwhile");
     running.assert_conserved();

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use pegel_ingest::statsd::Bound;
 use serde::Serialize;
@@ -30,15 +31,19 @@ struct Statsd<'a> {
     unix_stream: Option<&'a Path>,
 }
 
+/// How often a file that could not be written is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
 /// The file, removed when this goes away.
 #[derive(Debug)]
 pub struct Endpoint {
     path: PathBuf,
+    text: String,
+    is_written: bool,
 }
 
 impl Endpoint {
-    /// The file is whole from the moment it is there: it is renamed into place.
-    pub fn write(
+    pub fn new(
         dir: &Path,
         node: &str,
         http: &[SocketAddr],
@@ -60,18 +65,37 @@ impl Endpoint {
             accept: [],
             dir,
         };
-        let content = serde_json::to_string(&content)?;
-        let path = dir.join("endpoint.json");
-        let temporary = dir.join("endpoint.json.new");
+        Ok(Endpoint {
+            path: dir.join("endpoint.json"),
+            text: serde_json::to_string(&content)?,
+            is_written: false,
+        })
+    }
+
+    /// The file is whole from the moment it is there: it is renamed into place.
+    pub fn write(&mut self) -> io::Result<()> {
+        let temporary = self.path.with_extension("json.new");
         let mut file = fs::OpenOptions::new()
             .write(true)
             .create(true)
             .truncate(true)
             .mode(0o600)
             .open(&temporary)?;
-        writeln!(file, "{content}")?;
-        fs::rename(&temporary, &path)?;
-        Ok(Endpoint { path })
+        writeln!(file, "{}", self.text)?;
+        fs::rename(&temporary, &self.path)?;
+        self.is_written = true;
+        Ok(())
+    }
+
+    /// Writes it as soon as that is possible: the disk may have been full at the start. Never ends.
+    pub async fn written_at_last(&mut self) {
+        while !self.is_written {
+            tokio::time::sleep(RETRY).await;
+            if self.write().is_ok() {
+                tracing::info!(path = %self.path.display(), "wrote where the agent can be reached");
+            }
+        }
+        std::future::pending().await
     }
 
     /// What an agent that was killed left behind must not be taken for this one's.
@@ -82,7 +106,9 @@ impl Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        if let Err(error) = fs::remove_file(&self.path) {
+        if self.is_written
+            && let Err(error) = fs::remove_file(&self.path)
+        {
             tracing::warn!(path = %self.path.display(), %error, "cannot remove the endpoint file");
         }
     }

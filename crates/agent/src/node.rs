@@ -136,10 +136,12 @@ impl Node {
             .map_err(StartError::Runtime)?;
 
         let (http, socket) = (running.http_addresses(), running.socket_path());
+        let mut endpoint = Endpoint::new(&dir, &plan.node, http, socket, statsd.bound())
+            .map_err(StartError::Runtime)?;
         // Degraded states do not stop an agent: a read-only disk is one.
-        let endpoint = Endpoint::write(&dir, &plan.node, http, socket, statsd.bound())
-            .inspect_err(|error| tracing::warn!(%error, "cannot write endpoint.json"))
-            .ok();
+        if let Err(error) = endpoint.write() {
+            tracing::warn!(%error, "cannot write endpoint.json; it is tried again");
+        }
         let announcement = announce(&plan, http, socket, statsd.bound(), active);
         let remove_store = plan.remove_store.then_some(dir);
         let notify = plan.notify.take();
@@ -157,7 +159,7 @@ impl Node {
             source,
             finished,
             running,
-            endpoint,
+            endpoint: Some(endpoint),
             signals,
             hangups: Some(hangups),
             log: plan.log,
@@ -201,6 +203,7 @@ impl Node {
         let log = self.log.clone();
         let for_hangup = self.source.clone();
         let notify = self.notify.as_ref();
+        let endpoint = &mut self.endpoint;
         self.runtime.block_on(async {
             let mut died = Box::pin(source.sampler_died(LOOK_AFTER_SAMPLER));
             let mut signal = Box::pin(signals.next());
@@ -217,6 +220,9 @@ impl Node {
                 }))
             });
             let mut heart = Box::pin(source.beat(notify));
+            let mut endpoint = endpoint
+                .as_mut()
+                .map(|endpoint| Box::pin(endpoint.written_at_last()));
             poll_fn(|context| {
                 let is_hung_up = match &mut hung_up {
                     Some(hung_up) => hung_up.as_mut().poll(context).is_ready(),
@@ -231,8 +237,11 @@ impl Node {
                 if finished.as_mut().poll(context).is_ready() {
                     return Poll::Ready(Ok(()));
                 }
-                // It never ends.
+                // They never end.
                 let _ = heart.as_mut().poll(context);
+                if let Some(endpoint) = &mut endpoint {
+                    let _ = endpoint.as_mut().poll(context);
+                }
                 if died.as_mut().poll(context).is_ready() {
                     return Poll::Ready(Err(io::Error::other("the sampler's thread panicked")));
                 }
