@@ -300,3 +300,51 @@ fn programs_that_offer_too_many_series_do_not_degrade_the_store() {
     assert_eq!(pushed.refused.len(), 3);
     assert_eq!(store.status().degraded, None);
 }
+
+/// Files of blocks that this process holds open in a directory.
+fn open_blocks(dir: &std::path::Path) -> usize {
+    let files = std::fs::read_dir("/proc/self/fd").expect("our own descriptors");
+    let targets = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
+    targets
+        .filter(|path| path.starts_with(dir) && path.extension().is_some_and(|e| e == "blk"))
+        .count()
+}
+
+#[test]
+fn a_question_about_many_blocks_holds_few_files_open() {
+    const HOURS: usize = 280;
+    let (dir, clock) = (TempDir::new(), Arc::new(FakeClock::new(START)));
+    let mut options = Options::new(dir.path());
+    options.clock = clock.clone();
+    options.keep_disk = Duration::from_secs(30 * 86_400);
+    let store = Store::open(options).expect("opens");
+    for hour in 0..HOURS as i64 {
+        for name in ["a", "b"] {
+            let point = Point {
+                series: series(name),
+                time: START + hour * 3_600_000,
+                value: hour as f64,
+            };
+            store.push(Input::Push, vec![point]).expect("taken");
+        }
+        clock.advance(Duration::from_secs(3600));
+        store.settle();
+    }
+    let blocks = store.status().blocks as usize;
+    assert!(blocks > 270, "{blocks} blocks");
+    let question = Question::new(
+        Selector::name("flow"),
+        START,
+        START + HOURS as i64 * 3_600_000,
+        None,
+    );
+    let (mut seen, mut most) = (0, 0);
+    store
+        .range(&question, &mut |_, points| {
+            seen += points.len();
+            most = most.max(open_blocks(dir.path()));
+        })
+        .expect("an answer");
+    assert_eq!(seen, 2 * HOURS);
+    assert!((1..=256).contains(&most), "{most} files");
+}

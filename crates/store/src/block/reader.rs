@@ -1,3 +1,4 @@
+use std::cell::RefCell;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -128,12 +129,12 @@ impl Ahead {
     pub const LEN: u64 = 32 << 10;
 }
 
-/// An open block with its index.
+/// A block with its index. Its file may be closed in between: whoever holds the block can open it again.
 #[derive(Debug)]
 pub(crate) struct BlockReader {
     pub block: Arc<Block>,
     pub index: Arc<Index>,
-    file: Arc<dyn FileHandle>,
+    file: RefCell<Option<Arc<dyn FileHandle>>>,
 }
 
 impl BlockReader {
@@ -153,8 +154,33 @@ impl BlockReader {
         Ok(BlockReader {
             block: block.clone(),
             index,
-            file,
+            file: RefCell::new(Some(file)),
         })
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.file.borrow().is_some()
+    }
+
+    /// Opened again with the next read.
+    pub fn close(&self) {
+        *self.file.borrow_mut() = None;
+    }
+
+    fn read(&self, at: u64, len: usize) -> Result<Vec<u8>, ReadError> {
+        let mut open = self.file.borrow_mut();
+        let file = match &*open {
+            Some(file) => file,
+            None => match self.block.files.open(&self.block.path) {
+                Ok(file) => open.insert(file),
+                // Only a damaged block is moved while it is read.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    return Err(Corrupt("the file was set aside").into());
+                }
+                Err(error) => return Err(error.into()),
+            },
+        };
+        Ok(read_exact_at(&**file, at, len)?)
     }
 
     pub fn times(&self, run: u32) -> Result<Vec<Millis>, ReadError> {
@@ -185,7 +211,7 @@ impl BlockReader {
             let last = &self.index.columns[run.columns.end as usize - 1];
             let run_end = last.at + u64::from(last.len);
             let until = run_end.min(entry.at + Ahead::LEN).max(end);
-            ahead.bytes = read_exact_at(&*self.file, entry.at, (until - entry.at) as usize)?;
+            ahead.bytes = self.read(entry.at, (until - entry.at) as usize)?;
             ahead.at = entry.at;
         }
         let start = (entry.at - ahead.at) as usize;
@@ -203,7 +229,7 @@ impl BlockReader {
         let end = columns
             .last()
             .map_or(entry.at, |column| column.at + u64::from(column.len));
-        let bytes = read_exact_at(&*self.file, entry.at, (end - entry.at) as usize)?;
+        let bytes = self.read(entry.at, (end - entry.at) as usize)?;
         let (times, data) = bytes.split_at(entry.times_len as usize);
         if crc32fast::hash(times) != entry.times_crc {
             self.block.mark_damaged();
@@ -260,7 +286,7 @@ impl BlockReader {
     }
 
     fn checked(&self, at: u64, len: u32, crc: u32) -> Result<Vec<u8>, ReadError> {
-        let bytes = read_exact_at(&*self.file, at, len as usize)?;
+        let bytes = self.read(at, len as usize)?;
         if crc32fast::hash(&bytes) != crc {
             return Err(Corrupt("a column's checksum is wrong").into());
         }

@@ -1,6 +1,6 @@
 //! Where the samples of each series are, and how they are read from there.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -20,6 +20,8 @@ const TIMES_ROWS_MAX: usize = 256 << 10;
 /// Reading ahead pays when several series of a run are wanted; it is given up where it would take too much.
 const AHEAD_SERIES_MIN: usize = 8;
 const AHEAD_RUNS_MAX: usize = 128;
+/// Files that one question holds open, however many blocks its range has.
+const OPEN_MAX: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct Pieces {
@@ -55,6 +57,8 @@ enum Place {
 #[derive(Debug, Default)]
 pub(crate) struct PieceReader {
     blocks: Vec<BlockReader>,
+    /// Those whose files are open, the first one longest.
+    open: VecDeque<usize>,
     times: HashMap<(usize, u32), Arc<Times>>,
     times_rows: usize,
     reads_ahead: bool,
@@ -257,6 +261,7 @@ fn gather_block(
         }
     }
     pieces.reader.blocks.push(reader);
+    pieces.reader.opened(block);
     Ok(())
 }
 
@@ -265,6 +270,16 @@ impl PieceReader {
     pub fn forget_times(&mut self) {
         self.times.clear();
         self.times_rows = 0;
+    }
+
+    /// Counts an open file, and closes another when there are too many.
+    fn opened(&mut self, block: usize) {
+        self.open.push_back(block);
+        if self.open.len() > OPEN_MAX
+            && let Some(first) = self.open.pop_front()
+        {
+            self.blocks[first].close();
+        }
     }
 
     /// Feeds the samples of one series to the answer, in the order of their times.
@@ -379,6 +394,9 @@ impl PieceReader {
                 ((Arc::as_ptr(run) as usize, u32::MAX), decoded)
             }
             Place::Block { block, run, column } => {
+                if !self.blocks[*block].is_open() {
+                    self.opened(*block);
+                }
                 let key = (*block, *run);
                 let is_room = self.ahead.len() < AHEAD_RUNS_MAX || self.ahead.contains_key(&key);
                 let ahead =
