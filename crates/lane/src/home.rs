@@ -11,6 +11,7 @@ use crate::layout::{
 use crate::memory::{Lane, Made};
 use crate::settings::{Settings, Source};
 use crate::spec::{CreateError, Description, Spec};
+use crate::sweep::sweep;
 
 /// How many lanes one process may have: room for some 60,000 counters.
 const LANES_MAX: usize = 16;
@@ -131,6 +132,9 @@ impl Home {
             self.count_refused();
             return Err(CreateError::Full);
         };
+        if let (0, Some(place)) = (number, &self.settings(lock).place) {
+            sweep(place);
+        }
         let bytes = match has_ring {
             true => RING_LANE_BYTES,
             false => (FIRST_LANE_BYTES << number).min(LARGE_LANE_BYTES),

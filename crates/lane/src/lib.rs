@@ -51,6 +51,7 @@ pub mod reader;
 mod ring;
 mod settings;
 mod spec;
+mod sweep;
 
 pub use bucket::{BUCKETS, bucket_bound};
 pub use clock::{monotonic_ns, now_ms};
@@ -63,3 +64,4 @@ pub use identity::{job_id, rank};
 pub use layout::{Aggregation, FIRST_LANE_BYTES, Kind, LABELS_MAX, LANE_BYTES_MAX, TEXT_BYTES_MAX};
 pub use place::{SYSTEM_DIRECTORY, directory, is_disabled, user_directory};
 pub use spec::{CreateError, Spec};
+pub use sweep::LANES_LEFT_MAX;

@@ -4,10 +4,10 @@ mod support;
 
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use pegel_lane::reader::ProcessState;
-use pegel_lane::{Counter, Gauge, Handle, Histogram, Home, Points, Timer};
+use pegel_lane::reader::{Directory, ProcessState};
+use pegel_lane::{Counter, Gauge, Handle, Histogram, Home, LANES_LEFT_MAX, Points, Timer};
 use pegel_testkit::{Forked, Rng, TempDir, eventually, lanes, lanes_so_far};
 use support::{Shared, count_in, counter, lane_of, total, wait_until};
 
@@ -337,4 +337,78 @@ fn death_while_lanes_are_made_leaves_whole_lanes_or_temporary_files() {
             "{counted}"
         );
     }
+}
+
+/// Copies of a lane whose process is gone, the one with the highest number last.
+fn litter(dir: &TempDir, count: usize) {
+    let home = Home::in_directory(dir.path());
+    Forked::run(|| {
+        Counter::create_in(home, &counter("old_total")).expect("made");
+    })
+    .wait();
+    let mut files = std::fs::read_dir(dir.path()).expect("a directory");
+    let first = files.next().expect("a lane").expect("readable").path();
+    let bytes = std::fs::read(&first).expect("readable");
+    std::fs::remove_file(&first).expect("removed");
+    let long_ago = SystemTime::now() - Duration::from_secs(100_000);
+    for number in 0..count {
+        let path = dir.join(format!("{number:032x}.lane"));
+        std::fs::write(&path, &bytes).expect("written");
+        let file = std::fs::File::options().write(true).open(&path);
+        let time = long_ago + Duration::from_secs(number as u64);
+        file.expect("ours").set_modified(time).expect("set");
+    }
+}
+
+fn lane_names(dir: &TempDir) -> Vec<String> {
+    let directory = Directory::open(dir.path()).expect("a directory");
+    let found = directory.list(10_000).expect("readable").found;
+    let mut names: Vec<String> = found.into_iter().map(|found| found.name).collect();
+    names.sort_unstable();
+    names
+}
+
+#[test]
+fn lanes_that_nobody_reads_do_not_pile_up() {
+    let dir = TempDir::new();
+    litter(&dir, LANES_LEFT_MAX);
+    let in_use = Home::in_directory(dir.path());
+    Counter::create_in(in_use, &counter("a_total")).expect("made");
+    assert_eq!(
+        lane_names(&dir).len(),
+        LANES_LEFT_MAX + 1,
+        "not yet too many"
+    );
+
+    // The oldest of all is in use.
+    let used = lane_names(&dir)
+        .into_iter()
+        .find(|name| !name.starts_with("000000"));
+    let used = dir.join(used.expect("the new one"));
+    let file = std::fs::File::options()
+        .write(true)
+        .open(&used)
+        .expect("ours");
+    file.set_modified(SystemTime::UNIX_EPOCH).expect("set");
+
+    // While somebody reads, nothing is removed.
+    let reader = Directory::open(dir.path()).expect("a directory");
+    assert!(reader.hold());
+    Counter::create_in(Home::in_directory(dir.path()), &counter("b_total")).expect("made");
+    assert_eq!(lane_names(&dir).len(), LANES_LEFT_MAX + 2);
+    drop(reader);
+
+    Counter::create_in(Home::in_directory(dir.path()), &counter("c_total")).expect("made");
+    let left = lane_names(&dir);
+    assert_eq!(left.len(), 768 + 1, "and the new one");
+    let removed = LANES_LEFT_MAX + 2 - 768;
+    assert!(
+        !left.contains(&format!("{:032x}.lane", removed - 1)),
+        "the oldest go"
+    );
+    assert!(
+        left.contains(&format!("{removed:032x}.lane")),
+        "the younger stay"
+    );
+    assert!(used.exists(), "whoever counts is left alone");
 }

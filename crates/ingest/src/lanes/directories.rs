@@ -121,6 +121,8 @@ impl Directories {
     ) {
         let place = &mut self.places[at];
         let Ok(directory) = &place.state else { return };
+        // Again each time: a program may have been sweeping.
+        directory.hold();
         let listing = match directory.list(2 * LANES_MAX) {
             Ok(listing) => listing,
             Err(error) => {

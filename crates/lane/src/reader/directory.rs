@@ -2,7 +2,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags};
 
 use crate::file::{LANE_ENDING, TEMPORARY_ENDING};
 use crate::reader::{LaneFile, Limits, OpenError};
@@ -41,6 +41,12 @@ impl Directory {
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Says to programs that somebody reads here, as long as this is open: none of them removes lanes that others
+    /// left. False when one of them is doing that at this moment.
+    pub fn hold(&self) -> bool {
+        rustix::fs::flock(&self.fd, FlockOperation::NonBlockingLockShared).is_ok()
     }
 
     /// The lanes that are there now, at most `most` of them.
