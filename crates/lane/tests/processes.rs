@@ -317,7 +317,7 @@ fn death_while_lanes_are_made_leaves_whole_lanes_or_temporary_files() {
         shared.await_at_least(0, 1);
         std::thread::sleep(Duration::from_micros(rng.below(3000)));
         child.kill();
-        let directory = pegel_lane::reader::Directory::open(dir.path()).expect("a directory");
+        let directory = Directory::open(dir.path()).expect("a directory");
         let mut counted = 0;
         for found in directory.list(1000).expect("readable").found {
             let lane = directory.open_lane(&found.name, &Default::default());
