@@ -1,9 +1,15 @@
 //! Lanes, from the outside: a program counts in shared memory, and every reader of the agent sees it.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use pegel_lane::{Counter, Gauge, Handle, Home, Kind, Points, Spec};
-use pegel_testkit::{AgentBuilder, AgentProcess, Forked, TempDir, eventually};
+use pegel_testkit::{
+    AgentBuilder, AgentProcess, Forked, Process, Stranger, TempDir, eventually, need,
+};
 use rustix::process::Signal;
 
 const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
@@ -16,7 +22,7 @@ struct Scene {
 impl Scene {
     fn new() -> Scene {
         let dir = TempDir::new();
-        std::fs::create_dir(dir.join("lanes")).expect("made");
+        fs::create_dir(dir.join("lanes")).expect("made");
         let home = Home::in_directory(dir.join("lanes"));
         Scene { dir, home }
     }
@@ -142,7 +148,7 @@ fn gauges_go_with_their_program_and_points_stay() {
         for at in 0..10 {
             points.add_at(f64::from(at), pegel_lane::now_ms() - 1000 + i64::from(at));
         }
-        std::fs::write(&said, "x").expect("written");
+        fs::write(&said, "x").expect("written");
         std::thread::sleep(Duration::from_secs(60));
     });
     eventually("set", || said.exists().then_some(()).ok_or("not yet"));
@@ -188,4 +194,49 @@ fn rules_and_limits_hold_for_lanes() {
     assert_eq!(sender["dropped"]["sender_limit"], 6, "{sender}");
     assert_eq!(sender["dropped"]["rule"], 1, "{sender}");
     agent.assert_conserved();
+}
+
+/// An agent that lets other users in has a place for what they count, without anybody setting one up.
+#[test]
+fn programs_of_users_who_are_allowed_in_are_counted() {
+    let (Some(_), Some(unshare)) = (Stranger::new(), need("unshare")) else {
+        return;
+    };
+    let home = TempDir::new();
+    let open = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("ours");
+    };
+    open(home.path(), 0o755);
+    let copied = Command::new("cp")
+        .arg(PEGEL)
+        .arg(home.join("pegel"))
+        .status();
+    assert!(copied.expect("cp starts").success());
+    fs::write(home.join("pegel.yaml"), "allow_users: [65534]\n").expect("written");
+    // Lanes of root that are really there are none of our business.
+    let script = "
+        mount -t tmpfs tmpfs /run && mount -t tmpfs -o mode=1777 tmpfs /dev/shm || exit 9
+        ./pegel agent --config pegel.yaml --listen 127.0.0.1:0 --statsd udp:127.0.0.1:0 --socket push.sock --dir store 2>agent.log &
+        for try in $(seq 400); do ./pegel list -u push.sock >/dev/null 2>&1 && break; sleep 0.05; done
+        setpriv --reuid=65534 --regid=65534 --clear-groups ./pegel run -v -s -u push.sock -- true
+        ./pegel get -u push.sock strace_hits_total -f csv | grep execve
+        stat -c %a /dev/shm/pegel.0.guests
+        kill $!; wait $!";
+    let mut command = Command::new(unshare);
+    command
+        .args(["--mount", "sh", "-c", script])
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("PEGEL_IMDS_URL", "none")
+        .current_dir(home.path());
+    let finished = Process::start(&mut command).wait(Duration::from_secs(60));
+    let said = "the agent reads lanes in /dev/shm/pegel.0.guests";
+    assert!(finished.stderr.contains(said), "{finished}");
+    let lines: Vec<&str> = finished.stdout.lines().collect();
+    assert_eq!(lines.len(), 2, "{finished}");
+    assert!(
+        lines[0].ends_with(",1") || lines[0].ends_with(",1.0"),
+        "{finished}"
+    );
+    assert_eq!(lines[1], "1733");
 }

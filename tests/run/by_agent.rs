@@ -218,7 +218,7 @@ fn a_running_process_is_counted_for_its_user() {
     let watcher = ["-v", "-S", &pid, "--report", "report.json"];
     let watcher = Process::start(&mut scene.command(&watcher));
     eventually("it is taken", || {
-        let said = format!("process {pid}: 1 threads, counted by eBPF");
+        let said = format!("process {pid}: one thread, counted by eBPF");
         watcher
             .stderr()
             .contains(&said)

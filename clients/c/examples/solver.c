@@ -48,7 +48,7 @@ int main(int argc, char **argv)
         pegel_add(iterations, 1);
         pegel_set(residual, change);
         pegel_record(changes, change);
-        pegel_point_add_at(history, change, step);
+        pegel_point_add(history, change);
     }
     printf("%d steps, published: %s\n", steps, pegel_is_published() ? "true" : "false");
     return 0;

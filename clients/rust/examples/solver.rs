@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     let history = pegel::point("solver_residual_history").build();
 
     let mut x = vec![0.0_f64; 1000];
-    for number in 0..steps {
+    for _ in 0..steps {
         let running = step.start();
         let started = std::time::Instant::now();
         let (next, change) = sweep(&x);
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
         iterations.add(1);
         residual.set(change);
         changes.record(change);
-        history.add_at(change, i64::from(number));
+        history.add(change);
     }
     println!("{steps} steps, published: {}", pegel::is_published());
     ExitCode::SUCCESS

@@ -60,7 +60,7 @@ pub enum StartError {
     Intake(#[from] pegel_ingest::StartError),
     #[error(transparent)]
     Statsd(#[from] statsd::BindError),
-    #[error(transparent)]
+    #[error("allow_users")]
     Users(#[from] GuardError),
     #[error("cannot start the threads that serve")]
     Runtime(#[source] io::Error),

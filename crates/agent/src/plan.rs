@@ -92,7 +92,7 @@ impl Plan {
             node: config.own.node.clone().unwrap_or(host_name),
             level: config.own.level.get(),
             host: host(environment),
-            lanes: lanes(&store.dir, environment),
+            lanes: lanes(&store.dir, !serve.allow_users.is_empty(), environment),
             store,
             collect: config.own.collectors.settings(rate),
             ingest: GateSettings {
@@ -120,8 +120,8 @@ impl Plan {
 }
 
 /// Where programs of this agent's user put their lanes: `$PEGEL_LANES`, or the system's directory and the
-/// user's own.
-fn lanes(dir: &Path, environment: Environment<'_>) -> Option<LanesSettings> {
+/// user's own. Those of other users cannot get into the latter.
+fn lanes(dir: &Path, has_guests: bool, environment: Environment<'_>) -> Option<LanesSettings> {
     if pegel_lane::is_disabled() {
         return None;
     }
@@ -131,6 +131,10 @@ fn lanes(dir: &Path, environment: Environment<'_>) -> Option<LanesSettings> {
         None if Path::new(pegel_lane::SYSTEM_DIRECTORY).is_dir() => vec![
             PathBuf::from(pegel_lane::SYSTEM_DIRECTORY),
             pegel_lane::user_directory(uid),
+        ],
+        None if has_guests => vec![
+            pegel_lane::user_directory(uid),
+            pegel_lane::guests_directory(uid),
         ],
         None => vec![pegel_lane::user_directory(uid)],
     };

@@ -62,6 +62,6 @@ pub use handles::{
 pub use home::{Home, home};
 pub use identity::{job_id, rank};
 pub use layout::{Aggregation, FIRST_LANE_BYTES, Kind, LABELS_MAX, LANE_BYTES_MAX, TEXT_BYTES_MAX};
-pub use place::{SYSTEM_DIRECTORY, directory, is_disabled, user_directory};
+pub use place::{SYSTEM_DIRECTORY, directory, guests_directory, is_disabled, user_directory};
 pub use spec::{CreateError, Spec};
 pub use sweep::LANES_LEFT_MAX;

@@ -18,6 +18,11 @@ pub fn user_directory(uid: u32) -> PathBuf {
     PathBuf::from(format!("{SHARED_START}{uid}"))
 }
 
+/// Where an agent of this user reads lanes of the others whom it allows in.
+pub fn guests_directory(uid: u32) -> PathBuf {
+    PathBuf::from(format!("{SHARED_START}{uid}.guests"))
+}
+
 /// Where a process of this user and environment puts its lanes: `$PEGEL_LANES`, else the system's
 /// directory if it is there, else the user's own in shared memory.
 pub fn directory() -> PathBuf {

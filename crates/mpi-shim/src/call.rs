@@ -72,7 +72,7 @@ impl Call {
         let labels = std::env::var(LABELS_VARIABLE).unwrap_or_default();
         let wants = |label| labels.split(',').any(|word| word.trim() == label);
         let spec = Spec {
-            help: "MPI calls of wrapped programs",
+            help: "MPI calls of programs under pegel run",
             labels: &[("call", self.name)],
             with_pid: wants("pid"),
             with_rank: wants("rank"),

@@ -134,7 +134,7 @@ impl Slot {
         let name = names::name(arch, number);
         let labels = [("scall", name.as_str())];
         let spec = Spec {
-            help: "System calls of programs under pegel run: hits, bytes of I/O calls, seconds.",
+            help: "System calls of programs under pegel run",
             labels: &labels,
             ..Spec::new(Kind::Calls, "strace")
         };

@@ -87,7 +87,17 @@ fn use_lanes_of(client: &Client, note: &dyn Fn(&str)) {
     if directories.is_empty() || directories.contains(&usual) {
         return;
     }
-    let directory = &directories[0];
+    let can_write = |path: &&PathBuf| {
+        use rustix::fs::Access;
+        rustix::fs::access(path.as_path(), Access::WRITE_OK | Access::EXEC_OK).is_ok()
+    };
+    let Some(directory) = directories.iter().find(can_write) else {
+        let first = directories[0].display();
+        note(&format!(
+            "the agent reads lanes in {first}, where this user cannot write: it does not get the counts"
+        ));
+        return;
+    };
     note(&format!("the agent reads lanes in {}", directory.display()));
     // SAFETY: this process has one thread.
     unsafe { std::env::set_var("PEGEL_LANES", directory) };

@@ -123,7 +123,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
     };
     let agents = Agents {
-        sockets: client::sockets(args.socket.as_deref(), &[]),
+        // Whoever counts has another working directory.
+        sockets: client::sockets(args.socket.as_deref(), &[])
+            .iter()
+            .map(std::path::absolute)
+            .collect::<Result<_, _>>()?,
         connect: client::connect_to,
     };
     if let Some(pid) = args.pid {
@@ -134,9 +138,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             agents,
         };
         let summary = pegel_run::attach(&target, &note, &|threads, method| {
-            note(&format!(
-                "process {pid}: {threads} threads, counted by {method}"
-            ));
+            let threads = match threads {
+                1 => "one thread".to_owned(),
+                threads => format!("{threads} threads"),
+            };
+            let text = format!("process {pid}: {threads}, counted by {method}");
+            match output::stderr_is_terminal() {
+                true => output::note(&format!("pegel: {text}; Ctrl-C lets it live on")),
+                false => note(&text),
+            }
         })?;
         finish(&summary);
         return Ok(());

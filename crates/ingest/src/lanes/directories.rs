@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use pegel_lane::reader::{Directory, LaneFile, Limits, OpenError};
@@ -281,16 +281,31 @@ fn id_of(name: &str) -> Option<LaneId> {
 fn open(path: &Path) -> Result<Directory, String> {
     let uid = rustix::process::geteuid().as_raw();
     if path == pegel_lane::user_directory(uid) {
-        let made = fs::DirBuilder::new().mode(0o700).create(path);
-        if let Err(error) = made
-            && error.kind() != io::ErrorKind::AlreadyExists
-        {
-            return Err(error.to_string());
-        }
-        let found = fs::symlink_metadata(path).map_err(|error| error.to_string())?;
-        if !found.is_dir() || found.uid() != uid || found.mode() & 0o077 != 0 {
-            return Err(format!("it is not a private directory of user {uid}"));
-        }
+        make(path, uid, 0o700)?;
+    } else if path == pegel_lane::guests_directory(uid) {
+        // As the system's: everybody may put a lane there, nobody else can see or remove it.
+        make(path, uid, 0o1733)?;
     }
     Directory::open(path).map_err(|error| error.to_string())
+}
+
+/// Makes a directory of our own below one where anybody could have been quicker.
+fn make(path: &Path, uid: u32, mode: u32) -> Result<(), String> {
+    let made = fs::DirBuilder::new().mode(0o700).create(path);
+    if let Err(error) = made
+        && error.kind() != io::ErrorKind::AlreadyExists
+    {
+        return Err(error.to_string());
+    }
+    let found = fs::symlink_metadata(path).map_err(|error| error.to_string())?;
+    if !found.is_dir() || found.uid() != uid {
+        return Err(format!("it is not a directory of user {uid}"));
+    }
+    if found.mode() & 0o7777 & !mode != 0 {
+        return Err(format!(
+            "it is open to more users than it should be; set its mode to {mode:o}"
+        ));
+    }
+    // It is ours, so that nobody else can have put a link in its place meanwhile: the directory above is sticky.
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(|error| error.to_string())
 }

@@ -226,33 +226,49 @@ pub(super) fn declare(
     now: Millis,
 ) -> Result<Part, Refusal> {
     let labels_borrowed = borrowed(&labels);
-    let mut join = |name: &str, role: Role| {
+    let mut join = |name: &str, help: &str, role: Role| {
         let wanted = Wanted {
             name,
             labels: &labels_borrowed,
-            help: declared.help,
+            help,
             level: declared.level,
             role,
         };
         totals.join(sender, &wanted, now)
     };
-    let mut counter = |name: &str, kind: CounterKind| {
-        let number = join(name, Role::Counter(kind))?;
+    let mut counter = |name: &str, help: &str, kind: CounterKind| {
+        let number = join(name, help, Role::Counter(kind))?;
         Ok::<Contribution, Refusal>(Contribution::new(number, kind))
     };
-    let name = declared.name;
+    let (name, help) = (declared.name, declared.help);
+    let of_calls = |what: &str| match help.trim_end_matches('.') {
+        "" => format!("Calls: {what}."),
+        help => format!("{help}: {what}."),
+    };
     Ok(match declared.kind {
-        Kind::Counter => Part::Counter(counter(name, CounterKind::Whole)?),
-        Kind::FloatCounter => Part::Counter(counter(name, CounterKind::Float)?),
-        Kind::Gauge => Part::Gauge(join(name, Role::Gauge(declared.aggregation))?),
+        Kind::Counter => Part::Counter(counter(name, help, CounterKind::Whole)?),
+        Kind::FloatCounter => Part::Counter(counter(name, help, CounterKind::Float)?),
+        Kind::Gauge => Part::Gauge(join(name, help, Role::Gauge(declared.aggregation))?),
         Kind::Calls => Part::Calls(Box::new([
-            counter(&format!("{name}_hits_total"), CounterKind::Whole)?,
-            counter(&format!("{name}_size_total"), CounterKind::Whole)?,
-            counter(&format!("{name}_time_total"), CounterKind::Float)?,
+            counter(
+                &format!("{name}_hits_total"),
+                &of_calls("how many"),
+                CounterKind::Whole,
+            )?,
+            counter(
+                &format!("{name}_size_total"),
+                &of_calls("bytes that they moved"),
+                CounterKind::Whole,
+            )?,
+            counter(
+                &format!("{name}_time_total"),
+                &of_calls("seconds inside them"),
+                CounterKind::Float,
+            )?,
         ])),
         Kind::Histogram | Kind::Timer => Part::Distribution(Box::new(DistributionPart {
-            count: counter(&format!("{name}_count"), CounterKind::Whole)?,
-            sum: counter(&format!("{name}_sum"), CounterKind::Float)?,
+            count: counter(&format!("{name}_count"), help, CounterKind::Whole)?,
+            sum: counter(&format!("{name}_sum"), help, CounterKind::Float)?,
             buckets: vec![None; BUCKETS],
             name: name.to_owned(),
             labels,

@@ -106,10 +106,10 @@ pub enum GuardError {
     #[error("auth_key: cannot make a token for those who show the key")]
     Random(#[source] std::io::Error),
     #[error(
-        "allow_users: there is no user \"{name}\" on this machine; correct the name, or give the user's number"
+        "there is no user \"{name}\" on this machine; correct the name, or give the user's number"
     )]
     UnknownUser { name: String },
-    #[error("allow_users: cannot look up the user \"{name}\"; give the user's number")]
+    #[error("cannot look up the user \"{name}\"; give the user's number")]
     Lookup {
         name: String,
         #[source]
