@@ -32,8 +32,6 @@ pub(crate) struct Shared {
     pub damaged_segments: Mutex<Vec<u64>>,
     pub hidden: Hidden,
     pub losses: Losses,
-    /// Since when blocks are known of which not everything can be read.
-    pub damage_since: Mutex<Option<Millis>>,
     /// Points accepted for the writer and not yet answered.
     pub points_in_flight: AtomicU64,
 }
@@ -191,24 +189,6 @@ impl Shared {
     pub fn block_trouble(&self, trouble: Option<String>) {
         let now = self.now();
         note(&mut self.write().block_trouble, trouble, now, "blocks");
-    }
-
-    /// What to say while there are blocks of which not everything can be read.
-    pub fn damage(&self, damaged_blocks: u64) -> Option<Degraded> {
-        let mut since = self
-            .damage_since
-            .lock()
-            .expect("no thread panics while it holds this lock");
-        if damaged_blocks == 0 {
-            *since = None;
-            return None;
-        }
-        Some(Degraded {
-            reason: format!(
-                "{damaged_blocks} damaged block(s): what can be read of them is shown, the rest is left out"
-            ),
-            since: *since.get_or_insert_with(|| self.now()),
-        })
     }
 
     /// Measures what samples and series take in memory: in the active head, and in all. Walks over all series:

@@ -63,7 +63,6 @@ impl Store {
             damaged_segments: Mutex::default(),
             points_in_flight: AtomicU64::new(0),
             losses: Losses::default(),
-            damage_since: Mutex::default(),
         });
         open::check_versions(&shared)?;
         let blocks = open::find_blocks(&shared)?;
@@ -259,7 +258,6 @@ impl Store {
             .chain(state.frozen.iter().filter_map(|frozen| frozen.head.span))
             .chain(state.head.span);
         let damaged = state.blocks.iter().filter(|block| block.is_damaged());
-        let damaged = damaged.count() as u64;
         Status {
             dir: shared.options.dir.clone(),
             series: state.head.series_count() as u64,
@@ -277,13 +275,12 @@ impl Store {
                 .lock()
                 .expect("no thread panics while it holds this lock")
                 .clone(),
-            damaged_blocks: damaged,
+            damaged_blocks: damaged.count() as u64,
             degraded: state
                 .log_trouble
                 .clone()
                 .or_else(|| state.block_trouble.clone())
-                .or_else(|| shared.losses.degraded(&shared.options))
-                .or_else(|| shared.damage(damaged)),
+                .or_else(|| shared.losses.degraded(&shared.options)),
         }
     }
 

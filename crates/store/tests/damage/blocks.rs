@@ -84,8 +84,8 @@ fn check_flips(stored: &Stored, settle_every: usize) {
             );
             let status = store.status();
             assert_eq!(status.damaged_blocks, 1, "{context}");
-            let degraded = status.degraded.expect("it says so");
-            assert!(degraded.reason.contains("damaged"), "{degraded:?}");
+            // It is told, but today's samples are as safe as ever.
+            assert!(status.degraded.is_none(), "{context}");
             partly += 1;
         } else {
             assert_eq!(fs::read(&aside[0]).expect("kept"), damaged, "{context}");
