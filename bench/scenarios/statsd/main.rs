@@ -1,12 +1,14 @@
 //! statsd lines into the agent, and into others in the same run: CPU per million metrics, what one core can send
 //! without loss, and memory per name.
 
+mod bare;
 mod lines;
 mod load;
 mod peers;
 
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::net::UnixDatagram;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -16,6 +18,9 @@ use pegel_testkit::{AgentBuilder, AgentProcess, eventually};
 use load::Sender;
 
 fn main() -> ExitCode {
+    if let Some(path) = bare::wanted() {
+        panic!("the bare loop ended: {}", bare::receive(&path));
+    }
     let mut report = Report::new("statsd");
     lines::row(&mut report);
     let agent = AgentBuilder::new(release_binary())
@@ -61,22 +66,7 @@ fn main() -> ExitCode {
         report.row_beside(&work, "s per 1 M", Gate::AtMost(budget), ours, &beside);
     }
 
-    let unix = UnixDatagram::unbound().expect("a socket");
-    unix.connect(
-        agent.endpoint.json["statsd"]["unix"]
-            .as_str()
-            .expect("a path"),
-    )
-    .expect("it listens");
-    let figures =
-        (0..report.repetitions(5)).map(|_| per_million(agent.pid(), &unix, 1, 60_000, time, idle));
-    report.row(
-        "UNIX datagrams, 1 per datagram, 60 k/s",
-        "s per 1 M",
-        Gate::AtMost(1.15),
-        figures.collect(),
-    );
-
+    unix_datagrams(&mut report, &agent, time, idle);
     full_speed(&mut report, &agent, udp, time);
     drop(peers);
     agent.stop();
@@ -120,6 +110,35 @@ fn per_million(
     let used = (process_cpu_time(pid) - before).as_secs_f64();
     let own = idle * started.elapsed().as_secs_f64();
     (used - own) / (sent * lines as u64) as f64 * 1e6
+}
+
+fn unix_datagrams(report: &mut Report, agent: &AgentProcess, time: Duration, idle: f64) {
+    let connected = |path: &Path| {
+        let socket = UnixDatagram::unbound().expect("a socket");
+        socket.connect(path).expect("it listens");
+        socket
+    };
+    let path = agent.endpoint.json["statsd"]["unix"].as_str();
+    let ours = connected(Path::new(path.expect("a path")));
+    let bare = bare::Bare::start();
+    let to_bare = connected(&bare.path);
+    // In turn, so that both have the same machine.
+    let (figures, mut floor): (Vec<f64>, Vec<f64>) = (0..report.repetitions(5))
+        .map(|_| {
+            let cost = |pid, to, idle| per_million(pid, to, 1, 60_000, time, idle);
+            (
+                cost(agent.pid(), &ours, idle),
+                cost(bare.pid(), &to_bare, 0.0),
+            )
+        })
+        .unzip();
+    report.row_beside(
+        "UNIX datagrams, 1 per datagram, 60 k/s",
+        "s per 1 M",
+        Gate::AtMost(1.15),
+        figures,
+        &[("received and thrown away", median(&mut floor))],
+    );
 }
 
 /// What the books say that statsd received and what the kernel dropped.

@@ -1,0 +1,112 @@
+//! The least that UNIX datagrams cost: a process that receives them as the agent does, asks who sent them, and throws
+//! them away. What it takes is the kernel's share, which no agent can go below.
+
+use std::ffi::OsStr;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+
+use pegel_testkit::{TempDir, eventually};
+
+/// As the agent has them.
+const BATCH: usize = 64;
+const DATAGRAM_BYTES: usize = 64 * 1024;
+const CONTROL_BYTES: usize = 64;
+/// What makes this bench such a process.
+const FLAG: &str = "--receive-at";
+
+pub struct Bare {
+    child: Child,
+    pub path: PathBuf,
+    _dir: TempDir,
+}
+
+impl Bare {
+    pub fn start() -> Bare {
+        let dir = TempDir::new();
+        let path = dir.path().join("bare.sock");
+        let this = std::env::current_exe().expect("a path");
+        let child = Command::new(this).arg(FLAG).arg(&path).spawn();
+        let bare = Bare {
+            child: child.expect("this bench starts"),
+            path,
+            _dir: dir,
+        };
+        eventually("the bare loop listens", || match bare.path.exists() {
+            true => Ok(()),
+            false => Err("no socket"),
+        });
+        bare
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Bare {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Where to receive, when this process is the loop and not the bench.
+pub fn wanted() -> Option<PathBuf> {
+    let mut args = std::env::args_os();
+    args.find(|arg| arg == OsStr::new(FLAG))?;
+    args.next().map(PathBuf::from)
+}
+
+/// Receives until it is killed.
+pub fn receive(path: &Path) -> io::Error {
+    let socket = match UnixDatagram::bind(path) {
+        Ok(socket) => socket,
+        Err(error) => return error,
+    };
+    if let Err(error) = rustix::net::sockopt::set_socket_passcred(&socket, true) {
+        return error.into();
+    }
+    let mut bytes = vec![0_u8; BATCH * DATAGRAM_BYTES];
+    // Control messages must be aligned as their header is, to eight bytes.
+    let mut controls = vec![0_u64; BATCH * CONTROL_BYTES / 8];
+    loop {
+        // SAFETY: both are structures of integers and pointers, for which zero is valid.
+        let (mut vectors, mut headers): ([libc::iovec; BATCH], [libc::mmsghdr; BATCH]) = unsafe {
+            (
+                MaybeUninit::zeroed().assume_init(),
+                MaybeUninit::zeroed().assume_init(),
+            )
+        };
+        let places = bytes
+            .chunks_exact_mut(DATAGRAM_BYTES)
+            .zip(controls.chunks_exact_mut(CONTROL_BYTES / 8));
+        for ((vector, header), (buffer, control)) in
+            vectors.iter_mut().zip(&mut headers).zip(places)
+        {
+            vector.iov_base = buffer.as_mut_ptr().cast();
+            vector.iov_len = buffer.len();
+            header.msg_hdr.msg_iov = vector;
+            header.msg_hdr.msg_iovlen = 1;
+            header.msg_hdr.msg_control = control.as_mut_ptr().cast();
+            header.msg_hdr.msg_controllen = CONTROL_BYTES as _;
+        }
+        // SAFETY: every header points to a buffer and a control buffer of the lengths it gives; all of them live
+        // until the call is over, and no two headers share any.
+        let count = unsafe {
+            libc::recvmmsg(
+                socket.as_raw_fd(),
+                headers.as_mut_ptr(),
+                BATCH as libc::c_uint,
+                libc::MSG_WAITFORONE as _,
+                std::ptr::null_mut(),
+            )
+        };
+        if count < 0 {
+            return io::Error::last_os_error();
+        }
+    }
+}
