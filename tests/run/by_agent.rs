@@ -1,14 +1,16 @@
 //! An agent that may load eBPF counts for users who may not.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command};
 
 use pegel_testkit::{AgentBuilder, AgentProcess, Finished, Process, Stranger, TempDir, eventually};
+use rustix::process::Signal;
 use serde_json::json;
 
 use crate::wrapped::{BOUND, PEGEL, Way, compile, copy_pegel, isolate, read_report};
@@ -275,9 +277,7 @@ fn it_tells_nothing_about_processes_of_others() {
         return;
     };
     let own = std::process::id();
-    let stat = fs::read_to_string("/proc/self/stat").expect("there");
-    let behind = stat.rsplit(')').next().expect("a name");
-    let start = behind.split_whitespace().nth(19).expect("a start");
+    let start = start_of(own);
     let answers = scene.say(&[
         &format!("watch now {own} {start}"),
         &format!("watch exec {own} {start}"),
@@ -303,4 +303,211 @@ fn it_tells_nothing_about_processes_of_others() {
     assert!(answers[7].starts_with("error "), "{answers:?}");
     assert_eq!(answers[8], "ok", "a metric may be called so");
     assert_eq!(scene.watched(), 0);
+}
+
+/// A process of the other user, and what it takes to name it.
+struct Named {
+    child: Child,
+    pid: u32,
+    start: String,
+}
+
+impl Named {
+    fn start(program: &Path) -> Named {
+        let mut command = Command::new(program);
+        command.arg("1000").uid(Stranger::UID).gid(Stranger::UID);
+        let child = command.spawn().expect("started");
+        let pid = child.id();
+        Named {
+            child,
+            pid,
+            start: start_of(pid),
+        }
+    }
+
+    fn watch(&self, how: &str) -> String {
+        format!("watch {how} {} {}", self.pid, self.start)
+    }
+
+    fn status(&self, key: &str) -> String {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).expect("it is there");
+        let line = status.lines().find_map(|line| line.strip_prefix(key));
+        line.expect("a line").trim().to_owned()
+    }
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn start_of(pid: u32) -> String {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it is there");
+    let behind = stat.rsplit(')').next().expect("a name");
+    behind
+        .split_whitespace()
+        .nth(19)
+        .expect("a start")
+        .to_owned()
+}
+
+fn find(program: &str) -> PathBuf {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let mut places = std::env::split_paths(&paths).map(|dir| dir.join(program));
+    places
+        .find(|path| path.is_file())
+        .expect("an ordinary program")
+}
+
+#[test]
+fn what_cannot_be_counted_is_refused() {
+    let Some(scene) = Scene::new(&[Stranger::UID]) else {
+        return;
+    };
+    let sleeper = find("sleep");
+    let copy = scene.home.join("set-gid");
+    fs::copy(&sleeper, &copy).expect("copied");
+    open_to_all(&copy, 0o2755);
+    let group = Named::start(&copy);
+    eventually("it has other groups", || {
+        match group.status("Gid:").starts_with("65534\t0") {
+            true => Ok(()),
+            false => Err(group.status("Gid:")),
+        }
+    });
+    let mut zombie = Named::start(&sleeper);
+    zombie.child.kill().expect("ours");
+    eventually("it is dead", || {
+        match zombie.status("State:").starts_with('Z') {
+            true => Ok(()),
+            false => Err(zombie.status("State:")),
+        }
+    });
+    for (named, words) in [(&group, "is not yours"), (&zombie, "is not")] {
+        for how in ["now", "exec"] {
+            let answers = scene.say(&[&named.watch(how)]);
+            assert!(answers[0].starts_with("error "), "{answers:?}");
+            assert!(answers[0].contains(words), "{answers:?}");
+        }
+    }
+    assert_eq!(group.status("TracerPid:"), "0");
+    assert_eq!(scene.watched(), 0);
+}
+
+/// Two who count the same process would each have a part.
+#[test]
+fn a_process_is_counted_by_one_and_let_go_with_the_connection() {
+    let Some(scene) = Scene::new(&[Stranger::UID]) else {
+        return;
+    };
+    let process = Named::start(&find("sleep"));
+    let request = process.watch("exec");
+    let socket = &scene.agent.socket;
+    let mut stream = scene
+        .stranger
+        .act(|| UnixStream::connect(socket).expect("open to all"));
+    writeln!(stream, "{request}").expect("written");
+    let mut answer = String::new();
+    let mut answers = BufReader::new(stream.try_clone().expect("a second handle"));
+    answers.read_line(&mut answer).expect("an answer");
+    assert_eq!(answer, "ok\n");
+    assert_ne!(process.status("TracerPid:"), "0", "a thread of the agent");
+    let second = scene.say(&[&process.watch("now"), &request]);
+    assert!(
+        second.iter().all(|answer| answer.starts_with("error ")),
+        "{second:?}"
+    );
+    drop((stream, answers));
+    eventually("nobody holds it", || {
+        match process.status("TracerPid:").as_str() {
+            "0" => Ok(()),
+            other => Err(other.to_owned()),
+        }
+    });
+    assert_eq!(scene.watched(), 0);
+    assert_eq!(scene.say(&[&request]), ["ok"], "once more");
+}
+
+/// Whoever asked may have forgotten about it, or be stopped.
+#[test]
+fn the_end_of_a_process_is_not_kept_back_for_long() {
+    let Some(scene) = Scene::new(&[Stranger::UID]) else {
+        return;
+    };
+    let mut process = Named::start(&find("sleep"));
+    let socket = &scene.agent.socket;
+    let mut stream = scene
+        .stranger
+        .act(|| UnixStream::connect(socket).expect("open to all"));
+    writeln!(stream, "{}", process.watch("exec")).expect("written");
+    let mut answer = [0; 3];
+    stream.read_exact(&mut answer).expect("an answer");
+    assert_eq!(&answer, b"ok\n");
+    process.child.kill().expect("ours");
+    eventually("its parent knows", || {
+        match process.child.try_wait().expect("ours") {
+            Some(_) => Ok(()),
+            None => Err("it is held"),
+        }
+    });
+}
+
+/// As by Ctrl-C right after the start: there is no program, and nobody who would count it.
+#[test]
+fn a_wrapper_that_is_killed_as_it_starts_leaves_nobody() {
+    let Some(scene) = Scene::new(&[Stranger::UID]) else {
+        return;
+    };
+    for millis in 0..24 {
+        let mut child = scene
+            .command(&["-s", "--", "sleep", "0"])
+            .spawn()
+            .expect("started");
+        std::thread::sleep(std::time::Duration::from_millis(millis));
+        child.kill().expect("ours");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        child.wait().expect("ours");
+    }
+    eventually("nobody is watched", || match scene.watched() {
+        0 => Ok(()),
+        other => Err(other),
+    });
+}
+
+#[test]
+fn an_agent_that_does_not_answer_does_not_keep_a_program_from_starting() {
+    let Some(scene) = Scene::new(&[Stranger::UID]) else {
+        return;
+    };
+    scene.agent.signal(Signal::STOP);
+    // More than the kernel keeps for it.
+    let socket = &scene.agent.socket;
+    let waiting: Vec<_> = (0..300).map_while(|_| connect_at_once(socket)).collect();
+    assert!(
+        waiting.len() > 50 && waiting.len() < 300,
+        "{}",
+        waiting.len()
+    );
+    for args in [
+        &["-s", "--", "true"][..],
+        &["--", "true"],
+        &["-v", "-m", "--", "true"],
+    ] {
+        let finished = scene.run(args);
+        assert_eq!(finished.code(), Some(0), "{finished}");
+    }
+    scene.agent.signal(Signal::CONT);
+}
+
+/// None when the one who serves has too many waiting.
+fn connect_at_once(path: &Path) -> Option<OwnedFd> {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let kind = SocketType::STREAM;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None).expect("made");
+    let address = SocketAddrUnix::new(path).expect("a path");
+    rustix::net::connect(&socket, &address).ok()?;
+    Some(socket)
 }

@@ -16,10 +16,14 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 const ANSWER_BYTES_MAX: u64 = 512 << 20;
 const HEAD_BYTES_MAX: u64 = 64 << 10;
 
+/// How long a program that is about to start waits for an agent.
+pub const SHORT: Duration = Duration::from_secs(1);
+
 /// An agent's socket, found and checked.
 #[derive(Debug)]
 pub struct Client {
     socket: PathBuf,
+    patience: Duration,
 }
 
 /// An answer whose body is still to be read.
@@ -48,12 +52,22 @@ pub fn sockets(given: Option<&Path>, more: &[PathBuf]) -> Vec<PathBuf> {
 impl Client {
     /// The agent on the given socket, else on the first of the usual ones that answers.
     pub fn find(given: Option<&Path>, more: &[PathBuf]) -> anyhow::Result<Client> {
+        Client::find_within(TIMEOUT, given, more)
+    }
+
+    /// The same for somebody who does not wait longer than this for an answer.
+    pub fn find_within(
+        patience: Duration,
+        given: Option<&Path>,
+        more: &[PathBuf],
+    ) -> anyhow::Result<Client> {
         let candidates = sockets(given, more);
         for socket in &candidates {
-            match connect(socket) {
+            match connect(socket, patience) {
                 Ok(_) => {
                     return Ok(Client {
                         socket: socket.clone(),
+                        patience,
                     });
                 }
                 Err(Unreachable::Nobody) => {}
@@ -65,13 +79,13 @@ impl Client {
 
     /// A connection of one's own to the agent.
     pub fn connect(&self) -> anyhow::Result<UnixStream> {
-        let stream = match connect(&self.socket) {
+        let stream = match connect(&self.socket, self.patience) {
             Ok(stream) => stream,
             Err(Unreachable::Nobody) => return Err(no_agent(std::slice::from_ref(&self.socket))),
             Err(Unreachable::Other(error)) => return Err(error),
         };
         stream
-            .set_read_timeout(Some(TIMEOUT))
+            .set_read_timeout(Some(self.patience))
             .with_context(|| format!("cannot use {}", self.socket.display()))?;
         Ok(stream)
     }
@@ -127,9 +141,9 @@ pub fn refusal(status: u16, text: &str) -> anyhow::Error {
     }
 }
 
-/// A connection to an agent that can be trusted.
+/// A connection to an agent that can be trusted, for a program that is about to start.
 pub fn connect_to(socket: &Path) -> io::Result<UnixStream> {
-    connect(socket).map_err(|error| match error {
+    connect(socket, SHORT).map_err(|error| match error {
         Unreachable::Nobody => io::ErrorKind::NotFound.into(),
         Unreachable::Other(error) => io::Error::other(format!("{error:#}")),
     })
@@ -142,15 +156,30 @@ enum Unreachable {
 }
 
 /// Connects, and makes sure of whom we talk to before anything is sent.
-fn connect(socket: &Path) -> Result<UnixStream, Unreachable> {
-    let stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
+fn connect(socket: &Path, patience: Duration) -> Result<UnixStream, Unreachable> {
+    let stream = open(socket, patience).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Unreachable::Nobody,
+        io::ErrorKind::WouldBlock => Unreachable::Other(anyhow::anyhow!(
+            "the agent on {} does not answer: it takes no connections",
+            socket.display()
+        )),
         _ => Unreachable::Other(
             anyhow::Error::from(error).context(format!("cannot connect to {}", socket.display())),
         ),
     })?;
     check_owner(socket, &stream).map_err(Unreachable::Other)?;
     Ok(stream)
+}
+
+/// Connecting waits while the agent has too many others to welcome, but not for ever.
+fn open(socket: &Path, patience: Duration) -> io::Result<UnixStream> {
+    use rustix::net::sockopt::{Timeout, set_socket_timeout};
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+    let kind = SocketType::STREAM;
+    let stream = rustix::net::socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+    set_socket_timeout(&stream, Timeout::Send, Some(patience))?;
+    rustix::net::connect(&stream, &SocketAddrUnix::new(socket)?)?;
+    Ok(UnixStream::from(stream))
 }
 
 /// In a directory that others can write to, anyone can put a socket: ask the kernel whose it is.

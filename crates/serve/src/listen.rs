@@ -141,7 +141,7 @@ pub(crate) async fn accept_all<L: Listener>(listener: L, seats: Seats, shared: S
         let Ok(visit) = listener.visit(&stream, &shared.guard) else {
             continue;
         };
-        let refusal = match seats.take(shared.guard.knows(visit.peer)) {
+        let refusal = match seats.take(shared.guard.rights_of(visit.peer)) {
             Ok(seat) => {
                 let serving = listener.clone().serve(stream, visit, shared.clone());
                 tokio::spawn(async move {

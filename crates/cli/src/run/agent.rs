@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::Args;
-use crate::client::Client;
+use crate::client::{Client, SHORT};
 
 /// How long an agent may take to start before the program runs without it.
 const START_TIME: Duration = Duration::from_secs(10);
@@ -22,7 +22,7 @@ pub fn find(args: &Args, note: &dyn Fn(&str)) {
     if pegel_lane::is_disabled() || !(is_wanted || is_named || args.verbose) {
         return;
     }
-    let client = match Client::find(socket, &[]) {
+    let client = match Client::find_within(SHORT, socket, &[]) {
         Ok(client) => Some(client),
         Err(_) if is_wanted => start(socket, note),
         Err(error) => {
@@ -59,7 +59,7 @@ fn start(socket: Option<&Path>, note: &dyn Fn(&str)) -> Option<Client> {
     }
     let deadline = Instant::now() + START_TIME;
     while Instant::now() < deadline {
-        if let Ok(client) = Client::find(socket, &[]) {
+        if let Ok(client) = Client::find_within(SHORT, socket, &[]) {
             note("an agent was started; it ends with the last program");
             return Some(client);
         }

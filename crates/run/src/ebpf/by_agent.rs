@@ -17,7 +17,9 @@ pub struct Agents {
 }
 
 /// An agent that takes longer than this has other troubles: the program is not to wait for it.
-const PATIENCE: Duration = Duration::from_millis(700);
+const PATIENCE: Duration = Duration::from_secs(1);
+/// When it does, it is asked until it does not answer for this long.
+const LATER: Duration = Duration::from_secs(10);
 /// No answer is longer.
 const ANSWER_BYTES_MAX: u64 = 256 << 10;
 
@@ -31,11 +33,25 @@ impl Agents {
                 Ok(remote) => return Ok(remote),
                 Err(error) => match error.kind() {
                     io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {}
+                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                        wait_until_free(pid);
+                        why = "it does not answer".to_owned();
+                    }
                     _ => why = error.to_string(),
                 },
             }
         }
         Err(EbpfError::NoAgent(why))
+    }
+}
+
+/// An agent that was too late may hold the process for a moment, until it sees that nobody is there any more.
+fn wait_until_free(pid: i32) {
+    for _ in 0..200 {
+        if crate::ptrace::check_untraced(pid).is_ok() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -61,7 +77,11 @@ impl Remote {
             time,
         };
         match remote.exchange(&request.to_string())?.as_str() {
-            "ok" => Ok(remote),
+            "ok" => {
+                // The program runs now, and nobody waits for an answer.
+                remote.agent.get_ref().set_read_timeout(Some(LATER))?;
+                Ok(remote)
+            }
             answer => {
                 let why = answer
                     .strip_prefix("error ")

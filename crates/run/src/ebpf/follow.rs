@@ -101,8 +101,9 @@ impl Follower {
             Source::Agent(remote) => remote.release(),
             Source::Gone => {}
         }
-        // Children that outlive it are counted as well.
-        while progress.is_alive {
+        // Children that outlive it are counted as well. A process that ended as it was taken, before it became the program,
+        // has none, but the kernel may have missed its end.
+        while progress.has_started && progress.is_alive {
             std::thread::sleep(self.pause);
             self.serve();
             progress = self.read(tally).progress;
@@ -172,6 +173,10 @@ pub(crate) fn attach(
         Ok((place, server)) => {
             let handle = process.try_clone().map_err(refused("the process"))?;
             let taken = Watched::from_now(place, pid, handle).map_err(refused("the threads"))?;
+            if taken.0.is_gone() {
+                let gone = std::io::Error::from_raw_os_error(libc::ESRCH);
+                return Err(refused("the process")(gone));
+            }
             (Source::Own(Box::new(taken.0), server), taken.1)
         }
         Err(EbpfError::Permission) => {

@@ -6,13 +6,14 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 const MAP_CREATE: i32 = 0;
 const MAP_LOOKUP: i32 = 1;
 const MAP_UPDATE: i32 = 2;
+const MAP_DELETE: i32 = 3;
 const PROGRAM_LOAD: i32 = 5;
 const TRACEPOINT_OPEN: i32 = 17;
 const BTF_LOAD: i32 = 18;
 
-const ARRAY: u32 = 2;
+const HASH: u32 = 1;
 const ARRAY_PER_PROCESSOR: u32 = 6;
-const ARRAY_OF_MAPS: u32 = 12;
+const HASH_OF_MAPS: u32 = 13;
 const TASK_STORAGE: u32 = 29;
 const NO_PREALLOCATION: u32 = 1;
 const TRACING_PROGRAM: u32 = 26;
@@ -65,9 +66,9 @@ fn create(kind: u32, value_bytes: usize, count: u32) -> Attributes {
         .word(12, count)
 }
 
-/// An array of `count` values.
-pub(super) fn create_array(value_bytes: usize, count: u32) -> io::Result<OwnedFd> {
-    create(ARRAY, value_bytes, count).open(MAP_CREATE)
+/// Up to `count` values by number.
+pub(super) fn create_hash(value_bytes: usize, count: u32) -> io::Result<OwnedFd> {
+    create(HASH, value_bytes, count).open(MAP_CREATE)
 }
 
 /// One value for each processor.
@@ -75,9 +76,9 @@ pub(super) fn create_table(value_bytes: usize) -> io::Result<OwnedFd> {
     create(ARRAY_PER_PROCESSOR, value_bytes, 1).open(MAP_CREATE)
 }
 
-/// An array of maps like this one.
-pub(super) fn create_array_of(map: &OwnedFd, count: u32) -> io::Result<OwnedFd> {
-    create(ARRAY_OF_MAPS, 4, count)
+/// Up to `count` maps like this one, by number.
+pub(super) fn create_hash_of(map: &OwnedFd, count: u32) -> io::Result<OwnedFd> {
+    create(HASH_OF_MAPS, 4, count)
         .descriptor(20, map)
         .open(MAP_CREATE)
 }
@@ -142,7 +143,7 @@ pub(super) fn attach(program: &OwnedFd) -> io::Result<OwnedFd> {
         .open(TRACEPOINT_OPEN)
 }
 
-/// A value of an array; of one for each processor, all of them.
+/// The value of a number; of one for each processor, all of them.
 pub(super) fn lookup(map: &OwnedFd, key: u32, value: &mut [u64]) -> io::Result<()> {
     let key = &raw const key;
     let attributes = Attributes::new()
@@ -152,15 +153,23 @@ pub(super) fn lookup(map: &OwnedFd, key: u32, value: &mut [u64]) -> io::Result<(
     attributes.call(MAP_LOOKUP).map(drop)
 }
 
-/// Sets a value of an array.
+/// Sets the value of a number.
 pub(super) fn update(map: &OwnedFd, key: u32, value: &[u64]) -> io::Result<()> {
     update_at(map, &key, value.as_ptr())
 }
 
-/// Puts a map into an array of maps.
+/// Puts a map under a number.
 pub(super) fn update_map(maps: &OwnedFd, key: u32, map: &OwnedFd) -> io::Result<()> {
     let descriptor = map.as_raw_fd();
     update_at(maps, &key, &raw const descriptor)
+}
+
+/// Forgets what is under a number.
+pub(super) fn delete(map: &OwnedFd, key: u32) -> io::Result<()> {
+    let attributes = Attributes::new()
+        .descriptor(0, map)
+        .address(8, &raw const key);
+    attributes.call(MAP_DELETE).map(drop)
 }
 
 /// Remembers a task that is not remembered yet.

@@ -46,15 +46,18 @@ impl Place {
     }
 
     fn with(set: Arc<Set>, slot: u32, table: OwnedFd) -> Result<Place, EbpfError> {
-        kernel::update(&set.maps.slots, slot, &[0; SLOT_WORDS]).map_err(refused("a value"))?;
-        Ok(Place {
+        // From here on, what was put under the number is removed again, whatever happens.
+        let place = Place {
             set,
             slot,
             table,
             processors: possible_processors(),
             put: 0,
             before: vec![[0; ROW_WORDS]; ROWS],
-        })
+        };
+        let slots = &place.set.maps.slots;
+        kernel::update(slots, slot, &[0; SLOT_WORDS]).map_err(refused("a value"))?;
+        Ok(place)
     }
 
     pub(super) fn set(&self) -> &Set {
@@ -99,7 +102,7 @@ impl Place {
                     *sum = sum.wrapping_add(*word);
                 }
             }
-            if sum[0] != before[0] {
+            if sum != *before {
                 *before = sum;
                 changed.push((row, sum));
             }
@@ -110,10 +113,9 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // A task that outlives its watch still has the number of the slot.
-        if !self.progress().is_alive {
-            self.set.give_back(self.slot);
-        }
+        // Tasks that outlive their watch find nothing under their number. An error means that it is gone already.
+        let _ = kernel::delete(&self.set.maps.tables, self.slot);
+        let _ = kernel::delete(&self.set.maps.slots, self.slot);
     }
 }
 

@@ -40,7 +40,7 @@ impl State {
     }
 }
 
-/// How many can watch at the same time.
+/// How many can watch at the same time. A slot's number is never used again: a task may outlive whoever watched it.
 pub(super) const SLOTS: u32 = 1024;
 
 /// Calls with numbers up to this have a row of their own in the table.

@@ -2,7 +2,8 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::Builder;
 
 use super::btf::{self, Btf};
 use super::programs::{Maps, ROW_WORDS, ROWS, SLOT_WORDS, SLOTS, SecureBit, TASK_WORDS};
@@ -31,44 +32,20 @@ pub(super) const fn programs_of(time: Time) -> usize {
 pub(super) struct Set {
     pub maps: Maps,
     pub links: Vec<OwnedFd>,
-    slots: Mutex<Slots>,
-}
-
-/// Which places are free. Whoever loaded the set knows.
-#[derive(Debug)]
-struct Slots {
-    next: u32,
-    free: Vec<u32>,
+    /// The next slot. Whoever loaded the set gives them out.
+    next: AtomicU32,
 }
 
 impl Set {
     pub(super) fn new(maps: Maps, links: Vec<OwnedFd>) -> Set {
         // The first is the loader's own.
-        let slots = Slots {
-            next: 1,
-            free: Vec::new(),
-        };
-        Set {
-            maps,
-            links,
-            slots: Mutex::new(slots),
-        }
+        let next = AtomicU32::new(1);
+        Set { maps, links, next }
     }
 
-    /// A place that nobody has.
-    pub(super) fn take_slot(&self) -> Option<u32> {
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        slots.free.pop().or_else(|| {
-            let slot = Some(slots.next).filter(|slot| *slot < SLOTS)?;
-            slots.next += 1;
-            Some(slot)
-        })
-    }
-
-    /// A place that no task is in any more.
-    pub(super) fn give_back(&self, slot: u32) {
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        slots.free.push(slot);
+    /// A slot that nobody had before. Whether there is room shows when something is put there.
+    pub(super) fn take_slot(&self) -> u32 {
+        self.next.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Loads the programs, which run from now on; the table is that of the first slot.
@@ -76,15 +53,17 @@ impl Set {
         let maps = create_maps(table).map_err(refused("maps"))?;
         let (links, placed) = std::thread::scope(|scope| {
             // The kernel waits until nobody uses what was there before, some milliseconds in which we go on.
-            let placing = scope.spawn(|| kernel::update_map(&maps.tables, 0, table));
+            let place = || kernel::update_map(&maps.tables, 0, table);
+            let placing = Builder::new().spawn_scoped(scope, place);
             let links = attach_all(&maps, time);
-            (links, placing.join())
+            let placed = placing.and_then(|placing| {
+                let panicked = |_| io::Error::other("a thread panicked");
+                placing.join().map_err(panicked)?
+            });
+            (links, placed)
         });
-        match placed {
-            Ok(Ok(())) => Ok(Set::new(maps, links?)),
-            Ok(Err(error)) => Err(refused("a table")(error)),
-            Err(_) => Err(refused("a table")(io::Error::other("a thread panicked"))),
-        }
+        placed.map_err(refused("a table"))?;
+        Ok(Set::new(maps, links?))
     }
 }
 
@@ -96,8 +75,8 @@ fn create_maps(table: &OwnedFd) -> io::Result<Maps> {
     let types = kernel::load_btf(&btf::own(TASK_WORDS as u32))?;
     Ok(Maps {
         tasks: kernel::create_task_storage(&types, TASK_WORDS * 8)?,
-        tables: kernel::create_array_of(table, SLOTS)?,
-        slots: kernel::create_array(SLOT_WORDS * 8, SLOTS)?,
+        tables: kernel::create_hash_of(table, SLOTS)?,
+        slots: kernel::create_hash(SLOT_WORDS * 8, SLOTS)?,
     })
 }
 

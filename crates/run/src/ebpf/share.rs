@@ -39,7 +39,7 @@ pub(super) enum Found {
 
 /// What a set is made of. It changes with the programs and their maps, so that wrappers of other versions on the same node
 /// do not take what they would not understand.
-const FORM: u32 = 2;
+const FORM: u32 = 3;
 
 fn address(time: Time) -> io::Result<SocketAddr> {
     let uid = rustix::process::geteuid().as_raw();
@@ -120,18 +120,14 @@ impl Server {
         Server { listener }
     }
 
-    /// Gives the set to all who wait for it. A slot is given once: nobody tells when its tasks are gone.
+    /// Gives the set to all who wait for it.
     pub(super) fn serve(&self, set: &Set) {
         while let Ok((socket, _)) = self.listener.accept() {
             if !is_own(&socket) {
                 continue;
             }
-            // Whoever is refused, or goes away, does without.
-            if let Some(slot) = set.take_slot()
-                && give(&socket, set, slot).is_err()
-            {
-                set.give_back(slot);
-            }
+            // Whoever goes away does without.
+            let _ = give(&socket, set, set.take_slot());
         }
     }
 }

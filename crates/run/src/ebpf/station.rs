@@ -118,14 +118,20 @@ impl Station {
         }
         let request: Request = line.parse()?;
         let pid = request.pid;
-        // Held from here on: its number cannot come to mean another.
         let process = task::open(pid).map_err(|_| Refusal::Unknown(pid))?;
-        if task::start_of(pid) != Some(request.start) {
-            return Err(Refusal::Unknown(pid));
-        }
-        if uid != 0 && !task::is_of(pid, uid) {
-            return Err(Refusal::Foreign(pid));
-        }
+        let check = |watched: Option<&Watched>| {
+            if task::start_of(pid) != Some(request.start) {
+                return Err(Refusal::Unknown(pid));
+            }
+            if uid != 0 && !task::is_of(pid, uid) {
+                return Err(Refusal::Foreign(pid));
+            }
+            match watched.is_some_and(Watched::is_gone) {
+                true => Err(Refusal::Unknown(pid)),
+                false => Ok(()),
+            }
+        };
+        check(None)?;
         let seat = self.seats.clone();
         if self.programs() > self.programs_max {
             return Err(Refusal::Full(self.programs_max));
@@ -135,8 +141,12 @@ impl Station {
             From::Exec => Watched::from_exec(place, pid, process),
             From::Now => Watched::from_now(place, pid, process).map(|(watched, _)| watched),
         };
+        let watched = watched.map_err(refused("the process"))?;
+        // Once more: until here it could have become another program with other rights, or its number that of another
+        // process. From here on the kernel lets it go if it gets rights; and while it lives its number is its own.
+        check(Some(&watched))?;
         Ok(Visitor {
-            watched: watched.map_err(refused("the process"))?,
+            watched,
             _seat: seat,
         })
     }
@@ -145,9 +155,8 @@ impl Station {
     fn place(&self, time: Time) -> Result<Place, EbpfError> {
         let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = &mut sets[usize::from(time == Time::Ignored)];
-        if let Some(set) = kept.upgrade()
-            && let Some(slot) = set.take_slot()
-        {
+        if let Some(set) = kept.upgrade() {
+            let slot = set.take_slot();
             return Place::another(set, slot);
         }
         let table = set::create_table().map_err(refused("maps"))?;

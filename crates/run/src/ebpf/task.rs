@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -35,16 +36,23 @@ pub(super) fn start_of(pid: i32) -> Option<u64> {
     behind.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
-/// Whether a process has this user's rights and no others.
+/// Whether a process has this user's rights and no others, by the rule that lets a user trace it: its users are all the
+/// same, its groups too, and the kernel lets its user look into it.
 pub(super) fn is_of(pid: i32, uid: u32) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
-    let users = users.unwrap_or_default().split_ascii_whitespace();
-    let mut users = users.map(|user| user.parse() == Ok(uid)).peekable();
-    users.peek().is_some() && users.all(|is_own| is_own)
+    let path = format!("/proc/{pid}");
+    let status = fs::read_to_string(format!("{path}/status")).unwrap_or_default();
+    let numbers = |key: &str| -> Vec<u32> {
+        let line = status.lines().find_map(|line| line.strip_prefix(key));
+        let words = line.unwrap_or_default().split_ascii_whitespace();
+        words.filter_map(|word| word.parse().ok()).collect()
+    };
+    let groups = numbers("Gid:");
+    let has_groups = groups.len() == 4 && groups.iter().all(|group| *group == groups[0]);
+    let is_open = fs::metadata(path).is_ok_and(|found| found.uid() == uid);
+    numbers("Uid:") == [uid; 4] && has_groups && is_open
 }
 
-/// Counts all threads of a process from now on. Says how many there are.
+/// Counts all threads of a process from now on. Says how many there are; an error if somebody counts all of them already.
 pub(super) fn put_all(place: &mut Place, pid: i32) -> io::Result<usize> {
     let mut count = 0;
     for _ in 0..ROUNDS_MAX {
@@ -68,5 +76,24 @@ pub(super) fn put_all(place: &mut Place, pid: i32) -> io::Result<usize> {
             break;
         }
     }
-    Ok(count)
+    match count {
+        0 => Err(io::Error::from_raw_os_error(libc::EEXIST)),
+        count => Ok(count),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_its_users_alone() {
+        let pid = std::process::id().cast_signed();
+        let uid = rustix::process::getuid().as_raw();
+        assert!(is_of(pid, uid));
+        assert!(!is_of(pid, uid + 1));
+        assert!(!is_of(i32::MAX, uid), "nobody's");
+        assert!(start_of(pid).is_some_and(|start| start > 0));
+        assert_eq!(start_of(i32::MAX), None);
+    }
 }

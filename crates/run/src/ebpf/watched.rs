@@ -21,9 +21,11 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// From its exec on.
+    /// From its exec on. An error if somebody counts it already.
     pub(super) fn from_exec(mut place: Place, pid: i32, process: OwnedFd) -> io::Result<Watched> {
-        place.put(process.as_fd(), State::Waits)?;
+        if !place.put(process.as_fd(), State::Waits)? {
+            return Err(io::Error::from_raw_os_error(libc::EEXIST));
+        }
         Ok(Watched {
             place,
             process,
@@ -46,6 +48,11 @@ impl Watched {
             ending: None,
         };
         Ok((watched, threads))
+    }
+
+    /// Whether it has ended, known to all.
+    pub(super) fn is_gone(&self) -> bool {
+        has_ended(&self.process)
     }
 
     /// Readable when the process may have ended.

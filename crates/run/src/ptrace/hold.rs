@@ -7,8 +7,11 @@
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc;
+use std::os::unix::thread::JoinHandleExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
 
 use libc::pid_t;
 
@@ -19,14 +22,17 @@ use crate::rights;
 
 /// What the thread needs of a stack, with much to spare.
 const STACK_BYTES: usize = 64 << 10;
+/// How long an end is kept back for whoever wants to say something about it: a parent waits.
+const RELEASE_TIME: Duration = Duration::from_secs(2);
 
-/// Dropped before its end, it lets the process end as if nobody held it.
+/// Dropped, it lets the process go as if nobody had held it.
 #[derive(Debug)]
 pub(crate) struct Hold {
     /// Readable when the process has ended or is lost.
     news: UnixStream,
     outcome: mpsc::Receiver<Option<Ending>>,
     release: mpsc::Sender<()>,
+    is_over: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
 
@@ -52,6 +58,9 @@ impl Hold {
         let (tell, outcome) = mpsc::channel();
         let (release, released) = mpsc::channel();
         let (tell_taken, taken) = mpsc::channel();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let is_dropped = is_over.clone();
+        catch_alarm();
         let thread = Builder::new()
             .name("hold".to_owned())
             .stack_size(STACK_BYTES)
@@ -61,14 +70,15 @@ impl Hold {
                 if tell_taken.send(seized).is_err() || !is_taken {
                     return;
                 }
-                let ended = follow(process);
+                let ended = follow(process, &is_dropped);
                 // Nobody listens any more where the one who asked is gone.
                 let _ = tell.send(ended);
                 let _ = (&bell).write_all(&[0]);
                 if ended.is_some() {
-                    let _ = released.recv();
+                    let _ = released.recv_timeout(RELEASE_TIME);
                     let _ = wait::wait_for(process);
                 }
+                // A process that runs goes on: nobody traces for a thread that ended.
             })?;
         let gone = |_| io::Error::other("a thread panicked");
         taken.recv().map_err(gone)??;
@@ -76,6 +86,7 @@ impl Hold {
             news,
             outcome,
             release,
+            is_over,
             thread,
         })
     }
@@ -91,10 +102,23 @@ impl Hold {
         }
     }
 
-    /// Its parent may know now. Only when it has ended.
+    /// Its parent may know now, or it goes on alone.
     pub(crate) fn release(self) {
-        drop(self.release);
-        let _ = self.thread.join();
+        drop(self);
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        let _ = self.release.send(());
+        let deadline = Instant::now() + RELEASE_TIME;
+        // Again and again: it may be just about to wait.
+        while !self.thread.is_finished() && Instant::now() < deadline {
+            // SAFETY: a thread that was not joined yet, and a signal that is caught.
+            unsafe { libc::pthread_kill(self.thread.as_pthread_t(), alarm()) };
+            std::thread::sleep(Duration::from_micros(100));
+        }
     }
 }
 
@@ -104,9 +128,24 @@ impl AsFd for Hold {
     }
 }
 
-/// Answers all that the process has to report, until its end. None when it is lost.
-fn follow(process: pid_t) -> Option<Ending> {
-    loop {
+/// A signal that ends a wait and does nothing else.
+fn alarm() -> libc::c_int {
+    libc::SIGRTMIN() + 7
+}
+
+fn catch_alarm() {
+    extern "C" fn wake(_: libc::c_int) {}
+    // SAFETY: a handler that does nothing; the structure is zero but for it, so that calls are interrupted.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = wake as *const () as usize;
+        libc::sigaction(alarm(), &action, std::ptr::null_mut());
+    }
+}
+
+/// Answers all that the process has to report, until its end. None when it is lost, or nobody wants to know any more.
+fn follow(process: pid_t, is_over: &AtomicBool) -> Option<Ending> {
+    while !is_over.load(Ordering::Relaxed) {
         match wait::peek_at_own() {
             Ok(Some(ended)) => return Some(tracer::ended_by(ended)),
             Ok(None) => answer(process),
@@ -114,6 +153,7 @@ fn follow(process: pid_t) -> Option<Ending> {
             Err(_) => return None,
         }
     }
+    None
 }
 
 fn answer(process: pid_t) {

@@ -305,12 +305,8 @@ impl Guard {
         verdict
     }
 
-    /// Whether the peer has rights by itself, before it has shown a token.
-    pub fn knows(&self, peer: Peer) -> bool {
-        self.rights_of(peer) > Rights::None
-    }
-
-    fn rights_of(&self, peer: Peer) -> Rights {
+    /// What the peer may do by itself, before it has shown a token.
+    pub fn rights_of(&self, peer: Peer) -> Rights {
         match peer {
             Peer::User(uid) if uid == self.own_uid || uid == 0 => Rights::Owner,
             Peer::User(uid) if self.allowed.contains(&uid) => Rights::User,
