@@ -95,6 +95,16 @@ pub fn isolate(command: &mut Command, home: &TempDir) {
         .env("XDG_RUNTIME_DIR", home.path())
         .env("PEGEL_LANES", lanes)
         .current_dir(home.path());
+    let default_signals = || {
+        for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
+            // SAFETY: no handler is involved.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+        Ok(())
+    };
+    // Tests that run in the background of a script ignore what the keyboard sends.
+    // SAFETY: a few system calls between fork and exec.
+    unsafe { command.pre_exec(default_signals) };
 }
 
 /// The binary where another user can reach it. By another program: a file that this one has open for writing cannot be
