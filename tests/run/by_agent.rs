@@ -13,7 +13,7 @@ use pegel_testkit::{AgentBuilder, AgentProcess, Finished, Process, Stranger, Tem
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::wrapped::{BOUND, PEGEL, Way, compile, copy_pegel, isolate, read_report};
+use crate::wrapped::{BOUND, PEGEL, Way, compile, copy_pegel, isolate, read_report, value};
 
 /// An agent of root, and a place from which another user runs programs.
 struct Scene {
@@ -78,31 +78,44 @@ impl Scene {
         programs.as_u64().expect("a number")
     }
 
+    fn wait_until_nobody_is_watched(&self) {
+        eventually("nobody is watched", || match self.watched() {
+            0 => Ok(()),
+            other => Err(other),
+        });
+    }
+
+    /// A directory in which the other user may write.
+    fn place(&self) -> PathBuf {
+        let place = self.home.join("place");
+        fs::create_dir(&place).expect("made");
+        open_to_all(&place, 0o777);
+        place
+    }
+
+    /// A connection of the other user: the kernel remembers who made it.
+    fn connect(&self) -> UnixStream {
+        let socket = &self.agent.socket;
+        let connect = || UnixStream::connect(socket).expect("the socket is open to all");
+        self.stranger.act(connect)
+    }
+
     /// What is said to the lines of another user.
     fn say(&self, lines: &[&str]) -> Vec<String> {
-        let socket = &self.agent.socket;
-        self.stranger.act(|| {
-            let mut stream = UnixStream::connect(socket).expect("the socket is open to all");
-            let mut answers = BufReader::new(stream.try_clone().expect("a second handle"));
-            let ask = |line: &&str| {
-                writeln!(stream, "{line}").expect("written");
-                let mut answer = String::new();
-                answers.read_line(&mut answer).expect("an answer");
-                answer.trim_end().to_owned()
-            };
-            lines.iter().map(ask).collect()
-        })
+        let mut stream = self.connect();
+        let mut answers = BufReader::new(stream.try_clone().expect("a second handle"));
+        let ask = |line: &&str| {
+            writeln!(stream, "{line}").expect("written");
+            let mut answer = String::new();
+            answers.read_line(&mut answer).expect("an answer");
+            answer.trim_end().to_owned()
+        };
+        lines.iter().map(ask).collect()
     }
 }
 
 fn open_to_all(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("ours");
-}
-
-fn value(agent: &AgentProcess, series: &str) -> Option<f64> {
-    let text = agent.get("/metrics").text().to_owned();
-    let line = text.lines().find_map(|line| line.strip_prefix(series))?;
-    line.trim().parse().ok()
 }
 
 #[test]
@@ -136,10 +149,7 @@ fn it_counts_for_a_user_without_rights() {
         assert_eq!(hits, Some(260.0 * round), "when the command returns");
         fs::remove_file(scene.home.join("report.json")).expect("a new one each time");
     }
-    eventually("nobody is watched any more", || match scene.watched() {
-        0 => Ok(()),
-        other => Err(other),
-    });
+    scene.wait_until_nobody_is_watched();
     scene.agent.assert_conserved();
 }
 
@@ -210,9 +220,7 @@ fn a_running_process_is_counted_for_its_user() {
     let Some(program) = compile(&scene.home, "steps", &[]) else {
         return;
     };
-    let place = scene.home.join("place");
-    fs::create_dir(&place).expect("made");
-    open_to_all(&place, 0o777);
+    let place = scene.place();
     let mut target = Command::new(&program);
     target.arg(&place).uid(Stranger::UID).gid(Stranger::UID);
     let target = Process::start(&mut target);
@@ -244,9 +252,7 @@ fn when_it_is_killed_the_program_goes_on() {
     let Some(program) = compile(&scene.home, "steps", &[]) else {
         return;
     };
-    let place = scene.home.join("place");
-    fs::create_dir(&place).expect("made");
-    open_to_all(&place, 0o777);
+    let place = scene.place();
     let (program, at) = (program.display().to_string(), place.display().to_string());
     let args = ["-v", "-s", "--report", "report.json", "--", &program, &at];
     let process = Process::start(&mut scene.command(&args));
@@ -404,10 +410,7 @@ fn a_process_is_counted_by_one_and_let_go_with_the_connection() {
     };
     let process = Named::start(&find("sleep"));
     let request = process.watch("exec");
-    let socket = &scene.agent.socket;
-    let mut stream = scene
-        .stranger
-        .act(|| UnixStream::connect(socket).expect("open to all"));
+    let mut stream = scene.connect();
     writeln!(stream, "{request}").expect("written");
     let mut answer = String::new();
     let mut answers = BufReader::new(stream.try_clone().expect("a second handle"));
@@ -426,10 +429,7 @@ fn a_process_is_counted_by_one_and_let_go_with_the_connection() {
             other => Err(other.to_owned()),
         }
     });
-    eventually("nobody is watched", || match scene.watched() {
-        0 => Ok(()),
-        other => Err(other),
-    });
+    scene.wait_until_nobody_is_watched();
     assert_eq!(scene.say(&[&request]), ["ok"], "once more");
 }
 
@@ -440,10 +440,7 @@ fn the_end_of_a_process_is_not_kept_back_for_long() {
         return;
     };
     let mut process = Named::start(&find("sleep"));
-    let socket = &scene.agent.socket;
-    let mut stream = scene
-        .stranger
-        .act(|| UnixStream::connect(socket).expect("open to all"));
+    let mut stream = scene.connect();
     writeln!(stream, "{}", process.watch("exec")).expect("written");
     let mut answer = [0; 3];
     stream.read_exact(&mut answer).expect("an answer");
@@ -473,10 +470,7 @@ fn a_wrapper_that_is_killed_as_it_starts_leaves_nobody() {
         std::thread::sleep(std::time::Duration::from_millis(20));
         child.wait().expect("ours");
     }
-    eventually("nobody is watched", || match scene.watched() {
-        0 => Ok(()),
-        other => Err(other),
-    });
+    scene.wait_until_nobody_is_watched();
 }
 
 #[test]

@@ -128,14 +128,20 @@ impl Drop for Terminal {
     }
 }
 
-fn session(way: Way, home: &TempDir, bash: &std::path::Path) -> (String, String) {
+/// A program runs in the foreground, and Ctrl-Z has stopped it.
+fn with_a_stopped_job(words: &str, home: &TempDir, bash: &std::path::Path) -> Terminal {
     let mut terminal = Terminal::open(home, bash);
-    let words: String = way.words().iter().map(|word| format!("{word} ")).collect();
     terminal.press(&format!("{words}sh -c 'echo \"\"up; exec sleep 1000'\r"));
     terminal.wait_for("\nup\n");
     terminal.press("\u{1a}");
     terminal.wait_for("Stopped");
     terminal.wait_for("\nready> ");
+    terminal
+}
+
+fn session(way: Way, home: &TempDir, bash: &std::path::Path) -> (String, String) {
+    let words: String = way.words().iter().map(|word| format!("{word} ")).collect();
+    let mut terminal = with_a_stopped_job(&words, home, bash);
     terminal.run("echo stopped=$?; jobs | cut -c1-20");
     terminal.press("fg\r");
     terminal.wait_for("sleep 1000'\n");
@@ -208,13 +214,8 @@ fn job_control_is_as_without_us() {
 
 /// In the background, in a pipeline, and in a window that changes its size.
 fn background(way: Way, home: &TempDir, bash: &std::path::Path) -> String {
-    let mut terminal = Terminal::open(home, bash);
     let words: String = way.words().iter().map(|word| format!("{word} ")).collect();
-    terminal.press(&format!("{words}sh -c 'echo \"\"up; exec sleep 1000'\r"));
-    terminal.wait_for("\nup\n");
-    terminal.press("\u{1a}");
-    terminal.wait_for("Stopped");
-    terminal.wait_for("\nready> ");
+    let mut terminal = with_a_stopped_job(&words, home, bash);
     terminal.run("bg");
     terminal.run("echo running=$(jobs -r | wc -l)");
     terminal.press("fg\r");

@@ -3,15 +3,9 @@
 use std::process::Command;
 use std::time::Duration;
 
-use pegel_testkit::{AgentBuilder, AgentProcess, Process, TempDir, eventually, eventually_within};
+use pegel_testkit::{AgentBuilder, Process, TempDir, eventually, eventually_within};
 
-use crate::wrapped::{BOUND, PEGEL, Way, compile, isolate};
-
-fn value(agent: &AgentProcess, series: &str) -> Option<f64> {
-    let text = agent.get("/metrics").text().to_owned();
-    let line = text.lines().find_map(|line| line.strip_prefix(series))?;
-    line.trim().parse().ok()
-}
+use crate::wrapped::{BOUND, PEGEL, Way, compile, isolate, value};
 
 #[test]
 fn counts_are_there_when_the_command_returns() {

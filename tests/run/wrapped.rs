@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use pegel_testkit::{TempDir, need};
+use pegel_testkit::{AgentProcess, TempDir, need};
 
 pub const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
 pub const BOUND: Duration = Duration::from_secs(60);
@@ -155,4 +155,11 @@ pub fn read_report(path: &Path) -> BTreeMap<String, [u64; 3]> {
             (name, counts)
         })
         .collect()
+}
+
+/// The current value of a series at an agent; None if it has none.
+pub fn value(agent: &AgentProcess, series: &str) -> Option<f64> {
+    let text = agent.get("/metrics").text().to_owned();
+    let line = text.lines().find_map(|line| line.strip_prefix(series))?;
+    line.trim().parse().ok()
 }
