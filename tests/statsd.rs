@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use pegel_testkit::{AgentBuilder, AgentProcess, Process, Stranger, eventually, need_peer};
+use pegel_testkit::{AgentBuilder, AgentProcess, Process, Stranger, eventually, need_peer, post};
 use serde_json::Value;
 
 const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
@@ -179,6 +179,51 @@ fn the_shipped_rules_make_a_label_of_fluxs_ranks() {
 #[test]
 fn job_states_that_flux_sent_move_gauges() {
     replay("flux-job-states.jsonl");
+}
+
+#[test]
+fn no_spelling_writes_into_a_family_of_the_node() {
+    let rules = "rules: [{name: 'mine.{rest:any}', rename: 'node.{rest}'}]";
+    let agent = agent().config(rules).start();
+    let lines = [
+        "node_load1:0|g|#fake:yes",
+        "node.load1:0|g|#fake:yes",
+        "node.filesystem.avail.bytes:0|g|#fake:yes,mountpoint:/",
+        "node-filesystem-avail-bytes:0|g|#fake:yes",
+        "node.network.receive.bytes_total:0|c|#fake:yes",
+        "pegel.received:7|ms|#fake:yes",
+        "up:0|g|#fake:yes",
+        "scrape.duration.seconds:0|g|#fake:yes",
+        "load.average:0|g|#fake:yes",
+        "load_average:0|h|#fake:yes",
+        "mine.load1:0|g|#fake:yes",
+        "node.load1:0|g|#fake:yes|T1",
+    ];
+    let socket = udp(&agent);
+    for line in lines {
+        socket.send(line.as_bytes()).expect("sent");
+    }
+    let put = r#"{"metric":"node.load1","timestamp":1,"value":0,"tags":{"fake":"yes"}}"#;
+    let answer = post(agent.http(), "/api/put?details", &[], put.as_bytes()).expect("asked");
+    assert_eq!(answer.status, 400, "{}", answer.text());
+    socket.send(b"node:1|c|#fake:no").expect("sent");
+    shows(&agent, "node{*}", &[("node{fake=\"no\"}", 1.0)]);
+    eventually("all are refused", || {
+        let dropped = books(&agent)["dropped"].clone();
+        match dropped["bad_name"] == lines.len() {
+            true => Ok(()),
+            false => Err(dropped),
+        }
+    });
+    let metrics = agent.get("/metrics");
+    let forged: Vec<String> = metrics
+        .text()
+        .lines()
+        .filter(|line| line.contains("fake=\"yes\""))
+        .map(str::to_owned)
+        .collect();
+    assert!(forged.is_empty(), "{forged:?}");
+    agent.assert_conserved();
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! From what the configuration says to what the agent does: defaults that depend on the machine,
 //! and the meaning of Dragon's keys.
 
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +9,7 @@ use pegel_collect::{Host, REGISTRY, Settings as CollectSettings};
 use pegel_config::{Address, Bytes, Secret};
 use pegel_ingest::gate::GateSettings;
 use pegel_ingest::lanes::LanesSettings;
+use pegel_ingest::reserved::ReservedNames;
 use pegel_ingest::rules::Rules;
 use pegel_ingest::statsd::Plan as StatsdPlan;
 use pegel_serve::{Settings as ServeSettings, TlsFiles, TokenSource};
@@ -145,11 +145,12 @@ fn lanes(dir: &Path, has_guests: bool, environment: Environment<'_>) -> Option<L
 }
 
 /// The names of everything that the agent collects by itself.
-fn reserved_names() -> Arc<HashSet<&'static str>> {
+fn reserved_names() -> Arc<ReservedNames> {
     let collected = REGISTRY.iter().flat_map(|entry| entry.families);
     let own = own::families().chain(snapshots::families());
     let own = own.map(|family| &*family.name);
-    Arc::new(collected.map(|family| &*family.name).chain(own).collect())
+    let names = collected.map(|family| &*family.name).chain(own);
+    Arc::new(ReservedNames::new(names))
 }
 
 /// This machine, or one made of files; with another NVIDIA library where one is named.

@@ -200,6 +200,25 @@ mod tests {
     }
 
     #[test]
+    fn points_that_the_store_does_not_take_are_dropped_on_the_senders_account() {
+        let dir = TempDir::new();
+        let store = Store::open(Options::new(dir.join("store"))).expect("a store");
+        let intake = intake(&store);
+        let sender = intake.sender(Input::Put, "a test");
+        store.close();
+        let body =
+            br#"[{"metric":"a","timestamp":1,"value":1},{"metric":"b","timestamp":1,"value":1}]"#;
+        let batch = opentsdb::put(body).expect("readable");
+        intake
+            .batch(&sender, &batch, DEFAULTS)
+            .expect_err("the store is closed");
+        let account = &intake.senders()[0];
+        assert_eq!(account.received, 2);
+        assert_eq!(account.dropped.get("closed"), Some(&2));
+        assert_eq!(books(store.ledger(), Input::Put), (2, 0, 2));
+    }
+
+    #[test]
     fn what_is_older_than_a_clean_up_is_refused() {
         let dir = TempDir::new();
         let store = Store::open(Options::new(dir.join("store"))).expect("a store");

@@ -1,13 +1,13 @@
 //! The gate: every series of a program passes it once, when it is new.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pegel_metric::{Family, Input, Kind, Ledger, Level, Reason, Series, SeriesError};
 
+use crate::reserved::ReservedNames;
 use crate::rules::Rules;
 use crate::senders::{Sender, Senders};
 
@@ -38,7 +38,9 @@ pub enum Refusal {
     Bytes(u64),
     #[error("a label has control characters in its value")]
     Control,
-    #[error("the agent itself has a metric of this name")]
+    #[error(
+        "the name belongs to the node or to the agent (node_*, pegel_*, scrape_*, up, and the names in docs/metrics.md)"
+    )]
     Reserved,
     #[error(transparent)]
     Series(#[from] SeriesError),
@@ -67,8 +69,8 @@ pub struct GateSettings {
     /// answer that names all series must have room for them.
     pub text_bytes_max: u64,
     pub rules: Rules,
-    /// Names of the node's own metrics, which nobody else may write.
-    pub reserved: Arc<HashSet<&'static str>>,
+    /// Names of the node and of the agent, which no program may write.
+    pub reserved: Arc<ReservedNames>,
 }
 
 #[derive(Debug)]
@@ -326,7 +328,7 @@ mod tests {
             series_per_sender,
             text_bytes_max: 1000,
             rules: Rules::default(),
-            reserved: Arc::new(HashSet::from(["node_load1"])),
+            reserved: Arc::new(ReservedNames::new(["load_average"])),
         };
         Gate::new(settings, Arc::default())
     }
@@ -464,7 +466,8 @@ mod tests {
             Reason::Level
         );
         assert_eq!(refused(offer("")), Reason::BadName);
-        assert_eq!(refused(offer("node_load1")), Reason::BadName);
+        assert_eq!(refused(offer("node.load1")), Reason::BadName);
+        assert_eq!(refused(offer("load_average")), Reason::BadName);
         assert_eq!(refused(offer("a\u{0}")), Reason::BadName);
         let labels = &[("l", "\u{1b}[2J")];
         assert_eq!(

@@ -13,6 +13,7 @@ mod intake;
 pub mod lanes;
 pub mod points;
 pub mod pulse;
+pub mod reserved;
 pub mod rules;
 pub mod senders;
 pub mod statsd;

@@ -137,9 +137,13 @@ impl Points {
         if points.is_empty() {
             return Ok(outcome);
         }
-        sender.add_received(points.len() as u64);
-        // The store keeps the ledger for what reaches it.
-        let pushed = self.store.push(sender.input, points)?;
+        let count = points.len() as u64;
+        sender.add_received(count);
+        // The store keeps the ledger for what reaches it, and the sender's account is kept here.
+        let pushed = self
+            .store
+            .push(sender.input, points)
+            .inspect_err(|error| sender.add_dropped(error.reason(), count))?;
         outcome.kept = pushed.kept;
         for (at, reason) in pushed.refused {
             sender.add_dropped(reason, 1);

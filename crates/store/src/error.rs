@@ -41,3 +41,14 @@ pub enum PushError {
     #[error("the agent is stopping")]
     Closed,
 }
+
+impl PushError {
+    /// The reason under which every point of the push is counted as dropped.
+    pub fn reason(&self) -> Reason {
+        match self {
+            PushError::Degraded(_) => Reason::Degraded,
+            PushError::QueueFull => Reason::QueueFull,
+            PushError::Closed => Reason::Closed,
+        }
+    }
+}

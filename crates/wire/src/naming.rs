@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 /// A metric name: `[a-zA-Z_:][a-zA-Z0-9_:]*`, every other character becomes `_`.
-pub(crate) fn metric_name(name: &str) -> Cow<'_, str> {
+pub fn metric_name(name: &str) -> Cow<'_, str> {
     mapped(name, |c| {
         c.is_ascii_alphanumeric() || matches!(c, '_' | ':')
     })

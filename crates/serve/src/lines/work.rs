@@ -164,12 +164,7 @@ impl Work {
         };
         // What is counted stays counted: so look before.
         if let Err(error) = log.get_or_insert_with(|| self.intake.check_log()) {
-            let reason = match error {
-                PushError::Degraded(_) => Reason::Degraded,
-                PushError::QueueFull => Reason::QueueFull,
-                PushError::Closed => Reason::Closed,
-            };
-            return self.refuse(reason, error.to_string());
+            return self.refuse(error.reason(), error.to_string());
         }
         match taker.take(line, &origin) {
             Ok(()) => Line::Statsd,
