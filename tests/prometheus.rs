@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use pegel_metric::{Family, Kind, Series};
+use pegel_metric::{Family, Input, Kind, Series};
 use pegel_testkit::{
     Address, AgentBuilder, AgentProcess, Neighbour, Readings, TempDir, eventually, get, get_with,
     need,
@@ -224,6 +224,7 @@ fn without_empty_labels(series: &str) -> String {
             help: "".into(),
             unit: "".into(),
             level: 0,
+            input: Input::Collect,
         })
     };
     let series = Series::parse(series, family).expect("a series");

@@ -294,5 +294,6 @@ fn family(name: &str, kind: Kind) -> Arc<Family> {
         help: "Simulated.".into(),
         unit: "".into(),
         level: 2,
+        input: Input::Collect,
     })
 }

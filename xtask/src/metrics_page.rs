@@ -72,6 +72,7 @@ fn section(page: &mut String, entry: &Entry, labels: &Labels, costs: &Value) -> 
             unit,
             level,
             help,
+            ..
         } = family;
         let labels = labels.of(name).join(", ");
         let kind = kind.as_str();

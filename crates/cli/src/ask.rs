@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use pegel_metric::{Family, Kind, Selector, Series, split_names};
+use pegel_metric::{Family, Input, Kind, Selector, Series, split_names};
 
 use crate::answer::{Listed, Reading, listed, readings};
 use crate::client::Client;
@@ -94,6 +94,7 @@ pub fn fits(selector: &Selector, text: &str) -> bool {
             help: "".into(),
             unit: "".into(),
             level: 0,
+            input: Input::Collect,
         })
     };
     Series::parse(text, family).is_ok_and(|series| selector.matches(&series))
@@ -107,6 +108,7 @@ pub fn series_text(name: &str, labels: &[(&str, &str)]) -> Option<String> {
         help: "".into(),
         unit: "".into(),
         level: 0,
+        input: Input::Collect,
     };
     let series = Series::new(Arc::new(family), labels).ok()?;
     Some(series.text().to_owned())

@@ -19,6 +19,8 @@ pub struct Offer<'a> {
     pub kind: Kind,
     pub help: &'a str,
     pub level: Level,
+    /// The input that writes it.
+    pub input: Input,
 }
 
 /// Why it does not get it.
@@ -295,10 +297,12 @@ impl Default for Families {
 
 impl Families {
     fn get(&self, offer: &Offer<'_>) -> Arc<Family> {
-        let wanted = (offer.kind, offer.help, offer.level);
+        let wanted = (offer.kind, offer.help, offer.level, offer.input);
         let at = (self.hasher.hash_one(wanted) % RECENT as u64) as usize;
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_same = |family: &&Arc<Family>| (family.kind, &*family.help, family.level) == wanted;
+        let is_same = |family: &&Arc<Family>| {
+            (family.kind, &*family.help, family.level, family.input) == wanted
+        };
         if let Some(family) = recent[at].as_ref().filter(is_same) {
             return family.clone();
         }
@@ -311,6 +315,7 @@ impl Families {
             },
             unit: Cow::Borrowed(""),
             level: offer.level,
+            input: offer.input,
         });
         recent[at] = Some(family.clone());
         family
@@ -340,6 +345,7 @@ mod tests {
             kind: Kind::Counter,
             help: "",
             level: 1,
+            input: Input::Statsd,
         }
     }
 

@@ -175,6 +175,7 @@ impl Points {
             kind: Kind::Unknown,
             help: point.help,
             level: point.level,
+            input: sender.input,
         };
         let Admitted { series, pass } = self.gate.admit(sender, &offer)?;
         let entry = Entry {

@@ -76,6 +76,7 @@ impl Counting {
                 kind: Kind::Counter,
                 help: "",
                 level: 1,
+                input: Input::Statsd,
             };
             let admitted = gate.admit(&sender, &offer).expect("room");
             // These series stay for the length of the test.
@@ -175,6 +176,7 @@ fn a_series_taken_off_the_board_is_gone_and_its_place_is_used_again() {
             kind: Kind::Gauge,
             help: "",
             level: 1,
+            input: Input::Statsd,
         };
         let admitted = gate.admit(&sender, &offer).expect("room");
         let (place, _) = board.add(admitted.series);

@@ -1,5 +1,7 @@
 use std::borrow::Cow;
 
+use crate::Input;
+
 /// How a series behaves over time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
@@ -39,6 +41,8 @@ pub struct Family {
     pub help: Cow<'static, str>,
     pub unit: Unit,
     pub level: Level,
+    /// The input that writes these series. No other input writes to them.
+    pub input: Input,
 }
 
 impl Family {
@@ -56,6 +60,13 @@ impl Family {
             help: Cow::Borrowed(help),
             unit: Cow::Borrowed(unit),
             level,
+            input: Input::Collect,
         }
+    }
+
+    /// Returns the same family as written by another input.
+    pub const fn of_input(mut self, input: Input) -> Family {
+        self.input = input;
+        self
     }
 }

@@ -8,7 +8,7 @@ use regex_lite::{Regex, RegexBuilder};
 
 use crate::glob::glob_matches;
 use crate::series::quoted;
-use crate::{Family, Kind, Series, SeriesError};
+use crate::{Family, Input, Kind, Series, SeriesError};
 
 /// What one compiled expression may take in memory, and by that how long it takes to try: enough for thousands
 /// of characters, not for `(.{1000}){1000}`.
@@ -208,6 +208,7 @@ fn canonical_text(text: &str) -> Result<Box<str>, SeriesError> {
             help: "".into(),
             unit: "".into(),
             level: 0,
+            input: Input::Collect,
         })
     };
     Ok(Series::parse(text, unknown)?.text().into())
@@ -267,6 +268,7 @@ mod tests {
                 help: "".into(),
                 unit: "".into(),
                 level: 1,
+                input: Input::Collect,
             })
         })
         .expect("a valid series")

@@ -317,7 +317,7 @@ pub(crate) fn quoted(text: &str) -> Result<(Cow<'_, str>, &str), SeriesError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Kind;
+    use crate::{Input, Kind};
 
     fn family(name: &str) -> Arc<Family> {
         Arc::new(Family {
@@ -326,6 +326,7 @@ mod tests {
             help: "".into(),
             unit: "".into(),
             level: 1,
+            input: Input::Collect,
         })
     }
 

@@ -79,7 +79,7 @@ impl Parameters {
 mod tests {
     use std::sync::Arc;
 
-    use pegel_metric::{Family, Kind, Series};
+    use pegel_metric::{Family, Input, Kind, Series};
 
     use super::*;
 
@@ -98,6 +98,7 @@ mod tests {
                 help: "".into(),
                 unit: "".into(),
                 level: 1,
+                input: Input::Collect,
             })
         };
         let all = ["a", r#"b{x="1",y="2"}"#, r#"b{x="1"}"#, "c*"];

@@ -9,7 +9,7 @@ pub(crate) const PUT: Defaults<'static> = Defaults {
     not_before: None,
 };
 
-/// For points of `POST /api/metrics`. By this text the series are known that `/api/tsdb_cleanup` is for.
+/// For points of `POST /api/metrics`.
 pub(crate) const DRAGON: Defaults<'static> = Defaults {
     help: "Sent by a program to /api/metrics.",
     level: 1,

@@ -1,28 +1,29 @@
-//! What is to be forgotten before its time: the samples before a given moment of all series whose families
-//! have a given help text, by which the input that made them is known.
+//! Hidden ranges: all samples of one input before a given time.
 //!
-//! They are not shown any more, and retention frees their space. The file `hidden` has one line `MILLIS HELP`
-//! for each; it is written beside and renamed, so that it is always whole.
+//! They are no longer shown, and retention frees their space. The file `hidden` has one line `MILLIS INPUT` for each
+//! input; it is written beside and renamed, so that it is always whole. Older files name the help text of the
+//! input's families instead.
 
 use std::io;
 use std::sync::{Arc, RwLock};
 
-use pegel_metric::{Millis, Series};
+use pegel_metric::{Input, Millis, Series};
 
 use crate::files::{read_exact_at, write_all_at};
 use crate::options::Options;
+use crate::series_table::input_of_help;
 
 const FILE: &str = "hidden";
-/// There is one input that forgets. A longer file is not ours.
+/// The longest file that is read: one line per input is far shorter.
 const BYTES_MAX: u64 = 64 << 10;
 
 #[derive(Debug, Default)]
-pub(crate) struct Hidden(RwLock<Arc<Vec<Veil>>>);
+pub(crate) struct Hidden(RwLock<Arc<Vec<HiddenRange>>>);
 
-/// Samples before `before` of families with this help are hidden.
+/// Hides the samples of an input before a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Veil {
-    help: Box<str>,
+pub(crate) struct HiddenRange {
+    input: Input,
     before: Millis,
 }
 
@@ -30,7 +31,7 @@ impl Hidden {
     /// What cannot be read hides nothing, and the log says so.
     pub fn load(options: &Options) -> Hidden {
         let path = options.dir.join(FILE);
-        let veils = match read(options) {
+        let ranges = match read(options) {
             Ok(text) => parse(&text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Some(Vec::new()),
             Err(error) => {
@@ -38,14 +39,14 @@ impl Hidden {
                 Some(Vec::new())
             }
         };
-        let veils = veils.unwrap_or_else(|| {
+        let ranges = ranges.unwrap_or_else(|| {
             tracing::error!(path = %path.display(), "not a list of what is hidden; it is left out");
             Vec::new()
         });
-        Hidden(RwLock::new(Arc::new(veils)))
+        Hidden(RwLock::new(Arc::new(ranges)))
     }
 
-    pub fn all(&self) -> Arc<Vec<Veil>> {
+    pub fn all(&self) -> Arc<Vec<HiddenRange>> {
         self.0
             .read()
             .expect("no thread panics while it holds this lock")
@@ -53,36 +54,33 @@ impl Hidden {
     }
 
     /// Hides more; never less. When this returns it survives a crash.
-    pub fn add(&self, options: &Options, help: &str, before: Millis) -> io::Result<()> {
+    pub fn add(&self, options: &Options, input: Input, before: Millis) -> io::Result<()> {
         let mut held = self
             .0
             .write()
             .expect("no thread panics while it holds this lock");
-        let mut veils = (**held).clone();
-        match veils.iter_mut().find(|veil| *veil.help == *help) {
-            Some(veil) if veil.before >= before => return Ok(()),
-            Some(veil) => veil.before = before,
-            None => veils.push(Veil {
-                help: help.into(),
-                before,
-            }),
+        let mut ranges = (**held).clone();
+        match ranges.iter_mut().find(|range| range.input == input) {
+            Some(range) if range.before >= before => return Ok(()),
+            Some(range) => range.before = before,
+            None => ranges.push(HiddenRange { input, before }),
         }
-        write(options, &veils)?;
-        *held = Arc::new(veils);
+        write(options, &ranges)?;
+        *held = Arc::new(ranges);
         Ok(())
     }
 }
 
-/// Before which time the samples of a family with this help are hidden.
-pub(crate) fn before(veils: &[Veil], help: &str) -> Option<Millis> {
-    veils
+/// Returns the time before which the samples of an input are hidden.
+pub(crate) fn before(ranges: &[HiddenRange], input: Input) -> Option<Millis> {
+    ranges
         .iter()
-        .find(|veil| *veil.help == *help)
-        .map(|veil| veil.before)
+        .find(|range| range.input == input)
+        .map(|range| range.before)
 }
 
-pub(crate) fn is_hidden(veils: &[Veil], series: &Series, time: Millis) -> bool {
-    before(veils, &series.family().help).is_some_and(|before| time < before)
+pub(crate) fn is_hidden(ranges: &[HiddenRange], series: &Series, time: Millis) -> bool {
+    before(ranges, series.family().input).is_some_and(|before| time < before)
 }
 
 fn read(options: &Options) -> io::Result<String> {
@@ -95,14 +93,14 @@ fn read(options: &Options) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-fn write(options: &Options, veils: &[Veil]) -> io::Result<()> {
+fn write(options: &Options, ranges: &[HiddenRange]) -> io::Result<()> {
     let (path, beside) = (
         options.dir.join(FILE),
         options.dir.join(format!("{FILE}.tmp")),
     );
-    let lines = veils
+    let lines = ranges
         .iter()
-        .map(|veil| format!("{} {}\n", veil.before, veil.help));
+        .map(|range| format!("{} {}\n", range.before, range.input.as_str()));
     let file = options.files.create(&beside)?;
     write_all_at(&*file, lines.collect::<String>().as_bytes(), 0)?;
     file.sync()?;
@@ -110,15 +108,16 @@ fn write(options: &Options, veils: &[Veil]) -> io::Result<()> {
     options.files.sync_dir(&options.dir)
 }
 
-fn parse(text: &str) -> Option<Vec<Veil>> {
-    let veil = |line: &str| {
-        let (before, help) = line.split_once(' ')?;
-        Some(Veil {
-            help: help.into(),
+fn parse(text: &str) -> Option<Vec<HiddenRange>> {
+    let range = |line: &str| {
+        let (before, input) = line.split_once(' ')?;
+        let named = Input::ALL.iter().find(|known| known.as_str() == input);
+        Some(HiddenRange {
+            input: named.copied().unwrap_or_else(|| input_of_help(input)),
             before: before.parse().ok()?,
         })
     };
-    text.lines().map(veil).collect()
+    text.lines().map(range).collect()
 }
 
 #[cfg(test)]
@@ -132,11 +131,13 @@ mod tests {
         std::fs::create_dir_all(&options.dir).expect("made");
         let hidden = Hidden::load(&options);
         assert!(hidden.all().is_empty());
-        hidden.add(&options, "Of one kind.", 5).expect("written");
-        hidden.add(&options, "Of another.", 7).expect("written");
-        hidden.add(&options, "Of one kind.", 9).expect("written");
-        hidden.add(&options, "Of one kind.", 8).expect("no less");
-        assert_eq!(before(&hidden.all(), "Of one kind."), Some(9));
+        hidden.add(&options, Input::Http, 5).expect("written");
+        hidden.add(&options, Input::Put, 7).expect("written");
+        hidden.add(&options, Input::Http, 9).expect("written");
+        hidden.add(&options, Input::Http, 8).expect("no less");
+        assert_eq!(before(&hidden.all(), Input::Http), Some(9));
+        let old = "9 Sent by a program to /api/metrics.\n7 put\n";
+        assert_eq!(parse(old).as_ref(), Some(&*hidden.all()));
         assert_eq!(Hidden::load(&options).all(), hidden.all());
         for broken in ["5", "x y\n", "\u{0}"] {
             std::fs::write(options.dir.join(FILE), broken).expect("written");

@@ -44,7 +44,7 @@ pub(crate) fn range(
     names.sort_unstable();
     let mut answer = Answer::new(question);
     let mut bytes_left = question.bytes_max;
-    let veils = shared.hidden.all();
+    let hidden_ranges = shared.hidden.all();
     for name in names {
         if Instant::now() > question.deadline {
             return Err(QueryError::TooLong);
@@ -54,7 +54,7 @@ pub(crate) fn range(
             .step
             .and_then(|step| step.fold)
             .unwrap_or_else(|| Fold::suiting(name.family().kind));
-        let shown_from = hidden::before(&veils, &name.family().help)
+        let shown_from = hidden::before(&hidden_ranges, name.family().input)
             .map_or(question.start, |before| before.max(question.start));
         if shown_from > question.end {
             continue;

@@ -1,14 +1,17 @@
 //! How series are written in the log and in blocks: the family in full where it changes, then labels.
 //!
 //! ```text
-//! name · kind u8 · unit · level u8 · help · labels text      a family that differs from the one before
-//! "" · labels text                                          the same family again
+//! name · kind u8 · unit · level u4, input u4 · help · labels text      a family that differs from the one before
+//! "" · labels text                                                    the same family again
 //! ```
+//!
+//! The input stands in the upper half of the level's byte as its place in [`Input::ALL`] plus one. Files written before
+//! inputs were stored have 0 there: the two inputs that had a help text of their own are recognised by it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use pegel_metric::{Family, Kind, Series};
+use pegel_metric::{Family, Input, Kind, Level, Series};
 
 use crate::codec::Corrupt;
 use crate::codec::bytes::{Reader, put_str};
@@ -32,7 +35,7 @@ impl<'a> SeriesWriter<'a> {
             put_str(out, series.name());
             out.push(family.kind as u8);
             put_str(out, &family.unit);
-            out.push(family.level);
+            out.push(pack_level(family));
             put_str(out, &family.help);
             self.last = Some(series);
         }
@@ -42,8 +45,41 @@ impl<'a> SeriesWriter<'a> {
 
 /// Whether two families say the same, whatever their names.
 fn is_alike(one: &Family, other: &Family) -> bool {
-    (one.kind, one.level, &one.unit, &one.help)
-        == (other.kind, other.level, &other.unit, &other.help)
+    (one.kind, one.level, one.input, &one.unit, &one.help)
+        == (
+            other.kind,
+            other.level,
+            other.input,
+            &other.unit,
+            &other.help,
+        )
+}
+
+/// Packs level and input into one byte.
+fn pack_level(family: &Family) -> u8 {
+    family.level.min(LEVEL_MASK) | (family.input as u8 + 1) << 4
+}
+
+/// Reads what [`pack_level`] wrote; `help` identifies the input of families from older files.
+fn unpack_level(byte: u8, help: &str) -> Result<(Level, Input), Corrupt> {
+    let input = match byte >> 4 {
+        0 => input_of_help(help),
+        code => *Input::ALL
+            .get(usize::from(code) - 1)
+            .ok_or(Corrupt("an unknown input"))?,
+    };
+    Ok((byte & LEVEL_MASK, input))
+}
+
+const LEVEL_MASK: u8 = 0x0f;
+
+/// Returns the input of a family that was written before inputs were stored.
+pub(crate) fn input_of_help(help: &str) -> Input {
+    match help {
+        "Sent by a program to /api/metrics." => Input::Http,
+        "Sent by a program with put." => Input::Put,
+        _ => Input::Collect,
+    }
 }
 
 /// Families are the same whatever their names: names of programs by the thousand share one.
@@ -64,13 +100,15 @@ impl SeriesReader {
                 .ok_or(Corrupt("an unknown kind"))?;
             let unit = reader.str()?.to_owned().into();
             let level = reader.u8()?;
-            let help = reader.str()?.to_owned().into();
+            let help = reader.str()?;
+            let (level, input) = unpack_level(level, help)?;
             let family = Family {
                 name: "".into(),
                 kind,
-                help,
+                help: help.to_owned().into(),
                 unit,
                 level,
+                input,
             };
             self.family = Some(self.share(family));
             name.clone_into(&mut self.name);
@@ -102,7 +140,8 @@ mod tests {
     fn series_read_back_and_share_families_across_names() {
         static LOAD: Family = Family::new("load", Kind::Gauge, "jobs", 2, "Load.");
         let load = Arc::new(LOAD.clone());
-        let counter = Arc::new(Family::new("", Kind::Counter, "", 1, ""));
+        let counter = Family::new("", Kind::Counter, "", 1, "").of_input(Input::Statsd);
+        let counter = Arc::new(counter);
         let written = [
             Series::named(counter.clone(), "a", &[]),
             Series::new(load.clone(), &[("cpu", "0")]),
@@ -127,5 +166,26 @@ mod tests {
         }
         assert!(Arc::ptr_eq(read[0].family(), read[4].family()));
         assert!(Arc::ptr_eq(read[1].family(), read[2].family()));
+    }
+
+    #[test]
+    fn families_written_before_inputs_were_stored_get_theirs_from_the_help_text() {
+        for (help, input) in [
+            ("Sent by a program to /api/metrics.", Input::Http),
+            ("Sent by a program with put.", Input::Put),
+            ("Load.", Input::Collect),
+        ] {
+            let mut old = Vec::new();
+            put_str(&mut old, "name");
+            old.push(Kind::Gauge as u8);
+            put_str(&mut old, "");
+            old.push(2);
+            put_str(&mut old, help);
+            put_str(&mut old, "");
+            let read = SeriesReader::default().take(&mut Reader::new(&old));
+            let family = read.expect("a series").family().clone();
+            assert_eq!((family.level, family.input), (2, input));
+        }
+        assert!(unpack_level(0xf2, "").is_err(), "no such input");
     }
 }

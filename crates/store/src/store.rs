@@ -174,30 +174,30 @@ impl Store {
         visit: &mut dyn FnMut(&Arc<Series>, Latest),
     ) -> u64 {
         let now = self.inner.shared.now();
-        let veils = self.inner.shared.hidden.all();
+        let hidden_ranges = self.inner.shared.hidden.all();
         let state = self.inner.shared.read();
         let mut shown = |series: &Arc<Series>, latest: Latest| {
-            if !hidden::is_hidden(&veils, series, latest.seen) {
+            if !hidden::is_hidden(&hidden_ranges, series, latest.seen) {
                 visit(series, latest);
             }
         };
-        match veils.is_empty() {
+        match hidden_ranges.is_empty() {
             true => state.head.latest(selector, after, now, visit),
             false => state.head.latest(selector, after, now, &mut shown),
         }
         state.head.changes
     }
 
-    /// Stops showing samples before `time` of all series whose families have this help text. Their space is
-    /// freed by age, as that of all others. When this returns it survives a crash.
-    pub fn hide_before(&self, help: &str, time: Millis) -> std::io::Result<()> {
+    /// Hides the samples of an input before `time`. Their space is freed by age, as that of all others. When this
+    /// returns, it survives a crash.
+    pub fn hide_before(&self, input: Input, time: Millis) -> std::io::Result<()> {
         let shared = &self.inner.shared;
-        shared.hidden.add(&shared.options, help, time)
+        shared.hidden.add(&shared.options, input, time)
     }
 
-    /// Before which time samples of series with this help text are not shown.
-    pub fn hidden_before(&self, help: &str) -> Option<Millis> {
-        hidden::before(&self.inner.shared.hidden.all(), help)
+    /// Returns the time before which the samples of an input are hidden.
+    pub fn hidden_before(&self, input: Input) -> Option<Millis> {
+        hidden::before(&self.inner.shared.hidden.all(), input)
     }
 
     /// The live groups whose names begin with `prefix`, with the current value of each member. For an

@@ -19,7 +19,8 @@ static TEMPERATURE: Family = Family::new(
     "celsius",
     2,
     "How warm it is.",
-);
+)
+.of_input(Input::Http);
 static TURNS: Family = Family::new("turns_total", Kind::Counter, "", 2, "Turns.");
 
 #[derive(Debug)]
@@ -494,10 +495,8 @@ fn what_is_hidden_is_gone_for_one_kind_of_series_only_and_stays_so() {
     });
     let before = all(&store, None);
     let cut = START + 100_000;
-    store.hide_before(&TEMPERATURE.help, cut).expect("hidden");
-    store
-        .hide_before(&TEMPERATURE.help, START)
-        .expect("no less");
+    store.hide_before(Input::Http, cut).expect("hidden");
+    store.hide_before(Input::Http, START).expect("no less");
     let expected: Vec<_> = before
         .iter()
         .map(|(name, points)| {
@@ -527,8 +526,8 @@ fn what_is_hidden_is_gone_for_one_kind_of_series_only_and_stays_so() {
     store.close();
     let store = place.open();
     assert_eq!(all(&store, None), expected, "after a restart");
-    assert_eq!(store.hidden_before(&TEMPERATURE.help), Some(cut));
-    assert_eq!(store.hidden_before(&TURNS.help), None);
+    assert_eq!(store.hidden_before(Input::Http), Some(cut));
+    assert_eq!(store.hidden_before(Input::Collect), None);
 
     // Current values are those of the log, which is empty after a restart.
     push(&store, &loose, &[(START + 400_000, 3.0)]);
@@ -542,9 +541,7 @@ fn what_is_hidden_is_gone_for_one_kind_of_series_only_and_stays_so() {
         names
     };
     assert_eq!(live(&store).len(), 2);
-    store
-        .hide_before(&TEMPERATURE.help, end + 1)
-        .expect("hidden");
+    store.hide_before(Input::Http, end + 1).expect("hidden");
     assert_eq!(live(&store), ["turns_total{room=\"b\"}"]);
     let left = all(&store, None);
     assert!(

@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pegel_metric::{Family, Kind, Series};
+use pegel_metric::{Family, Input, Kind, Series};
 use pegel_wire::{Exposition, MetricType, openmetrics, prometheus};
 
 /// What an exporter says, in a form that two of can be compared.
@@ -48,6 +48,7 @@ impl Readings {
                 help: "".into(),
                 unit: "".into(),
                 level: 0,
+                input: Input::Collect,
             };
             let series = Series::new(Arc::new(family), &labels)
                 .unwrap_or_else(|e| panic!("a series that we refuse: {sample:?}: {e}"));

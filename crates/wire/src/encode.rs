@@ -157,6 +157,7 @@ pub(crate) fn reading(kind: pegel_metric::Kind, text: &str, help: &str, value: f
             help: Cow::Owned(help.to_owned()),
             unit: "".into(),
             level: 1,
+            input: pegel_metric::Input::Collect,
         })
     };
     (

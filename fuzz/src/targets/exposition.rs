@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use pegel_metric::{Family, Kind, Series};
+use pegel_metric::{Family, Input, Kind, Series};
 use pegel_wire::{Encoded, Exposition, MetricType, ParseError, openmetrics, prometheus};
 
 use super::Target;
@@ -176,6 +176,7 @@ fn family(name: &str, kind: Kind) -> Arc<Family> {
         help: "Help \\ \"me\"\nnow".into(),
         unit: "seconds".into(),
         level: 1,
+        input: Input::Collect,
     })
 }
 

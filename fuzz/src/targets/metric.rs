@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pegel_metric::{
-    Family, Kind, LABELS_MAX, Selector, Series, TEXT_BYTES_MAX, glob_matches, split_names,
+    Family, Input, Kind, LABELS_MAX, Selector, Series, TEXT_BYTES_MAX, glob_matches, split_names,
 };
 
 use super::Target;
@@ -72,6 +72,7 @@ fn family(name: &str) -> Arc<Family> {
         help: "".into(),
         unit: "".into(),
         level: 1,
+        input: Input::Collect,
     })
 }
 

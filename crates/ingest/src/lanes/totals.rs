@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use pegel_metric::{Family, Kind, Millis, Series, Tick};
+use pegel_metric::{Family, Input, Kind, Millis, Series, Tick};
 
 use super::amount::{Amount, CounterKind};
 use super::histograms::{HistogramId, Histograms};
@@ -115,6 +115,7 @@ impl Totals {
             help: Cow::Owned(kept.help.clone()),
             unit: Cow::Borrowed(""),
             level: kept.level,
+            input: Input::Lane,
         };
         let series = Series::parse(&kept.text, |_| Arc::new(family))?;
         let admitted = Admitted {

@@ -1,6 +1,6 @@
 //! What a lane asks for.
 
-use pegel_metric::{Kind, Level};
+use pegel_metric::{Input, Kind, Level};
 
 use super::amount::CounterKind;
 use crate::gate::Offer;
@@ -58,6 +58,7 @@ impl<'a> Wanted<'a> {
             kind: self.role.kind(),
             help: self.help,
             level: self.level,
+            input: Input::Lane,
         }
     }
 }

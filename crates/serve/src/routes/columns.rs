@@ -89,7 +89,7 @@ impl Columns {
 
 #[cfg(test)]
 mod tests {
-    use pegel_metric::{Family, Kind};
+    use pegel_metric::{Family, Input, Kind};
 
     use super::*;
 
@@ -100,6 +100,7 @@ mod tests {
             help: "".into(),
             unit: "".into(),
             level: 1,
+            input: Input::Collect,
         };
         let series = Series::new(family.into(), &[]).expect("valid");
         let latest = Latest {

@@ -66,7 +66,7 @@ fn store(
             .hint("send {\"timestamp\": SECONDS, \"dps\": [{\"metric\",\"value\",\"tags\"}]}")
     })?;
     let defaults = Defaults {
-        not_before: site.app.store.hidden_before(DRAGON.help),
+        not_before: site.app.store.hidden_before(Input::Http),
         ..DRAGON
     };
     let verdict = intake.batch(&sender, &batch, defaults)?;
@@ -97,7 +97,7 @@ pub(super) async fn cleanup(State(site): Shared, headers: HeaderMap, body: Bytes
         let now = site.app.clock.utc();
         // A time to come would refuse what programs send from now on.
         let start = start.min(now - now.rem_euclid(1000));
-        let hidden = site.app.store.hide_before(DRAGON.help, start);
+        let hidden = site.app.store.hide_before(Input::Http, start);
         hidden.map_err(|error| {
             let message = format!("the clean-up cannot be written down: {error}");
             Failure::new(StatusCode::SERVICE_UNAVAILABLE, message).hint("try again later")

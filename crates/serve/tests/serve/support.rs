@@ -213,6 +213,7 @@ fn series(kind: Kind, text: &str) -> Arc<Series> {
             help: format!("About {name}.").into(),
             unit: "".into(),
             level: 1,
+            input: Input::Collect,
         })
     };
     Arc::new(Series::parse(text, family).expect("a valid series"))

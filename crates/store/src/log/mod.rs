@@ -15,7 +15,7 @@
 //! 2 series   LZ4 of: first id · series count · series…       (ids count up from the first)
 //! 3 tick     input u8 · time i64 · LZ4 of: row count · rows…
 //! 4 push     input u8 · LZ4 of: point count · (series id · time, as difference to the one before · value bits)…
-//! series     name · kind u8 · unit · level u8 · help · labels text   (an empty name: family of the one before)
+//! series     name · kind u8 · unit · level u4, input u4 · help · labels text   (an empty name: family of the one before)
 //! row        length · group id · flags u8 · presence bitmap if flag 1 · values as `codec::encode_row` writes them,
 //!            against the row before of the same group id, or against zeros if flag 2 (every 128th row)
 //! ```

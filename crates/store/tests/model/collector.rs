@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use pegel_metric::{Family, Group, Kind, Millis, Series, Slot};
+use pegel_metric::{Family, Group, Input, Kind, Millis, Series, Slot};
 use pegel_testkit::Rng;
 
 /// A group whose members come and go.
@@ -74,6 +74,7 @@ pub fn series(name: &str, kind: Kind, number: usize) -> Arc<Series> {
         help: "What it is.".into(),
         unit: "".into(),
         level: 1,
+        input: Input::Collect,
     };
     let number = number.to_string();
     Arc::new(Series::new(Arc::new(family), &[("n", &number)]).expect("a valid series"))

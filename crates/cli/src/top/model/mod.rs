@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use pegel_metric::{Family, Kind, Series};
+use pegel_metric::{Family, Input, Kind, Series};
 
 use crate::answer::{Listed, Reading};
 pub use agent::Agent;
@@ -147,6 +147,7 @@ impl Model {
                     help: item.doc.clone().into(),
                     unit: item.unit.clone().into(),
                     level: 0,
+                    input: Input::Collect,
                 };
                 let shared = self.families.get(name).filter(|known| ***known == family);
                 let family = shared.cloned().unwrap_or_else(|| Arc::new(family));

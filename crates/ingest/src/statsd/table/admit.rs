@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pegel_metric::{Reason, Series};
+use pegel_metric::{Input, Reason, Series};
 use pegel_wire::statsd::{Metric, Type};
 
 use super::changes::Newcomer;
@@ -90,6 +90,7 @@ impl Table {
                 kind: self.figures.series_kind(metric.kind, figure),
                 help: "",
                 level: LEVEL,
+                input: Input::Statsd,
             };
             let admitted = gate
                 .admit(&origin.sender, &offer)
