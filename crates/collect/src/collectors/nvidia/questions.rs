@@ -112,7 +112,7 @@ pub(super) static QUESTIONS: &[Question] = &[
     ),
     question(Beat::Slow, &[of(&BAR1_TOTAL), of(&BAR1_USED)], bar1),
     question(Beat::Each, &[of(&POWER), of(&DRAGON_POWER)], power),
-    number!(Each POWER_LIMIT = power_limit / 1000.0),
+    number!(Slow POWER_LIMIT = power_limit / 1000.0),
     number!(Slow ENERGY = energy / 1000.0),
     selected!(Each of(&TEMPERATURE) => temperature(0) * 1.0),
     question(Beat::Slow, &[of(&TEMPERATURE_MARGIN)], margin),
@@ -134,7 +134,7 @@ pub(super) static QUESTIONS: &[Question] = &[
     number!(Slow PCIE_REPLAYS = pcie_replays / 1.0),
     selected!(Long of(&PCIE_TRANSMIT) => pcie_throughput(0) * 1e3),
     selected!(Long of(&PCIE_RECEIVE) => pcie_throughput(1) * 1e3),
-    question(Beat::Slow, &[of(&ECC_ENABLED)], |nvml, device, values| {
+    question(Beat::Rare, &[of(&ECC_ENABLED)], |nvml, device, values| {
         values[0] = f64::from(nvml.ecc_mode.ask(device)?.0);
         Ok(())
     }),
