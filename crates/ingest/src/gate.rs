@@ -44,6 +44,8 @@ pub enum Refusal {
         "the name belongs to the node or to the agent (node_*, pegel_*, scrape_*, up, and the names in docs/metrics.md)"
     )]
     Reserved,
+    #[error("a series of another kind has this name and these labels")]
+    OtherKind,
     #[error(transparent)]
     Series(#[from] SeriesError),
 }
@@ -56,7 +58,9 @@ impl Refusal {
             Refusal::SenderLimit(_) | Refusal::SenderBytes(_) => Reason::SenderLimit,
             Refusal::SeriesLimit(_) => Reason::SeriesLimit,
             Refusal::Bytes(_) => Reason::Memory,
-            Refusal::Reserved | Refusal::Control | Refusal::Series(_) => Reason::BadName,
+            Refusal::Reserved | Refusal::Control | Refusal::OtherKind | Refusal::Series(_) => {
+                Reason::BadName
+            }
         }
     }
 }

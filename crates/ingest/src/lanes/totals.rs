@@ -74,32 +74,36 @@ impl Totals {
         }
     }
 
-    /// The series for what a lane declares, for one more lane. A name that is taken by another kind of series
-    /// gets a label that says which one it is.
+    /// Returns the series for what a lane declares, for one more lane. A name that is taken by another kind of
+    /// series gets the label `lane_type`. A rule may set or overwrite that label, so that the name stays taken: then the series is
+    /// refused, and the one that came first keeps the name.
     pub fn join(
         &mut self,
         sender: &Arc<Sender>,
         wanted: &Wanted<'_>,
         now: Millis,
     ) -> Result<Number, Refusal> {
-        let series = self.gate.name(&wanted.offer())?;
-        let known = self.by_text.get(series.text()).copied();
-        let number = match known {
-            Some(number) if self.entry(number).role.fits(wanted.role) => number,
-            Some(_) => {
-                let mut labels = wanted.labels.to_vec();
-                labels.push(("lane_type", wanted.role.name()));
-                let labels = &labels;
-                // A lane that gives this label itself is refused for giving it twice.
-                return self.join(sender, &Wanted { labels, ..*wanted }, now);
-            }
-            None => {
-                let admitted = self.gate.admit(sender, &wanted.offer())?;
-                self.add(admitted, wanted.role, now)
-            }
+        let mut labels = wanted.labels.to_vec();
+        labels.push(("lane_type", wanted.role.name()));
+        let apart = Wanted {
+            labels: &labels,
+            ..*wanted
         };
-        self.entry_mut(number).lanes += 1;
-        Ok(number)
+        // A lane that declares `lane_type` itself is refused for a duplicate label.
+        for wanted in [wanted, &apart] {
+            let series = self.gate.name(&wanted.offer())?;
+            let number = match self.by_text.get(series.text()).copied() {
+                Some(number) if self.entry(number).role.fits(wanted.role) => number,
+                Some(_) => continue,
+                None => {
+                    let admitted = self.gate.admit(sender, &wanted.offer())?;
+                    self.add(admitted, wanted.role, now)
+                }
+            };
+            self.entry_mut(number).lanes += 1;
+            return Ok(number);
+        }
+        Err(Refusal::OtherKind)
     }
 
     /// A counter as the journal knows it. Its base is set later.
@@ -369,6 +373,7 @@ mod tests {
     use super::*;
     use crate::gate::GateSettings;
     use crate::rules::Rules;
+    use crate::rules::tests::rule;
 
     fn wanted<'a>(
         name: &'a str,
@@ -399,8 +404,7 @@ mod tests {
         values
     }
 
-    #[test]
-    fn a_pass_looks_only_at_what_changed() {
+    fn totals_with(rules: Rules) -> (TempDir, Totals, Arc<Sender>) {
         let dir = TempDir::new();
         let store = Store::open(Options::new(dir.path())).expect("opens");
         let settings = GateSettings {
@@ -408,12 +412,35 @@ mod tests {
             series_max: 1000,
             series_per_sender: 1000,
             text_bytes_max: 1 << 20,
-            rules: Rules::default(),
+            rules,
             reserved: Arc::default(),
         };
         let gate = Arc::new(Gate::new(settings, Arc::new(Ledger::default())));
         let sender = gate.sender(Input::Lane, "uid 1");
-        let mut totals = Totals::new(gate, Board::new("lanes", &store, 0));
+        let totals = Totals::new(gate, Board::new("lanes", &store, 0));
+        (dir, totals, sender)
+    }
+
+    #[test]
+    fn a_second_kind_is_refused_where_a_rule_sets_the_label_that_would_tell_them_apart() {
+        let rule = rule(&[("name", "*"), ("label.lane_type", "fixed")]).expect("a rule");
+        let (_dir, mut totals, sender) = totals_with(Rules::new(vec![rule]));
+        let mut join = |kind| totals.join(&sender, &wanted("x_total", &[], kind), 0);
+        let first = join(CounterKind::Whole).expect("admitted");
+        for _ in 0..3 {
+            assert_eq!(join(CounterKind::Float), Err(Refusal::OtherKind));
+        }
+        assert_eq!(join(CounterKind::Whole), Ok(first));
+        let values = values(&mut totals, 1000);
+        assert!(
+            values.iter().eq(["x_total{lane_type=\"fixed\"} 0"]),
+            "{values:?}"
+        );
+    }
+
+    #[test]
+    fn a_pass_looks_only_at_what_changed() {
+        let (_dir, mut totals, sender) = totals_with(Rules::default());
         let mut join = |name: &str, labels: &[(&str, &str)], kind| {
             let number = totals.join(&sender, &wanted(name, labels, kind), 0);
             number.expect("admitted")

@@ -158,13 +158,13 @@ impl RuleKeys {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use pegel_config::{Entry, Place, Value};
 
     use super::*;
 
     /// A tree as YAML would give it: `key=value`, and `key.inner=value` for maps.
-    fn rule(texts: &[(&str, &str)]) -> Result<Rule, String> {
+    pub(crate) fn rule(texts: &[(&str, &str)]) -> Result<Rule, String> {
         let place = Place::Argument("test");
         let mut tree = Tree::empty(place.clone());
         for (path, text) in texts {
