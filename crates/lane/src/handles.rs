@@ -8,7 +8,7 @@ use crate::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::cells;
 use crate::clock;
 use crate::home::{Home, home};
-use crate::layout::{Kind, RING_OFFSET, RING_POINTS, entry, header, u32_at, word};
+use crate::layout::{Kind, RING_OFFSET, RING_POINTS, header, word};
 use crate::memory::Made;
 use crate::ring::{self, Place};
 use crate::spec::{CreateError, Spec};
@@ -321,18 +321,18 @@ impl Points {
         let Some(at) = self.0.at.filter(|_| self.0.home.is_ready()) else {
             return;
         };
-        // SAFETY: the description says how far it is from the start of its lane. Lanes with points have
-        // a ring at a fixed place, of atomics, which all bit patterns are.
-        let (offset, head, places) = unsafe {
-            let description = std::slice::from_raw_parts(at.as_ptr(), entry::TEXT);
-            let offset = u32_at(description, entry::OFFSET).unwrap_or(0);
-            let base = at.sub(offset as usize);
+        let Some((base, offset)) = self.0.home.ring_of(at) else {
+            return;
+        };
+        // SAFETY: `base` is the start of a mapped lane with a ring, whose place and size are fixed. The ring
+        // consists of atomics, for which all bit patterns are valid.
+        let (head, places) = unsafe {
             let head: &AtomicU64 = base.add(header::RING_HEAD).cast().as_ref();
             let first = base.add(RING_OFFSET).cast::<Place>();
             let places = std::slice::from_raw_parts(first.as_ptr(), RING_POINTS);
-            (offset, head, places)
+            (head, places)
         };
-        ring::push(head, places, u64::from(offset), time_ms, value);
+        ring::push(head, places, offset as u64, time_ms, value);
     }
 }
 

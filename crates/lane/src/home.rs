@@ -2,11 +2,12 @@
 
 use std::cell::UnsafeCell;
 use std::path::PathBuf;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::gate::{Gate, Locked};
 use crate::layout::{
-    FIRST_LANE_BYTES, HEADER_BYTES, Kind, LARGE_LANE_BYTES, RING_LANE_BYTES, header,
+    FIRST_LANE_BYTES, HEADER_BYTES, Kind, LARGE_LANE_BYTES, RING_LANE_BYTES, RING_OFFSET, header,
 };
 use crate::memory::{Lane, Made};
 use crate::settings::{Settings, Source};
@@ -70,6 +71,18 @@ impl Home {
 
     fn lanes(&self) -> impl Iterator<Item = &Lane> {
         self.lanes.iter().take(self.count.load(Ordering::Acquire))
+    }
+
+    /// The start of the lane with a ring in which the description `at` stands, and its offset there. Known from
+    /// this process's own memory: the bytes of a lane may be overwritten by other processes of the user.
+    #[inline]
+    pub(crate) fn ring_of(&self, at: NonNull<u8>) -> Option<(NonNull<u8>, usize)> {
+        self.lanes().find_map(|lane| {
+            let base = NonNull::new(lane.base.load(Ordering::Relaxed))?;
+            let offset = at.addr().get().checked_sub(base.addr().get())?;
+            let is_inside = offset < RING_OFFSET && lane.has_ring.load(Ordering::Relaxed);
+            is_inside.then_some((base, offset))
+        })
     }
 
     /// Whether slots may be written. In a child of `fork` the first call makes its lanes.

@@ -1,12 +1,12 @@
 //! The memory of one lane, as its writer sees it: series are added behind the others and never go.
 
 use std::ptr::{NonNull, null_mut};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use rustix::rand::GetRandomFlags;
 
 use crate::file::{self, Mapped};
-use crate::layout::{self, HEADER_BYTES, RING_OFFSET, entry, header, put};
+use crate::layout::{HEADER_BYTES, LINE_BYTES, RING_OFFSET, entry, header, put};
 use crate::settings::Settings;
 use crate::spec::Description;
 
@@ -75,7 +75,9 @@ impl Lane {
         self.base.store(mapped.base.as_ptr(), Ordering::Relaxed);
     }
 
-    /// Calls `each` with the offset and the description of every series, until it returns false.
+    /// Calls `each` with the offset and the description of every series, until it returns false. Other processes of the
+    /// user may overwrite the lane at any time: each length is read once and checked before it is used, and offsets
+    /// are whole cache lines within what this process published.
     fn for_each_entry(&self, mut each: impl FnMut(usize, &[u8]) -> bool) {
         let Some(base) = NonNull::new(self.base.load(Ordering::Relaxed)) else {
             return;
@@ -83,15 +85,18 @@ impl Lane {
         let used = self.used.load(Ordering::Relaxed);
         let mut at = HEADER_BYTES;
         while at + entry::TEXT <= used {
-            // SAFETY: within the mapping, because `used` is; a description does not change once it is
-            // there.
-            let start = unsafe { std::slice::from_raw_parts(base.as_ptr().add(at), entry::TEXT) };
-            let length = layout::u32_at(start, entry::BYTES).unwrap_or(0) as usize;
-            let slot = layout::u32_at(start, entry::SLOT).unwrap_or(0) as usize;
-            if slot < entry::TEXT || slot > length || length > used - at {
+            // SAFETY: within the mapping, because `used` is; aligned, because `at` is; atomics, so that the value
+            // that is checked is the value that is used.
+            let [length, slot] = [entry::BYTES, entry::SLOT].map(|field| unsafe {
+                let word: &AtomicU32 = base.add(at + field).cast().as_ref();
+                u32::from_le(word.load(Ordering::Relaxed)) as usize
+            });
+            let is_whole = length.is_multiple_of(LINE_BYTES) && slot.is_multiple_of(LINE_BYTES);
+            if !is_whole || slot < entry::TEXT || slot > length || length > used - at {
                 return;
             }
-            // SAFETY: as above; the slot behind it, which does change, is left out.
+            // SAFETY: within the mapping, as checked above. An honest process never changes a description; the
+            // slot behind it, which does change, is left out.
             let description = unsafe { std::slice::from_raw_parts(base.as_ptr().add(at), slot) };
             if !each(at, description) {
                 return;
@@ -102,13 +107,17 @@ impl Lane {
 
     pub(crate) fn find(&self, description: &Description) -> Option<Made> {
         let base = NonNull::new(self.base.load(Ordering::Relaxed))?;
+        let used = self.used.load(Ordering::Relaxed);
+        let slot_bytes = description.entry_bytes - description.slot();
         let mut found = None;
         self.for_each_entry(|at, there| {
-            if description.is_same(there) {
+            // Its help may be of another length, and with it the place of the slot.
+            let slot = at + there.len();
+            if description.is_same(there) && slot_bytes <= used - slot {
                 found = Some(Made {
                     base,
                     entry: at,
-                    slot: at + there.len(),
+                    slot,
                 });
             }
             found.is_none()

@@ -531,3 +531,43 @@ fn a_writer_that_scribbles_all_the_time_harms_nobody() {
         scribbler.join().expect("no panic");
     });
 }
+
+#[test]
+fn a_program_whose_lane_is_scribbled_over_writes_only_into_its_lane() {
+    let dir = TempDir::new();
+    let home = Home::in_directory(dir.path());
+    let points = || Points::create_in(home, &Spec::new(Kind::Point, "residual")).expect("a series");
+    let counter = || Counter::create_in(home, &Spec::new(Kind::Counter, "x")).expect("a series");
+    let (first_points, first_counter) = (points(), counter());
+    first_points.add_at(1.0, 1);
+    let mut ring = None;
+    for file in fs::read_dir(dir.path()).expect("a directory") {
+        let path = file.expect("readable").path();
+        let bytes = fs::read(&path).expect("readable");
+        let file = OpenOptions::new().write(true).open(&path).expect("ours");
+        let is_ring = bytes[RING_POINTS..RING_POINTS + 4] != [0; 4];
+        // All descriptions and slots, and the header up to the head of the ring.
+        let end = if is_ring { 16 << 10 } else { bytes.len() };
+        for range in [0..RING_HEAD, SERIES..end] {
+            let scribble = vec![0xa5; range.len()];
+            file.write_all_at(&scribble, range.start as u64)
+                .expect("written");
+        }
+        if is_ring {
+            ring = Some(File::open(&path).expect("readable"));
+        }
+    }
+    // An offset taken out of the lane would lead some 2.7 GB below the mapping.
+    first_points.add_at(2.0, 2);
+    first_counter.add(1);
+    // The descriptions are gone, so that these are further series.
+    for _ in 0..3 {
+        points().add_at(3.0, 3);
+        counter().add(1);
+    }
+    let mut head = [0; 8];
+    let ring = ring.expect("a lane for points");
+    ring.read_exact_at(&mut head, RING_HEAD as u64)
+        .expect("readable");
+    assert_eq!(u64::from_le_bytes(head), 5, "all points are in the ring");
+}
