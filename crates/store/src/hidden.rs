@@ -5,7 +5,7 @@
 //! input's families instead.
 
 use std::io;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use pegel_metric::{Input, Millis, Series};
 
@@ -18,7 +18,12 @@ const FILE: &str = "hidden";
 const BYTES_MAX: u64 = 64 << 10;
 
 #[derive(Debug, Default)]
-pub(crate) struct Hidden(RwLock<Arc<Vec<HiddenRange>>>);
+pub(crate) struct Hidden {
+    /// Held only to copy or to replace the `Arc`: every reader takes it.
+    current: RwLock<Arc<Vec<HiddenRange>>>,
+    /// Serializes writers of the file. Readers never take it, so that they do not wait for the disk.
+    writing: Mutex<()>,
+}
 
 /// Hides the samples of an input before a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,11 +48,14 @@ impl Hidden {
             tracing::error!(path = %path.display(), "not a list of what is hidden; it is left out");
             Vec::new()
         });
-        Hidden(RwLock::new(Arc::new(ranges)))
+        Hidden {
+            current: RwLock::new(Arc::new(ranges)),
+            writing: Mutex::new(()),
+        }
     }
 
     pub fn all(&self) -> Arc<Vec<HiddenRange>> {
-        self.0
+        self.current
             .read()
             .expect("no thread panics while it holds this lock")
             .clone()
@@ -55,18 +63,21 @@ impl Hidden {
 
     /// Hides more; never less. When this returns it survives a crash.
     pub fn add(&self, options: &Options, input: Input, before: Millis) -> io::Result<()> {
-        let mut held = self
-            .0
-            .write()
+        let _writing = self
+            .writing
+            .lock()
             .expect("no thread panics while it holds this lock");
-        let mut ranges = (**held).clone();
+        let mut ranges = (*self.all()).clone();
         match ranges.iter_mut().find(|range| range.input == input) {
             Some(range) if range.before >= before => return Ok(()),
             Some(range) => range.before = before,
             None => ranges.push(HiddenRange { input, before }),
         }
         write(options, &ranges)?;
-        *held = Arc::new(ranges);
+        *self
+            .current
+            .write()
+            .expect("no thread panics while it holds this lock") = Arc::new(ranges);
         Ok(())
     }
 }

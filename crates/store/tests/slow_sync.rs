@@ -1,6 +1,7 @@
 //! A disk whose syncs take as long as the test likes: nobody waits for them.
 
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 use pegel_metric::{Clock, Family, Input, Kind, Point, Selector, Series, SystemClock};
 use pegel_store::{Options, Question, Store};
@@ -50,7 +51,7 @@ fn pushes_are_answered_and_read_while_syncs_hang() {
     let mut options = Options::new(dir.path());
     options.files = Arc::new(HookedFiles::with(gate.clone()));
     // A new segment with nearly every push: a rotation must not wait either.
-    options.keep_memory = std::time::Duration::from_millis(1);
+    options.keep_memory = Duration::from_millis(1);
     let store = Store::open(options).expect("opens");
     let series = Arc::new(Series::new(Arc::new(DEPTH.clone()), &[]).expect("valid"));
     let start = SystemClock.utc() - 10_000;
@@ -84,4 +85,34 @@ fn pushes_are_answered_and_read_while_syncs_hang() {
     store.settle();
     store.close();
     assert!(store.status().degraded.is_none());
+}
+
+#[test]
+fn readers_do_not_wait_while_the_list_of_hidden_ranges_is_written() {
+    let (dir, gate) = (TempDir::new(), Arc::new(Gate::default()));
+    let mut options = Options::new(dir.path());
+    options.files = Arc::new(HookedFiles::with(gate.clone()));
+    let store = Store::open(options).expect("opens");
+    let hiding = {
+        let store = store.clone();
+        std::thread::spawn(move || store.hide_before(Input::Http, 5))
+    };
+    eventually("the file's sync hangs", || match gate.waiting() {
+        0 => Err(0),
+        _ => Ok(()),
+    });
+    let (read, answered) = std::sync::mpsc::channel();
+    let reader = {
+        let store = store.clone();
+        std::thread::spawn(move || {
+            store.latest(&Selector::all(), 0, &mut |_, _| {});
+            let _ = read.send(store.hidden_before(Input::Http));
+        })
+    };
+    let seen = answered.recv_timeout(Duration::from_secs(20));
+    gate.open();
+    hiding.join().expect("no panic").expect("written");
+    reader.join().expect("no panic");
+    assert_eq!(seen, Ok(None), "a reader waited for the disk");
+    assert_eq!(store.hidden_before(Input::Http), Some(5));
 }
