@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use pegel_testkit::{
-    AgentBuilder, AgentProcess, Rng, Samples, SmallDisk, TempDir, eventually, get,
+    AgentBuilder, AgentProcess, Rng, Samples, SmallDisk, TempDir, eventually, get, post,
 };
 use serde_json::Value;
 
@@ -141,4 +141,37 @@ fn what_could_be_read_survives_kill_9() {
         "{status}"
     );
     last.assert_conserved();
+}
+
+#[test]
+fn nothing_is_acknowledged_after_the_stores_directory_was_removed() {
+    let home = TempDir::new();
+    let dir = home.join("store");
+    let running = agent().dir(&dir).args(&["--rate", "50ms"]).start();
+    let body = r#"{"metric":"depth","timestamp":"TIME","value":1,"tags":{"by":"test"}}"#;
+    let put = || {
+        let now = std::time::UNIX_EPOCH
+            .elapsed()
+            .expect("after 1970")
+            .as_secs();
+        let body = body.replace("\"TIME\"", &now.to_string());
+        let answer = post(running.http(), "/api/put?sync", &[], body.as_bytes());
+        answer.expect("an answer").status
+    };
+    assert_eq!(put(), 204);
+    std::fs::remove_dir_all(&dir).expect("removed");
+    let acknowledged = (0..50).filter(|_| put() < 300).count();
+    assert_eq!(acknowledged, 0, "points that nobody will find again");
+    let reason = eventually("it says that it is degraded", || is_degraded(&running));
+    assert!(
+        reason.to_string().contains("removed or replaced"),
+        "{reason}"
+    );
+    let health = get(running.http(), "/healthz").expect("it answers");
+    assert_eq!(health.status, 503, "{}", health.text());
+    assert!(
+        !dir.join("log").exists(),
+        "a directory that is not locked is left alone"
+    );
+    running.assert_conserved();
 }

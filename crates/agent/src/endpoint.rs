@@ -106,7 +106,10 @@ impl Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
+        // In a directory that was replaced there may be the file of another agent.
+        let is_ours = fs::read_to_string(&self.path).is_ok_and(|text| text.trim_end() == self.text);
         if self.is_written
+            && is_ours
             && let Err(error) = fs::remove_file(&self.path)
         {
             tracing::warn!(path = %self.path.display(), %error, "cannot remove the endpoint file");

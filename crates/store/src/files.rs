@@ -3,9 +3,13 @@
 use std::fmt::Debug;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
+
+/// What the store makes is its user's alone, whatever the umask.
+pub(crate) const FILE_MODE: u32 = 0o600;
+pub(crate) const DIR_MODE: u32 = 0o700;
 
 /// A directory tree. All paths are absolute.
 pub trait Files: Debug + Send + Sync {
@@ -15,6 +19,7 @@ pub trait Files: Debug + Send + Sync {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn FileHandle>>;
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Makes a directory, where there is none, in one that exists.
     fn make_dir(&self, path: &Path) -> io::Result<()>;
     /// After this, names made or removed in the directory survive a power cut.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
@@ -31,6 +36,8 @@ pub trait FileHandle: Debug + Send + Sync {
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize>;
     /// After this, what was written survives a power cut.
     fn sync(&self) -> io::Result<()>;
+    /// Whether the file is still the one at this path.
+    fn is_at(&self, path: &Path) -> bool;
 }
 
 /// Writes all of `bytes`, going on after short writes and interruptions.
@@ -73,7 +80,7 @@ impl Files for DiskFiles {
             .write(true)
             .create(true)
             .truncate(true)
-            .mode(0o600)
+            .mode(FILE_MODE)
             .open(path)?;
         Ok(Arc::new(DiskFile(file)))
     }
@@ -91,7 +98,10 @@ impl Files for DiskFiles {
     }
 
     fn make_dir(&self, path: &Path) -> io::Result<()> {
-        fs::create_dir_all(path)
+        match fs::DirBuilder::new().mode(DIR_MODE).create(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            made => made,
+        }
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
@@ -142,5 +152,12 @@ impl FileHandle for DiskFile {
 
     fn sync(&self) -> io::Result<()> {
         self.0.sync_data()
+    }
+
+    fn is_at(&self, path: &Path) -> bool {
+        let identity =
+            |found: io::Result<fs::Metadata>| found.map(|found| (found.dev(), found.ino()));
+        let ours = identity(self.0.metadata());
+        ours.is_ok_and(|ours| identity(fs::symlink_metadata(path)).is_ok_and(|found| found == ours))
     }
 }

@@ -163,8 +163,9 @@ impl SegmentWriter {
     }
 
     fn take(&mut self) {
-        self.bytes.extend_from_slice(self.encoder.frames());
-        self.encoder.clear();
+        let frames = self.encoder.take_frames();
+        self.bytes.extend_from_slice(&frames);
+        self.encoder.recycle(frames);
     }
 }
 

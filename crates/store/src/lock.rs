@@ -1,16 +1,44 @@
-//! One directory, one writer.
+//! One directory, one writer: the lock, and whether the directory is still the one that was locked.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
+
+use crate::files::FILE_MODE;
 
 /// Held as long as the store is open; the kernel lets go of it however the process ends.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    _file: File,
+    file: File,
+    /// The lock file, or the directory itself where no file could be made.
+    path: PathBuf,
+}
+
+/// A store's directory as it was when it was locked. A path whose lock is gone may be another agent's by now: nothing
+/// is written there, and nothing acknowledged.
+#[derive(Debug)]
+pub(crate) struct LockedDir {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl LockedDir {
+    /// Fails when the lock, or the directory with it, is no longer at its path.
+    pub fn check(&self) -> io::Result<()> {
+        let found = std::fs::metadata(&self.path);
+        if found.is_ok_and(|found| (found.dev(), found.ino()) == (self.device, self.inode)) {
+            return Ok(());
+        }
+        let message = format!(
+            "{} was removed or replaced while the agent used the store; restart the agent",
+            self.path.display()
+        );
+        Err(io::Error::new(ErrorKind::NotFound, message))
+    }
 }
 
 #[derive(Debug)]
@@ -22,19 +50,23 @@ pub(crate) enum LockError {
 
 impl Lock {
     pub fn take(path: &Path) -> Result<Lock, LockError> {
+        let mut path = path.to_owned();
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
-            .mode(0o600)
+            .mode(FILE_MODE)
             .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32)
-            .open(path)
+            .open(&path)
             .or_else(|error| match error.kind() {
                 // Where no file can be made the directory itself is locked, so that history can still be read.
                 ErrorKind::ReadOnlyFilesystem
                 | ErrorKind::StorageFull
-                | ErrorKind::QuotaExceeded => File::open(path.parent().unwrap_or(path)),
+                | ErrorKind::QuotaExceeded => {
+                    path.pop();
+                    File::open(&path)
+                }
                 _ => Err(error),
             })
             .map_err(LockError::Io)?;
@@ -53,6 +85,15 @@ impl Lock {
             .set_len(0)
             .and_then(|()| file.rewind())
             .and_then(|()| writeln!(file, "{}", std::process::id()));
-        Ok(Lock { _file: file })
+        Ok(Lock { file, path })
+    }
+
+    pub fn locked_dir(&self) -> io::Result<LockedDir> {
+        let found = self.file.metadata()?;
+        Ok(LockedDir {
+            path: self.path.clone(),
+            device: found.dev(),
+            inode: found.ino(),
+        })
     }
 }

@@ -20,6 +20,8 @@ pub struct Options {
     pub memory_bytes_max: u64,
     /// How many series may be live at one time.
     pub series_max: usize,
+    /// A write or sync of the log that takes longer degrades the store.
+    pub stall: Duration,
     pub clock: Arc<dyn Clock>,
     pub files: Arc<dyn Files>,
 }
@@ -34,6 +36,7 @@ impl Options {
             keep_bytes: 1 << 30,
             memory_bytes_max: 256 << 20,
             series_max: 200_000,
+            stall: Duration::from_secs(3),
             clock: Arc::new(SystemClock),
             files: Arc::new(DiskFiles),
         }

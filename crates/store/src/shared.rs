@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::{Duration, Instant};
 
 use pegel_metric::{Input, Ledger, Millis, Reason};
 
@@ -11,12 +12,14 @@ use crate::block::{Block, IndexCache};
 use crate::files::FileHandle;
 use crate::head::Head;
 use crate::hidden::Hidden;
+use crate::lock::LockedDir;
 use crate::losses::Losses;
 use crate::status::Degraded;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub options: Options,
+    pub locked_dir: Arc<LockedDir>,
     pub ledger: Arc<Ledger>,
     pub state: RwLock<State>,
     pub indexes: IndexCache,
@@ -88,10 +91,25 @@ pub(crate) struct Work {
     pub unsynced_dir: bool,
     /// A sync failed: the segment can no longer be trusted.
     pub sync_failed: Option<String>,
+    /// When the sync began that is under way.
+    pub sync_began: Option<Instant>,
     /// Passes of the upkeep that were asked for and that are done.
     pub upkeep_asked: u64,
     pub upkeep_done: u64,
     pub stop: bool,
+}
+
+impl Work {
+    /// Why the log's syncs cannot be relied on; a failure is reported once, a stall as long as it lasts.
+    pub fn take_sync_trouble(&mut self, stall: Duration) -> Option<String> {
+        self.sync_failed.take().or_else(|| self.sync_stall(stall))
+    }
+
+    /// Describes a sync of the log that takes too long.
+    pub fn sync_stall(&self, stall: Duration) -> Option<String> {
+        let is_stalled = self.sync_began?.elapsed() >= stall;
+        is_stalled.then(|| format!("sync of the log: the disk has not answered for {stall:?}"))
+    }
 }
 
 impl Shared {
@@ -183,6 +201,13 @@ impl Shared {
     pub fn log_trouble(&self, trouble: Option<String>) {
         let now = self.now();
         note(&mut self.write().log_trouble, trouble, now, "log");
+    }
+
+    /// Reports a sync that hangs before the writer, which looks once per commit, has seen it.
+    pub fn sync_stalled(&self) -> Option<Degraded> {
+        let reason = self.work().sync_stall(self.options.stall)?;
+        let since = self.now();
+        Some(Degraded { reason, since })
     }
 
     /// Notes why blocks cannot be written, or that they can again.

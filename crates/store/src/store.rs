@@ -9,6 +9,7 @@ use pegel_metric::{Input, Ledger, Members, Millis, Point, Reason, Selector, Seri
 use crate::block::IndexCache;
 use crate::hidden::{self, Hidden};
 use crate::lock::Lock;
+use crate::log::LogDisk;
 use crate::losses::Losses;
 use crate::shared::{Shared, State, Work};
 use crate::writer::{Command, InFlight, QueuedTick, Writer};
@@ -47,7 +48,12 @@ impl Store {
     /// Opens the store in `options.dir`, or makes one. After a crash it holds all that could be read before.
     pub fn open(options: Options) -> Result<Store, OpenError> {
         let lock = open::claim(&options.dir)?;
+        let locked_dir = lock.locked_dir().map_err(|source| OpenError::Io {
+            path: options.dir.clone(),
+            source,
+        })?;
         let shared = Arc::new(Shared {
+            locked_dir: Arc::new(locked_dir),
             hidden: Hidden::load(&options),
             options,
             ledger: Arc::new(Ledger::default()),
@@ -76,7 +82,6 @@ impl Store {
 
         let (commands, queue) = sync_channel(QUEUE_LEN);
         let spare = Arc::new(Mutex::new(Vec::new()));
-        let writer = Writer::new(shared.clone(), spare.clone(), next_segment);
         let thread = |name: &str, body: Box<dyn FnOnce() + Send>| {
             std::thread::Builder::new()
                 .name(name.to_owned())
@@ -87,9 +92,18 @@ impl Store {
                 })
         };
         let (for_syncer, for_upkeep) = (shared.clone(), shared.clone());
+        let (disk, disk_thread) = LogDisk::new(
+            shared.options.files.clone(),
+            shared.log_dir(),
+            shared.locked_dir.clone(),
+            shared.options.stall,
+        );
+        let log = thread("store-log", Box::new(move || disk_thread.run()))?;
+        let writer = Writer::new(shared.clone(), disk, spare.clone(), next_segment);
         let threads = Threads {
             writer: thread("store-writer", Box::new(move || writer.run(&queue)))?,
             others: vec![
+                log,
                 thread("store-syncer", Box::new(move || syncer::run(&for_syncer)))?,
                 thread("store-upkeep", Box::new(move || upkeep::run(&for_upkeep)))?,
             ],
@@ -279,6 +293,7 @@ impl Store {
             degraded: state
                 .log_trouble
                 .clone()
+                .or_else(|| shared.sync_stalled())
                 .or_else(|| state.block_trouble.clone())
                 .or_else(|| shared.losses.degraded(&shared.options)),
         }

@@ -1,7 +1,7 @@
 //! The syncer: a thread that makes the log safe from a power cut, at most a second after it was written.
 //! It is a thread of its own because a sync may take long, and nobody should wait for it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::shared::Shared;
 
@@ -30,6 +30,7 @@ pub(crate) fn run(shared: &Shared) {
         }
         let files = std::mem::take(&mut work.unsynced);
         let sync_dir = std::mem::take(&mut work.unsynced_dir);
+        work.sync_began = Some(Instant::now());
         drop(work);
 
         let synced = files.iter().try_for_each(|file| file.sync());
@@ -37,8 +38,10 @@ pub(crate) fn run(shared: &Shared) {
             true => shared.options.files.sync_dir(&shared.log_dir()),
             false => Ok(()),
         });
+        let mut work = shared.work();
+        work.sync_began = None;
         if let Err(error) = synced {
-            shared.work().sync_failed = Some(format!("sync of the log: {error}"));
+            work.sync_failed = Some(format!("sync of the log: {error}"));
         }
     }
 }

@@ -52,6 +52,11 @@ pub(crate) fn run(shared: &Shared) {
 
 /// One round. What fails is tried again in the next one; nothing is lost by it.
 fn pass(shared: &Shared, trust: &mut Trust) -> Result<(), String> {
+    // In a directory that took the place of ours another agent may be at work.
+    shared
+        .locked_dir
+        .check()
+        .map_err(|error| error.to_string())?;
     // Space is made first: that may be what the rest waits for.
     drop_old(shared, trust);
     loop {

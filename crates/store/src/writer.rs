@@ -1,9 +1,10 @@
 //! The writer: one thread that owns the log and changes the head.
 //!
 //! Order: the log's `write(2)`, then visible, then acknowledged. Whatever has queued up is written
-//! with one call. While the log cannot be written, pushes are refused and collected samples stay in
-//! memory; a new segment is tried once a second, and with it the head goes to a block, because the log
-//! does not hold all of it.
+//! with one call. The calls themselves are made by the log's thread (`log/disk.rs`), so that a disk that hangs
+//! holds up the writer for seconds at most. While the log cannot be written or synced, or is not where it was, pushes
+//! are refused and collected samples stay in memory; a new segment is tried once a second, synced, and with it the
+//! head goes to a block, because the log does not hold all of it.
 
 mod admit;
 mod newcomers;
@@ -19,7 +20,7 @@ use pegel_metric::{Reason, Tick};
 
 use crate::PushError;
 use crate::files::FileHandle;
-use crate::log::{FrameEncoder, Segment};
+use crate::log::{FrameEncoder, LogDisk, Segment};
 use crate::shared::{Frozen, Shared, State};
 
 use admit::{Admission, Admitted};
@@ -38,7 +39,10 @@ const FROZEN_MAX: usize = 2;
 pub(crate) struct Writer {
     shared: Arc<Shared>,
     spare: Arc<Mutex<Vec<Tick>>>,
+    disk: LogDisk,
     log: Option<Log>,
+    /// When the log was last found to be at its path.
+    log_checked: Option<Duration>,
     next_segment: u64,
     log_tried: Option<Duration>,
     head_since: Duration,
@@ -58,12 +62,19 @@ struct Log {
 }
 
 impl Writer {
-    pub fn new(shared: Arc<Shared>, spare: Arc<Mutex<Vec<Tick>>>, next_segment: u64) -> Writer {
+    pub fn new(
+        shared: Arc<Shared>,
+        disk: LogDisk,
+        spare: Arc<Mutex<Vec<Tick>>>,
+        next_segment: u64,
+    ) -> Writer {
         let head_since = shared.options.clock.monotonic();
         let mut writer = Writer {
             shared,
             spare,
+            disk,
             log: None,
+            log_checked: None,
             next_segment,
             log_tried: None,
             head_since,
@@ -75,7 +86,7 @@ impl Writer {
         };
         writer.older_log_bytes = writer.shared.read().head_log_bytes;
         // Whatever was replayed belongs to the segments before this one, and to the same head.
-        if let Err(error) = writer.open_segment() {
+        if let Err(error) = writer.open_segment(false) {
             writer.lose_log(&error.to_string());
         }
         writer
@@ -173,9 +184,12 @@ impl Writer {
 
     /// Writes all that was admitted with one call; says why that failed.
     fn write_log(&mut self, batch: &[Admitted]) -> Result<(), String> {
-        let sync_failed = self.shared.work().sync_failed.take();
-        if let Some(error) = sync_failed {
-            self.lose_log(&error);
+        let sync_trouble = self
+            .shared
+            .work()
+            .take_sync_trouble(self.shared.options.stall);
+        if let Some(reason) = sync_trouble {
+            self.lose_log(&reason);
         }
         self.retry_log();
         let is_full = self.is_memory_full();
@@ -195,10 +209,20 @@ impl Writer {
                 Admitted::Push(input, points, ..) => log.encoder.push(*input, points),
             }
         }
-        let written = log.segment.append(log.encoder.frames());
-        log.encoder.clear();
-        match written {
+        // An acknowledgement is only true of a log that can be found again; ticks are not acknowledged one by one.
+        let now = self.shared.options.clock.monotonic();
+        let is_acknowledged = batch
+            .iter()
+            .any(|admitted| matches!(admitted, Admitted::Push(..)));
+        let is_check_due = self
+            .log_checked
+            .is_none_or(|checked| now.saturating_sub(checked) >= RETRY);
+        let check = is_acknowledged || is_check_due;
+        match self.disk.append(&mut log.segment, &mut log.encoder, check) {
             Ok(()) => {
+                if check {
+                    self.log_checked = Some(now);
+                }
                 let mut work = self.shared.work();
                 let is_noted = |file: &Arc<dyn FileHandle>| Arc::ptr_eq(file, &log.segment.file);
                 if !work.unsynced.iter().any(is_noted) {
@@ -227,11 +251,12 @@ impl Writer {
         let is_due = self
             .log_tried
             .is_none_or(|tried| now.saturating_sub(tried) >= RETRY);
-        if self.log.is_some() || !is_due {
+        if self.log.is_some() || !is_due || !self.disk.is_idle() {
             return;
         }
         self.log_tried = Some(now);
-        match self.rotate() {
+        // Synced at once: a disk that takes writes and fails to sync them would seem well for a moment each time.
+        match self.rotate(true) {
             Ok(()) => self.shared.log_trouble(None),
             Err(error) => self.lose_log(&error.to_string()),
         }
@@ -251,16 +276,16 @@ impl Writer {
         let has_room = self.shared.read().frozen.len() < FROZEN_MAX;
         if (asked || is_old || is_long || is_large)
             && has_room
-            && let Err(error) = self.rotate()
+            && let Err(error) = self.rotate(false)
         {
             self.lose_log(&error.to_string());
         }
     }
 
     /// Starts a new segment and, with it, a new head; the old head goes to a block.
-    fn rotate(&mut self) -> io::Result<()> {
+    fn rotate(&mut self, sync: bool) -> io::Result<()> {
         let log_through = self.next_segment - 1;
-        self.open_segment()?;
+        self.open_segment(sync)?;
         let now = self.shared.now();
         let mut state = self.shared.write();
         if !state.head.is_empty() {
@@ -284,14 +309,10 @@ impl Writer {
         Ok(())
     }
 
-    fn open_segment(&mut self) -> io::Result<()> {
-        let segment = Segment::create(
-            &*self.shared.options.files,
-            &self.shared.log_dir(),
-            self.next_segment,
-        )?;
+    fn open_segment(&mut self, sync: bool) -> io::Result<()> {
+        let segment = self.disk.open(self.next_segment, sync)?;
         self.next_segment += 1;
-        self.shared.work().unsynced_dir = true;
+        self.shared.work().unsynced_dir |= !sync;
         self.log = Some(Log {
             segment,
             encoder: FrameEncoder::default(),

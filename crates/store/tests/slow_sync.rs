@@ -50,6 +50,8 @@ fn pushes_are_answered_and_read_while_syncs_hang() {
     let (dir, gate) = (TempDir::new(), Arc::new(Gate::default()));
     let mut options = Options::new(dir.path());
     options.files = Arc::new(HookedFiles::with(gate.clone()));
+    // A sync that hangs for seconds degrades the store: a test of its own.
+    options.stall = Duration::from_secs(600);
     // A new segment with nearly every push: a rotation must not wait either.
     options.keep_memory = Duration::from_millis(1);
     let store = Store::open(options).expect("opens");

@@ -161,4 +161,8 @@ impl<H: Hook> FileHandle for HookedFile<H> {
         self.files.check(Operation::Sync)?;
         self.file.sync()
     }
+
+    fn is_at(&self, path: &Path) -> bool {
+        self.file.is_at(path)
+    }
 }

@@ -272,6 +272,10 @@ impl FileHandle for SimFile {
         self.lock().record(Operation::Sync(self.inode));
         Ok(())
     }
+
+    fn is_at(&self, path: &Path) -> bool {
+        self.lock().names.get(path) == Some(&self.inode)
+    }
 }
 
 #[cfg(test)]

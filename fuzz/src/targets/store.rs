@@ -298,6 +298,10 @@ impl FileHandle for Content {
     fn sync(&self) -> io::Result<()> {
         refused()
     }
+
+    fn is_at(&self, _: &Path) -> bool {
+        true
+    }
 }
 
 fn read(bytes: Vec<u8>) -> Result<u64, String> {

@@ -46,14 +46,16 @@ struct GroupState {
 }
 
 impl FrameEncoder {
-    /// The frames since the last `clear`.
-    pub fn frames(&self) -> &[u8] {
-        &self.out
+    /// Takes the frames out; [`Self::recycle`] returns their buffer.
+    pub fn take_frames(&mut self) -> Vec<u8> {
+        self.copies_age += self.out.len();
+        std::mem::take(&mut self.out)
     }
 
-    pub fn clear(&mut self) {
-        self.copies_age += self.out.len();
-        self.out.clear();
+    /// Takes an emptied buffer for the next frames.
+    pub fn recycle(&mut self, mut buffer: Vec<u8>) {
+        buffer.clear();
+        self.out = buffer;
         if self.copies_age > COPY_AFTER {
             self.out.append(&mut self.copies);
             self.copies_age = 0;
@@ -304,7 +306,7 @@ mod tests {
         let mut encoder = FrameEncoder::default();
         encoder.push(Input::Push, &points);
         let mut bytes = header(1).to_vec();
-        bytes.extend_from_slice(encoder.frames());
+        bytes.extend_from_slice(&encoder.take_frames());
         let mut read = Points::default();
         let replayed = replay(&bytes, &mut read);
         assert_eq!((replayed.torn, replayed.damaged), (0, 0));

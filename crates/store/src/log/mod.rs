@@ -22,10 +22,12 @@
 //!
 //! LZ4 blocks carry their raw length (u32) in front.
 
+mod disk;
 mod frame;
 mod replay;
 mod segment;
 
+pub(crate) use disk::LogDisk;
 pub(crate) use frame::FrameEncoder;
 pub(crate) use replay::{Visitor, other_version, replay};
 pub(crate) use segment::Segment;

@@ -1,5 +1,5 @@
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::FORMAT_VERSION;
@@ -10,7 +10,7 @@ use super::{HEADER_LEN, MAGIC, segment_path};
 /// A segment that is being written.
 #[derive(Debug)]
 pub(crate) struct Segment {
-    pub path: PathBuf,
+    pub path: Arc<Path>,
     pub file: Arc<dyn FileHandle>,
     /// Where the next frame goes. What stands behind it, if anything, was never acknowledged.
     end: u64,
@@ -25,16 +25,15 @@ impl Segment {
         let file = files.create(&path)?;
         write_all_at(&*file, &header(number), 0)?;
         Ok(Segment {
-            path,
+            path: path.into(),
             file,
             end: HEADER_LEN as u64,
         })
     }
 
-    pub fn append(&mut self, frames: &[u8]) -> io::Result<()> {
-        write_all_at(&*self.file, frames, self.end)?;
-        self.end += frames.len() as u64;
-        Ok(())
+    /// Notes that this many bytes were written at the end.
+    pub fn advance(&mut self, len: u64) {
+        self.end += len;
     }
 
     pub fn len(&self) -> u64 {

@@ -1,0 +1,201 @@
+//! The thread that performs the log's file operations, so that a disk that hangs does not hang the writer.
+//!
+//! The writer submits one operation at a time and waits for it at most `Options::stall`. An operation that takes longer
+//! goes on in its thread; until it returns, the log is unusable and the store degraded. The same thread checks
+//! that what was written can be found again: that the segment is still at its path, and that the directory is
+//! still the one that this store locked.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
+use std::time::Duration;
+
+use crate::files::{FileHandle, Files, write_all_at};
+use crate::lock::LockedDir;
+
+use super::{FrameEncoder, Segment};
+
+/// The writer's half.
+#[derive(Debug)]
+pub(crate) struct LogDisk {
+    jobs: SyncSender<Job>,
+    outcomes: Receiver<Outcome>,
+    stall: Duration,
+    /// An operation was submitted and has not returned.
+    is_busy: bool,
+}
+
+#[derive(Debug)]
+enum Job {
+    Open {
+        number: u64,
+        /// Whether segment and directory must reach the disk before the segment is used.
+        sync: bool,
+    },
+    Append {
+        file: Arc<dyn FileHandle>,
+        frames: Vec<u8>,
+        at: u64,
+        /// Where the file must still be found afterwards.
+        check: Option<Arc<Path>>,
+    },
+}
+
+#[derive(Debug)]
+enum Outcome {
+    Opened(io::Result<Segment>),
+    /// With the buffer, to be filled again.
+    Appended(io::Result<()>, Vec<u8>),
+}
+
+/// The thread's half.
+#[derive(Debug)]
+pub(crate) struct DiskThread {
+    files: Arc<dyn Files>,
+    dir: PathBuf,
+    locked: Arc<LockedDir>,
+    jobs: Receiver<Job>,
+    outcomes: SyncSender<Outcome>,
+}
+
+impl LogDisk {
+    pub fn new(
+        files: Arc<dyn Files>,
+        dir: PathBuf,
+        locked: Arc<LockedDir>,
+        stall: Duration,
+    ) -> (LogDisk, DiskThread) {
+        let (jobs, for_thread) = sync_channel(1);
+        let (done, outcomes) = sync_channel(1);
+        let disk = LogDisk {
+            jobs,
+            outcomes,
+            stall,
+            is_busy: false,
+        };
+        let thread = DiskThread {
+            files,
+            dir,
+            locked,
+            jobs: for_thread,
+            outcomes: done,
+        };
+        (disk, thread)
+    }
+
+    /// Whether the next operation can start: the one before has returned, late or not.
+    pub fn is_idle(&mut self) -> bool {
+        // The outcome of an operation that was given up is of no interest: its samples go to a block.
+        if self.is_busy && !matches!(self.outcomes.try_recv(), Err(TryRecvError::Empty)) {
+            self.is_busy = false;
+        }
+        !self.is_busy
+    }
+
+    /// Creates a segment.
+    pub fn open(&mut self, number: u64, sync: bool) -> io::Result<Segment> {
+        match self.perform(Job::Open { number, sync })? {
+            Outcome::Opened(opened) => opened,
+            Outcome::Appended(..) => Err(io::Error::other("internal error: mixed up outcomes")),
+        }
+    }
+
+    /// Appends the encoder's frames to a segment. With `check`, success means also that segment and directory are
+    /// still where they were.
+    pub fn append(
+        &mut self,
+        segment: &mut Segment,
+        encoder: &mut FrameEncoder,
+        check: bool,
+    ) -> io::Result<()> {
+        let frames = encoder.take_frames();
+        let len = frames.len() as u64;
+        let job = Job::Append {
+            file: segment.file.clone(),
+            frames,
+            at: segment.len(),
+            check: check.then(|| segment.path.clone()),
+        };
+        match self.perform(job)? {
+            Outcome::Appended(written, buffer) => {
+                encoder.recycle(buffer);
+                written.map(|()| segment.advance(len))
+            }
+            Outcome::Opened(_) => Err(io::Error::other("internal error: mixed up outcomes")),
+        }
+    }
+
+    fn perform(&mut self, job: Job) -> io::Result<Outcome> {
+        if !self.is_idle() {
+            return Err(self.stalled());
+        }
+        let ended = || io::Error::other("the log's thread has ended");
+        self.jobs.send(job).map_err(|_| ended())?;
+        self.is_busy = true;
+        match self.outcomes.recv_timeout(self.stall) {
+            Ok(outcome) => {
+                self.is_busy = false;
+                Ok(outcome)
+            }
+            Err(RecvTimeoutError::Timeout) => Err(self.stalled()),
+            Err(RecvTimeoutError::Disconnected) => Err(ended()),
+        }
+    }
+
+    fn stalled(&self) -> io::Error {
+        let message = format!("the disk has not answered for {:?}", self.stall);
+        io::Error::new(io::ErrorKind::TimedOut, message)
+    }
+}
+
+impl DiskThread {
+    /// Runs until the writer's half is dropped.
+    pub fn run(self) {
+        while let Ok(job) = self.jobs.recv() {
+            let outcome = match job {
+                Job::Open { number, sync } => Outcome::Opened(self.open(number, sync)),
+                Job::Append {
+                    file,
+                    frames,
+                    at,
+                    check,
+                } => {
+                    let written = write_all_at(&*file, &frames, at).and_then(|()| match check {
+                        Some(path) => self.check(&*file, &path),
+                        None => Ok(()),
+                    });
+                    Outcome::Appended(written, frames)
+                }
+            };
+            if self.outcomes.send(outcome).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn open(&self, number: u64, sync: bool) -> io::Result<Segment> {
+        // In a directory that took the place of ours another agent may be at work.
+        self.locked.check()?;
+        let segment = Segment::create(&*self.files, &self.dir, number)?;
+        if sync {
+            let synced = segment.file.sync();
+            let synced = synced.and_then(|()| self.files.sync_dir(&self.dir));
+            synced.map_err(|error| {
+                io::Error::new(error.kind(), format!("sync of the log: {error}"))
+            })?;
+        }
+        Ok(segment)
+    }
+
+    fn check(&self, file: &dyn FileHandle, path: &Path) -> io::Result<()> {
+        self.locked.check()?;
+        match file.is_at(path) {
+            true => Ok(()),
+            false => Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                "the file was removed or replaced",
+            )),
+        }
+    }
+}

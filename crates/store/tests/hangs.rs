@@ -1,0 +1,298 @@
+//! A disk that hangs, and a directory that goes away, while the store is in use.
+
+use std::fs;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use pegel_metric::{
+    Clock, Family, Group, Input, Kind, Point, Reason, Selector, Series, SystemClock, Tick,
+};
+use pegel_store::{Options, PushError, Store};
+use pegel_testkit::{
+    Failing, Fault, FaultyFiles, Hook, HookedFiles, Operation, TempDir, eventually,
+};
+use rustix::io::Errno;
+
+static DEPTH: Family = Family::new("depth", Kind::Gauge, "", 1, "How deep it is.");
+
+/// Operations of one kind hang while it is closed.
+#[derive(Debug)]
+struct Valve {
+    operation: Operation,
+    is_closed: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Valve {
+    fn new(operation: Operation) -> Arc<Valve> {
+        Arc::new(Valve {
+            operation,
+            is_closed: Mutex::new(false),
+            opened: Condvar::new(),
+        })
+    }
+
+    fn set_closed(&self, is_closed: bool) {
+        *self.is_closed.lock().expect("no panic") = is_closed;
+        self.opened.notify_all();
+    }
+}
+
+/// Opens a valve at the end of a test, failed or not: a store closes only when its disk answers.
+struct OpenAtEnd(Arc<Valve>);
+
+impl Drop for OpenAtEnd {
+    fn drop(&mut self) {
+        self.0.set_closed(false);
+    }
+}
+
+impl Hook for Valve {
+    fn before(&self, operation: Operation) -> Result<(), Failing> {
+        if operation == self.operation {
+            let closed = self.is_closed.lock().expect("no panic");
+            drop(self.opened.wait_while(closed, |is_closed| *is_closed));
+        }
+        Ok(())
+    }
+}
+
+/// One group with one series, ticked as the sampler does.
+struct Sampler {
+    group: Group,
+    slot: pegel_metric::Slot,
+    tick: Tick,
+    value: f64,
+}
+
+impl Sampler {
+    fn new() -> Sampler {
+        let mut group = Group::new("depth", 3, 60_000);
+        let slot = group.declare(&Arc::new(DEPTH.clone()), &[]).expect("valid");
+        Sampler {
+            group,
+            slot,
+            tick: Tick::new(Input::Collect),
+            value: 0.0,
+        }
+    }
+
+    fn tick(&mut self, store: &Store) {
+        self.value += 1.0;
+        self.tick.reset(SystemClock.utc());
+        self.group.set(self.slot, self.value);
+        self.group.append_to(&mut self.tick);
+        store.tick(&mut self.tick);
+    }
+}
+
+fn current(store: &Store) -> Option<f64> {
+    let mut found = None;
+    store.latest(&Selector::name("depth"), 0, &mut |series, latest| {
+        if series.text() == "depth" {
+            found = Some(latest.value);
+        }
+    });
+    found
+}
+
+fn push(store: &Store, name: &str) -> Result<(), PushError> {
+    let family = Arc::new(DEPTH.clone());
+    let series = Series::new(family, &[("by", name)]).expect("valid");
+    let point = Point {
+        series: Arc::new(series),
+        time: SystemClock.utc(),
+        value: 1.0,
+    };
+    store.push(Input::Push, vec![point]).map(drop)
+}
+
+fn is_degraded(store: &Store) -> Result<String, &'static str> {
+    let degraded = store.status().degraded.ok_or("not degraded")?;
+    Ok(degraded.reason)
+}
+
+/// While operations of this kind hang, the store is degraded and samples in memory; then it recovers.
+fn check_hang(operation: Operation) {
+    let (dir, valve) = (TempDir::new(), Valve::new(operation));
+    let mut options = Options::new(dir.path());
+    options.files = Arc::new(HookedFiles::with(valve.clone()));
+    options.stall = Duration::from_millis(500);
+    let store = Store::open(options.clone()).expect("opens");
+    let _open_at_end = OpenAtEnd(valve.clone());
+    let mut sampler = Sampler::new();
+    push(&store, "a").expect("taken");
+
+    valve.set_closed(true);
+    sampler.tick(&store);
+    let reason = eventually("it is degraded", || {
+        sampler.tick(&store);
+        is_degraded(&store)
+    });
+    assert!(reason.contains("has not answered"), "{reason}");
+    // Pushes are refused at once: not one of many waits for the disk.
+    let begun = Instant::now();
+    for _ in 0..1000 {
+        let refused = push(&store, "b").expect_err("refused");
+        assert!(matches!(refused, PushError::Degraded(_)), "{refused}");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(60), "they waited");
+    // Far more ticks than the queue holds: none waits there for the disk.
+    for _ in 0..8 {
+        (0..256).for_each(|_| sampler.tick(&store));
+        let wanted = Some(sampler.value);
+        eventually("the last tick is shown", || match current(&store) {
+            value if value == wanted => Ok(()),
+            other => Err(other),
+        });
+    }
+    let dropped = store
+        .ledger()
+        .dropped_total(Input::Collect, Reason::QueueFull);
+    assert_eq!(dropped, 0, "samples went on in memory");
+
+    valve.set_closed(false);
+    eventually("it recovers", || {
+        sampler.tick(&store);
+        is_degraded(&store).map_or(Ok(()), Err)
+    });
+    eventually("pushes are taken", || push(&store, "c"));
+    let count = |store: &Store| {
+        let question =
+            pegel_store::Question::new(Selector::name("depth"), 0, SystemClock.utc() + 1000, None);
+        let mut count = 0;
+        let read = store.range(&question, &mut |series, points| {
+            count += if series.text() == "depth" {
+                points.len()
+            } else {
+                0
+            };
+        });
+        read.map(|()| count).expect("an answer")
+    };
+    store.settle();
+    let before = count(&store);
+    store.close();
+    drop(store);
+    let store = Store::open(options).expect("opens");
+    assert_eq!(
+        count(&store),
+        before,
+        "what was sampled meanwhile is stored"
+    );
+}
+
+#[test]
+fn a_log_write_that_hangs_degrades_the_store_until_it_returns() {
+    check_hang(Operation::Write);
+}
+
+#[test]
+fn a_log_sync_that_hangs_degrades_the_store_until_it_returns() {
+    check_hang(Operation::Sync);
+}
+
+#[test]
+fn a_disk_that_never_syncs_keeps_the_store_degraded() {
+    let (dir, files) = (TempDir::new(), FaultyFiles::new());
+    let mut options = Options::new(dir.path());
+    options.files = Arc::new(files.clone());
+    let store = Store::open(options).expect("opens");
+    let mut sampler = Sampler::new();
+    files.inject(Fault::always(Operation::Sync, Errno::IO));
+    eventually("it is degraded", || {
+        sampler.tick(&store);
+        is_degraded(&store)
+    });
+    // Several retries, one each second.
+    let failures = files.failures();
+    let begun = Instant::now();
+    while files.failures() < failures + 4 && begun.elapsed() < Duration::from_secs(60) {
+        sampler.tick(&store);
+        assert!(is_degraded(&store).is_ok(), "well for a moment");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert!(files.failures() >= failures + 4, "it was tried again");
+    files.heal();
+    eventually("it recovers", || {
+        sampler.tick(&store);
+        is_degraded(&store).map_or(Ok(()), Err)
+    });
+}
+
+/// Takes the store's directory away in some manner: no push is acknowledged from then on.
+fn check_removed(context: &str, take_away: impl Fn(&std::path::Path)) {
+    let home = TempDir::new();
+    let dir = home.join("store");
+    let store = Store::open(Options::new(&dir)).expect("opens");
+    push(&store, "a").expect("taken");
+    assert_eq!(is_degraded(&store), Err("not degraded"), "{context}");
+    take_away(&dir);
+    for _ in 0..50 {
+        let refused = push(&store, "b").expect_err("refused");
+        assert!(
+            matches!(refused, PushError::Degraded(_)),
+            "{context}: {refused}"
+        );
+    }
+    let reason = is_degraded(&store).expect("degraded");
+    assert!(
+        reason.contains("removed or replaced"),
+        "{context}: {reason}"
+    );
+}
+
+#[test]
+fn nothing_is_acknowledged_after_the_directory_was_removed() {
+    check_removed("removed", |dir| fs::remove_dir_all(dir).expect("removed"));
+    check_removed("replaced", |dir| {
+        fs::rename(dir, dir.with_extension("old")).expect("moved");
+        fs::create_dir(dir).expect("made");
+    });
+    check_removed("without its lock", |dir| {
+        fs::remove_file(dir.join("lock")).expect("removed");
+    });
+}
+
+#[test]
+fn ticks_alone_notice_that_the_directory_was_removed() {
+    let home = TempDir::new();
+    let dir = home.join("store");
+    let store = Store::open(Options::new(&dir)).expect("opens");
+    let mut sampler = Sampler::new();
+    sampler.tick(&store);
+    fs::rename(&dir, home.join("moved")).expect("moved");
+    eventually("it is degraded", || {
+        sampler.tick(&store);
+        is_degraded(&store)
+    });
+    assert!(!dir.exists(), "it is not made anew: nobody holds its lock");
+    fs::rename(home.join("moved"), &dir).expect("moved back");
+    eventually("it recovers", || {
+        sampler.tick(&store);
+        is_degraded(&store).map_or(Ok(()), Err)
+    });
+    push(&store, "a").expect("taken");
+}
+
+#[test]
+fn a_log_that_was_removed_is_begun_again() {
+    let home = TempDir::new();
+    let dir = home.join("store");
+    let store = Store::open(Options::new(&dir)).expect("opens");
+    push(&store, "a").expect("taken");
+    fs::remove_dir_all(dir.join("log")).expect("removed");
+    assert!(push(&store, "b").is_err(), "not acknowledged");
+    eventually("it recovers", || push(&store, "c"));
+    store.settle();
+    store.close();
+    drop(store);
+    let store = Store::open(Options::new(&dir)).expect("opens");
+    let question = pegel_store::Question::new(Selector::all(), 0, SystemClock.utc() + 1000, None);
+    let mut found = Vec::new();
+    let read = store.range(&question, &mut |series, _| {
+        found.push(series.text().to_owned())
+    });
+    read.expect("an answer");
+    assert_eq!(found, [r#"depth{by="a"}"#, r#"depth{by="c"}"#]);
+}
