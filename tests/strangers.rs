@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -425,4 +425,63 @@ fn another_sites_page_changes_nothing() {
     assert_eq!(answer.status, 200);
     assert_eq!(answer.header("access-control-allow-origin"), None);
     agent.assert_conserved();
+}
+
+/// Files and directories below `dir` on which group or others have any right.
+fn open_to_others(dir: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        let metadata = fs::symlink_metadata(&path).expect("there");
+        if metadata.mode() & 0o077 != 0 {
+            found.push(format!("{} {:o}", path.display(), metadata.mode()));
+        }
+        if metadata.is_dir() {
+            found.extend(open_to_others(&path));
+        }
+    }
+    found
+}
+
+#[test]
+fn the_stores_files_are_private_whatever_the_umask() {
+    let home = TempDir::new();
+    let (wrapper, dir) = (home.join("pegel"), home.join("store"));
+    fs::write(
+        &wrapper,
+        format!("#!/bin/sh\numask 000\nexec {PEGEL} \"$@\"\n"),
+    )
+    .expect("written");
+    set_mode(&wrapper, 0o700);
+    // Blocks are made after a second.
+    let start = || {
+        let builder = AgentBuilder::new(&wrapper).dir(&dir);
+        builder.config("rate: 50ms\nkeep: {memory: 1s}\n").start()
+    };
+    let agent = start();
+    eventually("there is a block", || {
+        let blocks = fs::read_dir(dir.join("blocks"))
+            .expect("a directory")
+            .count();
+        if blocks > 0 { Ok(()) } else { Err(blocks) }
+    });
+    assert_eq!(fs::metadata(&dir).expect("there").mode() & 0o777, 0o700);
+    assert_eq!(open_to_others(&dir), [""; 0]);
+    agent.stop();
+
+    // Files of an earlier version, in a directory that others may read.
+    for path in ["", "log", "blocks", "format", "lanes.journal"] {
+        let mode = if path.contains('.') { 0o644 } else { 0o755 };
+        set_mode(&dir.join(path), mode);
+    }
+    let agent = start();
+    assert_eq!(open_to_others(&dir), [""; 0]);
+    agent.stop();
+
+    for mode in [0o775, 0o757] {
+        set_mode(&dir, mode);
+        let finished = AgentBuilder::new(PEGEL).dir(&dir).run();
+        assert_eq!(finished.code(), Some(1), "{finished}");
+        assert!(finished.stderr.contains("can be written by"), "{finished}");
+    }
 }

@@ -15,6 +15,7 @@ mod once;
 mod own;
 mod place;
 mod plan;
+mod private_files;
 mod remove;
 mod shown;
 mod signals;

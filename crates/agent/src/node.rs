@@ -30,7 +30,7 @@ use crate::snapshots::CloudFigures;
 use crate::source::Source;
 use crate::statsd::AgentDoor;
 use crate::until::Until;
-use crate::{place, remove, words};
+use crate::{place, private_files, remove, words};
 
 /// How long the first sample may take to become readable. A store that cannot be written keeps it in
 /// memory, so that this is only a bound for a machine that stands still.
@@ -293,6 +293,7 @@ pub(crate) fn open_store(plan: &Plan) -> Result<Store, StartError> {
         path: dir.clone(),
         source,
     })?;
+    private_files::close_to_others(dir);
     Ok(Store::open(plan.store.clone())?)
 }
 

@@ -168,7 +168,12 @@ fn check_private(dir: &Path, found: &fs::Metadata, uid: u32) -> io::Result<()> {
     } else if found.uid() != uid {
         format!("belongs to user {}", found.uid())
     } else if found.mode() & 0o002 != 0 {
-        "can be written by every user".to_owned()
+        "can be written by every user; chmod go-w removes that".to_owned()
+    } else if found.mode() & 0o020 != 0 {
+        format!(
+            "can be written by group {}; chmod g-w removes that",
+            found.gid()
+        )
     } else {
         return Ok(());
     };
@@ -296,6 +301,10 @@ mod tests {
         set_mode(&temporary, 0o700);
         set_mode(&temporary.join("n1"), 0o1777);
         assert!(refused(&temporary.join("n1")).contains("can be written by every user"));
+        set_mode(&temporary.join("n1"), 0o770);
+        assert!(refused(&temporary.join("n1")).contains("can be written by group"));
+        set_mode(&temporary.join("n1"), 0o755);
+        prepare(&temporary.join("n1")).expect("others may read its names");
         fs::rename(&temporary, base.join("elsewhere")).expect("moved");
         std::os::unix::fs::symlink(base.join("elsewhere"), &temporary).expect("linked");
         assert!(refused(&temporary.join("n2")).contains("is not a directory"));

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::fs;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,7 +12,7 @@ use std::sync::atomic::Ordering;
 use pegel_metric::{GroupRow, Ledger, Millis, Point};
 
 use crate::block::{Block, ReadError, block_id, block_version, open_block};
-use crate::files::read_exact_at;
+use crate::files::{DIR_MODE, FILE_MODE, read_exact_at};
 use crate::head::Head;
 use crate::lock::{Lock, LockError};
 use crate::log::{self, Visitor, replay, segment_number, segment_path};
@@ -28,7 +29,7 @@ pub(crate) fn claim(dir: &Path) -> Result<Lock, OpenError> {
     };
     fs::DirBuilder::new()
         .recursive(true)
-        .mode(0o700)
+        .mode(DIR_MODE)
         .create(dir)
         .map_err(at(dir))?;
     let lock_path = dir.join("lock");
@@ -42,7 +43,7 @@ pub(crate) fn claim(dir: &Path) -> Result<Lock, OpenError> {
     check_format(dir)?;
     for name in ["log", "blocks"] {
         // Where this fails the disk is full or read-only; they are made when something is written.
-        let _ = fs::create_dir_all(dir.join(name));
+        let _ = fs::DirBuilder::new().mode(DIR_MODE).create(dir.join(name));
     }
     Ok(lock)
 }
@@ -73,7 +74,14 @@ pub(crate) fn check_format(dir: &Path) -> Result<(), OpenError> {
 
 fn write_format(path: &Path) -> Result<(), OpenError> {
     // On a full disk the store goes on without the note.
-    if let Err(error) = fs::write(path, format!("pegel store {FORMAT_VERSION}\n")) {
+    let written = fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(FILE_MODE)
+        .open(path)
+        .and_then(|mut file| writeln!(file, "pegel store {FORMAT_VERSION}"));
+    if let Err(error) = written {
         tracing::warn!(path = %path.display(), %error, "cannot write the store's format file");
     }
     Ok(())

@@ -17,11 +17,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use super::amount::{Amount, CounterKind};
 
 const FORMAT: u32 = 1;
+/// Totals are the agent's user's alone, whatever the umask.
+const FILE_MODE: u32 = 0o600;
 const BEGIN: u8 = 0;
 const SERIES: u8 = 1;
 const BASE: u8 = 2;
@@ -98,6 +101,7 @@ impl Journal {
     pub fn open(path: &Path) -> Result<(Journal, Kept), JournalError> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
+        options.mode(FILE_MODE);
         let opened = options.open(path);
         let bytes = match fs::read(path) {
             Ok(bytes) => bytes,
@@ -189,6 +193,7 @@ impl Journal {
             .write(true)
             .create(true)
             .truncate(true)
+            .mode(FILE_MODE)
             .open(&new)?;
         file.write_all(&bytes)?;
         file.sync_data()?;

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -125,7 +126,12 @@ impl File {
 
     fn set_aside(&self, dir: &Path) -> io::Result<()> {
         let aside = dir.join("aside");
-        fs::create_dir_all(&aside)?;
+        let made = fs::DirBuilder::new().mode(0o700).create(&aside);
+        if let Err(error) = made
+            && error.kind() != io::ErrorKind::AlreadyExists
+        {
+            return Err(error);
+        }
         let free = (0..).map(|number| aside.join(format!("{NAME}.{number}")));
         let Some(place) = free.into_iter().find(|place| !place.exists()) else {
             return Ok(());
@@ -135,7 +141,6 @@ impl File {
 }
 
 fn private(options: &mut fs::OpenOptions) {
-    use std::os::unix::fs::OpenOptionsExt;
     options.mode(0o600);
 }
 
