@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{AtFlags, CWD, FlockOperation, Timespec, Timestamps, UTIME_NOW, flock, utimensat};
 
 use crate::files::FILE_MODE;
 
@@ -38,6 +38,19 @@ impl LockedDir {
             self.path.display()
         );
         Err(io::Error::new(ErrorKind::NotFound, message))
+    }
+
+    /// Renews the times of the lock, best effort: what cleans temporary directories removes files that look unused.
+    pub fn refresh(&self) {
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: UTIME_NOW,
+        };
+        let times = Timestamps {
+            last_access: now,
+            last_modification: now,
+        };
+        let _ = utimensat(CWD, &self.path, &times, AtFlags::SYMLINK_NOFOLLOW);
     }
 }
 

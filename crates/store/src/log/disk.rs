@@ -177,6 +177,7 @@ impl DiskThread {
     fn open(&self, number: u64, sync: bool) -> io::Result<Segment> {
         // In a directory that took the place of ours another agent may be at work.
         self.locked.check()?;
+        self.locked.refresh();
         let segment = Segment::create(&*self.files, &self.dir, number)?;
         if sync {
             let synced = segment.file.sync();
