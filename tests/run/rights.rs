@@ -70,19 +70,24 @@ impl Scene {
     #[track_caller]
     fn assert_same(&self, uid: u32, program: &str, line: &str) {
         let script = format!("{program}; {program} & wait; exec {program}");
-        for argv in [vec![program], vec!["sh", "-c", &script]] {
-            let plain = self.run(Way::Plain, uid, &[], &argv);
-            assert!(plain.stdout.contains(line), "{line}: {plain}");
-            for way in Way::wrapped() {
-                // A user without rights has no eBPF; ptrace takes its place, which is another way below.
-                if way == Way::Ebpf && uid != 0 {
-                    continue;
-                }
-                let found = self.run(way, uid, &[], &argv);
-                assert_eq!(found.stdout, plain.stdout, "{way:?} {argv:?}");
-                assert_eq!(found.status, plain.status, "{way:?} {argv:?}");
-                assert_eq!(found.stderr, plain.stderr, "{way:?} {argv:?}");
+        for argv in [&[program][..], &["sh", "-c", &script]] {
+            self.assert_same_command(uid, argv, line);
+        }
+    }
+
+    #[track_caller]
+    fn assert_same_command(&self, uid: u32, argv: &[&str], line: &str) {
+        let plain = self.run(Way::Plain, uid, &[], argv);
+        assert!(plain.stdout.contains(line), "{line}: {plain}");
+        for way in Way::wrapped() {
+            // A user without rights has no eBPF; ptrace takes its place, which is another way below.
+            if way == Way::Ebpf && uid != 0 {
+                continue;
             }
+            let found = self.run(way, uid, &[], argv);
+            assert_eq!(found.stdout, plain.stdout, "{way:?} {argv:?}");
+            assert_eq!(found.status, plain.status, "{way:?} {argv:?}");
+            assert_eq!(found.stderr, plain.stderr, "{way:?} {argv:?}");
         }
     }
 }
@@ -94,12 +99,7 @@ fn set_uid_and_set_gid_programs_get_their_rights() {
     };
     let user = scene.uid;
     for (caller, owner, mode, line) in [
-        (
-            user,
-            0,
-            0o4755,
-            "uid 65534 euid 0 gid 65534 egid 65534 secure 1\n",
-        ),
+        (user, 0, 0o4755, SET_UID_LINE),
         (
             user,
             0,
@@ -129,6 +129,61 @@ fn set_uid_and_set_gid_programs_get_their_rights() {
             return;
         };
         scene.assert_same(caller, &program, line);
+    }
+}
+
+const SET_UID_LINE: &str = "uid 65534 euid 0 gid 65534 egid 65534 secure 1\n";
+
+#[test]
+fn rights_are_given_however_the_program_is_named() {
+    let Some(scene) = Scene::new() else {
+        return;
+    };
+    let (Some(execs), Some(ids)) = (
+        scene.program("execs", 0, 0o755),
+        scene.program("ids", 0, 0o4755),
+    ) else {
+        return;
+    };
+    for way in ["path", "proc", "thread", "dev", "root", "empty"] {
+        scene.assert_same_command(scene.uid, &[&execs, way, &ids], SET_UID_LINE);
+    }
+    // From a program whose memory its user may not read, so that the path cannot be known.
+    let execs = scene.program("execs", 0, 0o711).expect("compiled before");
+    scene.assert_same_command(scene.uid, &[&execs, "path", &ids], SET_UID_LINE);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn rights_are_given_by_calls_of_32_bits() {
+    let Some(scene) = Scene::new() else {
+        return;
+    };
+    let (Some(execs), Some(ids)) = (
+        scene.program("execs", 0, 0o755),
+        scene.program("ids", 0, 0o4755),
+    ) else {
+        return;
+    };
+    // Without libraries: those of 32 bits are rarely installed.
+    let alone = ["-m32", "-nostdlib", "-static", "-fno-pic", "-no-pie"];
+    let Some(small) = compile(&scene.home, "execs32", &alone) else {
+        return;
+    };
+    set_mode(&small, 0o755);
+    let runs = Command::new(&small)
+        .status()
+        .is_ok_and(|status| status.code() == Some(7));
+    if need_hardware(runs, "kernel that runs programs of 32 bits").is_none() {
+        return;
+    }
+    let small = small.display().to_string();
+    for argv in [
+        &[&*small, &*ids][..],
+        &[&execs, "compat", &ids],
+        &[&execs, "compatat", &ids],
+    ] {
+        scene.assert_same_command(scene.uid, argv, SET_UID_LINE);
     }
 }
 

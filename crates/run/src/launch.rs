@@ -5,8 +5,9 @@ use std::ffi::{CString, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 
-use crate::program::{self, View};
+use crate::program;
 use crate::summary::Summary;
+use crate::view::View;
 use crate::watch::{READY_FOR_FILTER, Watch};
 use crate::{Agents, Method, Time, apart, heritage, preload, seccomp, tally};
 

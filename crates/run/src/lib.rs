@@ -19,6 +19,7 @@ mod rights;
 mod seccomp;
 mod summary;
 mod tally;
+mod view;
 mod watch;
 
 use std::fmt;

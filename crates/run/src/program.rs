@@ -6,22 +6,12 @@
 use std::ffi::OsStr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, StatVfsMountFlags};
-use rustix::io::Errno;
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatVfsMountFlags};
 
-/// How many interpreters of scripts the kernel follows.
-const SCRIPTS_MAX: usize = 5;
 /// As much of a file as the kernel looks at.
 const START_BYTES: usize = 256;
-
-/// From where a process sees files.
-#[derive(Debug)]
-pub(crate) struct View {
-    /// `/proc/PID` or `/proc/self`.
-    process: PathBuf,
-}
 
 /// A file that can be executed.
 #[derive(Debug)]
@@ -29,82 +19,13 @@ pub(crate) struct Program {
     file: OwnedFd,
 }
 
-impl View {
-    pub(crate) fn own() -> View {
-        View {
-            process: PathBuf::from("/proc/self"),
-        }
+impl From<OwnedFd> for Program {
+    fn from(file: OwnedFd) -> Program {
+        Program { file }
     }
-
-    pub(crate) fn of(thread: i32) -> View {
-        View {
-            process: PathBuf::from(format!("/proc/{thread}")),
-        }
-    }
-
-    /// The file that this process means by a path.
-    pub(crate) fn open(&self, path: &Path) -> Option<Program> {
-        match path.is_absolute() {
-            true => {
-                let root = self.process.join("root");
-                let flags = OFlags::PATH | OFlags::CLOEXEC;
-                let (mode, within) = (Mode::empty(), ResolveFlags::IN_ROOT);
-                match rustix::fs::openat2(&open_directory(&root)?, path, flags, mode, within) {
-                    Ok(file) => Some(Program { file }),
-                    // Before Linux 5.6: right, but for links in another root.
-                    Err(Errno::NOSYS) => Program::open(&root.join(path.strip_prefix("/").ok()?)),
-                    Err(_) => None,
-                }
-            }
-            false => self.open_from(&self.process.join("cwd"), path),
-        }
-    }
-
-    /// The same relative to one of the process's descriptors; with an empty path that descriptor itself.
-    pub(crate) fn open_at(&self, descriptor: i32, path: &Path) -> Option<Program> {
-        if path.is_absolute() || descriptor == libc::AT_FDCWD {
-            return self.open(path);
-        }
-        let base = self.process.join("fd").join(descriptor.to_string());
-        match path.as_os_str().is_empty() {
-            true => Program::open(&base),
-            false => self.open_from(&base, path),
-        }
-    }
-
-    fn open_from(&self, base: &Path, path: &Path) -> Option<Program> {
-        let base = open_directory(base)?;
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(&base, path, flags, Mode::empty());
-        Some(Program { file: file.ok()? })
-    }
-
-    /// The program that runs in the end: a script's interpreter.
-    pub(crate) fn interpreter(&self, program: Program) -> Program {
-        let mut program = program;
-        for _ in 0..SCRIPTS_MAX {
-            let interpreter = program.start().and_then(|start| shebang(&start));
-            match interpreter.and_then(|path| self.open(&path)) {
-                Some(next) => program = next,
-                None => return program,
-            }
-        }
-        program
-    }
-}
-
-fn open_directory(path: &Path) -> Option<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::openat(CWD, path, flags, Mode::empty()).ok()
 }
 
 impl Program {
-    pub(crate) fn open(path: &Path) -> Option<Program> {
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(CWD, path, flags, Mode::empty()).ok()?;
-        Some(Program { file })
-    }
-
     /// Whether whoever executes it gets other rights than before: set-uid, set-gid, file capabilities.
     pub(crate) fn changes_rights(&self) -> bool {
         let Ok(stat) = rustix::fs::fstat(&self.file) else {
@@ -136,6 +57,16 @@ impl Program {
         let length = rustix::io::pread(&file, &mut start, 0).ok()?;
         start.truncate(length);
         Some(start)
+    }
+
+    /// The interpreter that it names in its first line, where that is a script.
+    pub(crate) fn shebang(&self) -> Option<PathBuf> {
+        shebang(&self.start()?)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn inode(&self) -> u64 {
+        rustix::fs::fstat(&self.file).expect("open").st_ino
     }
 
     /// Whether it is a program without a loader, so that nothing can be preloaded into it. None when it is
@@ -214,10 +145,12 @@ fn places(command: &OsStr) -> Vec<PathBuf> {
 mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
 
     use pegel_testkit::TempDir;
 
     use super::*;
+    use crate::view::View;
 
     fn file(dir: &TempDir, name: &str, text: &str, mode: u32) -> PathBuf {
         let path = dir.join(name);
@@ -281,7 +214,7 @@ mod tests {
 
     #[test]
     fn loaders_are_found() {
-        let shell = Program::open(Path::new("/bin/sh")).expect("there");
+        let shell = View::own().open(Path::new("/bin/sh")).expect("there");
         assert_eq!(shell.is_static(), Some(false));
         assert_eq!(is_static(b"#!/bin/sh"), None);
         assert_eq!(is_static(b"\x7fELF\x02\x01"), None);

@@ -8,6 +8,7 @@ pub(crate) const ARCH_X86_64: u32 = 0xc000_003e;
 /// Programs of 32 bits.
 pub(crate) const ARCH_I386: u32 = 0x4000_0003;
 pub(crate) const ARCH_AARCH64: u32 = 0xc000_00b7;
+pub(crate) const ARCH_ARM: u32 = 0x4000_0028;
 
 /// The architecture that this program was built for.
 pub(crate) const ARCH_NATIVE: u32 = match cfg!(target_arch = "aarch64") {
@@ -31,6 +32,35 @@ pub(crate) fn name(arch: u32, number: u64) -> String {
         names.get(index)
     });
     known.map_or_else(|| format!("syscall_{number}"), |name| (*name).to_owned())
+}
+
+/// A call that a tracer treats differently from all others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Execve,
+    Execveat,
+    /// Ends its thread or process, and so does not return.
+    Exit,
+}
+
+/// Also for the calls of programs of 32 bits: a thread may make them whatever it was built for.
+pub(crate) fn role(arch: u32, number: u64) -> Option<Role> {
+    const X32_EXECVE: u64 = X32_BIT | 520;
+    const X32_EXECVEAT: u64 = X32_BIT | 545;
+    const X32_EXIT: u64 = X32_BIT | 60;
+    const X32_EXIT_GROUP: u64 = X32_BIT | 231;
+    Some(match (arch, number) {
+        (ARCH_X86_64, 59 | X32_EXECVE) => Role::Execve,
+        (ARCH_X86_64, 322 | X32_EXECVEAT) => Role::Execveat,
+        (ARCH_X86_64, 60 | 231 | X32_EXIT | X32_EXIT_GROUP) => Role::Exit,
+        (ARCH_I386 | ARCH_ARM, 11) => Role::Execve,
+        (ARCH_I386, 358) | (ARCH_ARM, 387) => Role::Execveat,
+        (ARCH_I386, 1 | 252) | (ARCH_ARM, 1 | 248) => Role::Exit,
+        (ARCH_AARCH64, 221) => Role::Execve,
+        (ARCH_AARCH64, 281) => Role::Execveat,
+        (ARCH_AARCH64, 93 | 94) => Role::Exit,
+        _ => return None,
+    })
 }
 
 /// The number of a call of this machine.
@@ -120,6 +150,16 @@ mod tests {
         assert_eq!(name(ARCH_AARCH64, 250), "syscall_250");
         assert_eq!(name(ARCH_I386, 4), "compat_4");
         assert_eq!(name(ARCH_X86_64, X32_BIT | 1), "compat_1");
+    }
+
+    #[test]
+    fn roles_agree_with_the_c_library() {
+        let role = |number: libc::c_long| role(ARCH_NATIVE, number.unsigned_abs());
+        assert_eq!(role(libc::SYS_execve), Some(Role::Execve));
+        assert_eq!(role(libc::SYS_execveat), Some(Role::Execveat));
+        assert_eq!(role(libc::SYS_exit), Some(Role::Exit));
+        assert_eq!(role(libc::SYS_exit_group), Some(Role::Exit));
+        assert_eq!(role(libc::SYS_read), None);
     }
 
     #[test]

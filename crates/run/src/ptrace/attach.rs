@@ -188,7 +188,7 @@ fn explain(pid: i32, error: io::Error) -> AttachError {
 }
 
 /// The first number of a line of /proc/PID/status.
-fn status_number(pid: i32, key: &str) -> Option<i32> {
+pub(crate) fn status_number(pid: i32, key: &str) -> Option<i32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(key))?;
     line.split_whitespace().next()?.parse().ok()

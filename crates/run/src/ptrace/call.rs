@@ -186,7 +186,7 @@ mod registers {
 }
 
 /// Bytes of a thread's memory, as many as are there up to the length of `buffer`.
-pub(super) fn read_memory(thread: pid_t, address: u64, buffer: &mut [u8]) -> usize {
+pub(super) fn read_memory(thread: pid_t, address: u64, buffer: &mut [u8]) -> io::Result<usize> {
     let local = libc::iovec {
         iov_base: buffer.as_mut_ptr().cast::<c_void>(),
         iov_len: buffer.len(),
@@ -199,5 +199,5 @@ pub(super) fn read_memory(thread: pid_t, address: u64, buffer: &mut [u8]) -> usi
     };
     // SAFETY: the local vector describes `buffer`; the kernel checks the other process's address.
     let count = unsafe { libc::process_vm_readv(thread, &local, 1, &remote, 1, 0) };
-    usize::try_from(count).unwrap_or(0)
+    usize::try_from(count).map_err(|_| io::Error::last_os_error())
 }

@@ -7,7 +7,9 @@ mod tracer;
 mod wait;
 
 pub use attach::AttachError;
-pub(crate) use attach::{IS_ASKED, attach, catch_signals, check, check_untraced, threads};
+pub(crate) use attach::{
+    IS_ASKED, attach, catch_signals, check, check_untraced, status_number, threads,
+};
 pub(crate) use hold::{Held, Hold};
 pub use tracer::Ending;
 pub(crate) use tracer::{Step, Tracer};

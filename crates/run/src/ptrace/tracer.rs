@@ -13,9 +13,9 @@ use libc::{c_int, pid_t};
 
 use super::call::{self, SyscallStop};
 use super::wait::{self, Report};
-use crate::names;
-use crate::program::View;
+use crate::names::{self, Role};
 use crate::tally::Tally;
+use crate::view::View;
 
 /// How the first process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,6 @@ pub(crate) struct Tracer<'a> {
     threads: HashMap<pid_t, State>,
     /// The process whose end is the end of the command.
     root: pid_t,
-    numbers: Numbers,
     /// Stop only where a filter asks for it: the calls that the filter lets pass are not seen.
     is_filtered: bool,
     is_root_ending: bool,
@@ -50,14 +49,6 @@ pub(crate) struct Tracer<'a> {
     /// It became a program with other rights, which cannot be traced.
     pub is_root_privileged: bool,
     pub processes: u64,
-}
-
-/// Calls that are looked at more closely.
-struct Numbers {
-    execve: u64,
-    execveat: u64,
-    exit: u64,
-    exit_group: u64,
 }
 
 impl<'a> Tracer<'a> {
@@ -79,17 +70,10 @@ impl<'a> Tracer<'a> {
     }
 
     pub(super) fn new(root: pid_t, tally: &'a mut Tally) -> Tracer<'a> {
-        let number = |name| names::number(name).map_or(u64::MAX, u64::from);
         Tracer {
             tally,
             threads: HashMap::new(),
             root,
-            numbers: Numbers {
-                execve: number("execve"),
-                execveat: number("execveat"),
-                exit: number("exit"),
-                exit_group: number("exit_group"),
-            },
             is_filtered: false,
             is_root_ending: false,
             is_releasing: false,
@@ -219,7 +203,7 @@ impl<'a> Tracer<'a> {
             // The first exec is the start of the program, and its first call.
             _ => State::Inside {
                 arch: names::ARCH_NATIVE,
-                number: self.numbers.execve,
+                number: names::number("execve").map_or(u64::MAX, u64::from),
                 since: pegel_lane::monotonic_ns(),
             },
         };
@@ -263,20 +247,20 @@ impl<'a> Tracer<'a> {
     }
 
     fn enter(&mut self, thread: pid_t, arch: u32, number: u64, arguments: &[u64; 6]) {
-        let is_native = arch == names::ARCH_NATIVE;
-        let of = &self.numbers;
-        if is_native && (number == of.exit || number == of.exit_group) {
-            self.tally.record_last(arch, number);
-            self.threads.insert(thread, State::Outside);
-            return;
-        }
-        let is_exec = number == of.execve || number == of.execveat;
-        if is_native && is_exec && gets_rights(thread, number == of.execveat, arguments) {
-            // It could not have its rights while it is traced.
-            let _ = call::detach(thread, 0);
-            self.threads.remove(&thread);
-            self.is_root_privileged |= thread == self.root;
-            return;
+        match names::role(arch, number) {
+            Some(Role::Exit) => {
+                self.tally.record_last(arch, number);
+                self.threads.insert(thread, State::Outside);
+                return;
+            }
+            Some(exec) if gets_rights(thread, exec, arguments) => {
+                // It could not have its rights while it is traced.
+                let _ = call::detach(thread, 0);
+                self.threads.remove(&thread);
+                self.is_root_privileged |= thread == self.root;
+                return;
+            }
+            _ => {}
         }
         let since = pegel_lane::monotonic_ns();
         let state = State::Inside {
@@ -318,35 +302,42 @@ pub(super) fn ended_by(report: Report) -> Ending {
     }
 }
 
-/// Whether the program that a thread is about to execute gets other rights.
-fn gets_rights(thread: pid_t, is_at: bool, arguments: &[u64; 6]) -> bool {
-    let (descriptor, address) = match is_at {
-        true => (arguments[0] as i32, arguments[1]),
-        false => (libc::AT_FDCWD, arguments[0]),
+/// Whether the program that a thread is about to execute gets other rights. Where that cannot be known it counts as such:
+/// a program that runs uncounted is better than one that fails.
+fn gets_rights(thread: pid_t, exec: Role, arguments: &[u64; 6]) -> bool {
+    let (descriptor, address, flags) = match exec {
+        Role::Execveat => (arguments[0] as i32, arguments[1], arguments[4] as i32),
+        _ => (libc::AT_FDCWD, arguments[0], 0),
     };
-    let view = View::of(thread);
-    let Some(path) = read_text(thread, address) else {
+    let path = match read_text(thread, address) {
+        Ok(path) => path,
+        // The memory of a program that its user may execute but not read.
+        Err(error) => return error.kind() == io::ErrorKind::PermissionDenied,
+    };
+    if path.is_empty() && flags & libc::AT_EMPTY_PATH == 0 {
         return false;
-    };
+    }
     let path = Path::new(std::ffi::OsStr::from_bytes(&path));
+    let view = View::of(thread);
     let program = view.open_at(descriptor, path);
     program.is_some_and(|program| view.interpreter(program).changes_rights())
 }
 
 /// A text of another process, up to its zero byte.
-fn read_text(thread: pid_t, address: u64) -> Option<Vec<u8>> {
+fn read_text(thread: pid_t, address: u64) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     let mut buffer = [0; 4096];
     while text.len() <= libc::PATH_MAX as usize {
-        let count = call::read_memory(thread, address + text.len() as u64, &mut buffer);
-        let bytes = buffer.get(..count).filter(|bytes| !bytes.is_empty())?;
+        let count = call::read_memory(thread, address + text.len() as u64, &mut buffer)?;
+        let bytes = &buffer[..count];
         match bytes.iter().position(|byte| *byte == 0) {
             Some(end) => {
                 text.extend_from_slice(&bytes[..end]);
-                return Some(text);
+                return Ok(text);
             }
+            None if bytes.is_empty() => break,
             None => text.extend_from_slice(bytes),
         }
     }
-    None
+    Err(io::ErrorKind::InvalidInput.into())
 }
