@@ -1,5 +1,6 @@
 //! An agent that may load eBPF counts for users who may not.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
@@ -9,7 +10,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-use pegel_testkit::{AgentBuilder, AgentProcess, Finished, Process, Stranger, TempDir, eventually};
+use pegel_testkit::{
+    AgentBuilder, AgentProcess, Finished, Process, Stranger, TempDir, eventually, need,
+};
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -431,6 +434,67 @@ fn a_process_is_counted_by_one_and_let_go_with_the_connection() {
     });
     scene.wait_until_nobody_is_watched();
     assert_eq!(scene.say(&[&request]), ["ok"], "once more");
+}
+
+/// Letting a program go waits for the kernel: a thread of its own does it, not those that serve connections.
+#[test]
+fn connections_that_end_do_not_delay_others() {
+    let (Some(scene), Some(strace)) = (Scene::new(&[Stranger::UID]), need("strace")) else {
+        return;
+    };
+    let sleeper = find("sleep");
+    let processes: Vec<Named> = (0..32).map(|_| Named::start(&sleeper)).collect();
+    let watch = |process: &Named| {
+        let mut stream = scene.connect();
+        writeln!(stream, "{}", process.watch("exec")).expect("written");
+        let mut answer = [0; 3];
+        stream.read_exact(&mut answer).expect("an answer");
+        assert_eq!(&answer, b"ok\n");
+        stream
+    };
+    let streams: Vec<UnixStream> = processes.iter().map(watch).collect();
+    assert_eq!(scene.watched(), 32);
+    let trace = scene.home.join("trace");
+    let pid = scene.agent.pid().to_string();
+    let mut command = Command::new(strace);
+    command
+        .args(["-f", "-e", "trace=bpf", "-p", &pid, "-o"])
+        .arg(&trace);
+    let tracer = Process::start(&mut command);
+    eventually("it is traced", || match tracer.stderr() {
+        said if said.contains("attached") => Ok(()),
+        said => Err(said),
+    });
+    let threads = thread_ids(&pid);
+    drop(streams);
+    let mut answers = 0;
+    while scene.watched() > 0 {
+        assert_eq!(scene.agent.get("/healthz").status, 200);
+        answers += 1;
+        assert!(answers < 10_000, "they are never let go");
+    }
+    for process in &processes {
+        assert_eq!(process.status("TracerPid:"), "0");
+    }
+    tracer.signal(Signal::INT);
+    tracer.wait(BOUND);
+    let trace = fs::read_to_string(trace).expect("written by strace");
+    let deletes: Vec<&str> = trace
+        .lines()
+        .filter(|line| line.contains("bpf(BPF_MAP_DELETE_ELEM"))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert_eq!(deletes.len(), 2 * processes.len(), "{trace}");
+    let by_servers = deletes.iter().filter(|id| threads.contains(**id)).count();
+    assert_eq!(by_servers, 0, "{trace}");
+}
+
+fn thread_ids(pid: &str) -> HashSet<String> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
+    let names = tasks.map(|task| task.expect("read").file_name());
+    names
+        .map(|name| name.to_string_lossy().into_owned())
+        .collect()
 }
 
 /// Whoever asked may have forgotten about it, or be stopped.

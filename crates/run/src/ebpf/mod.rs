@@ -10,6 +10,7 @@
 //! | `set`, `place`, `task`, `watched` | all programs loaded at once; one watched process in them |
 //! | `share` | one set for all wrappers of a user who may load them |
 //! | `station`, `reading`, `by_agent` | an agent that may load them counts for wrappers that may not |
+//! | `release` | ends watches away from the agent's async workers |
 //! | `follow` | a watched process, from the one who counts it to its end |
 
 mod assembler;
@@ -20,6 +21,7 @@ mod kernel;
 mod place;
 mod programs;
 mod reading;
+mod release;
 mod set;
 mod share;
 mod station;

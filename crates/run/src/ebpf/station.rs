@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use super::place::{Place, possible_processors};
 use super::programs::{ROW_WORDS, ROWS};
 use super::reading::{From, Request};
+use super::release::Releases;
 use super::set::{self, Set};
 use super::watched::Watched;
 use super::{EbpfError, Time, refused, task};
@@ -30,16 +31,39 @@ fn programs_max() -> usize {
 pub struct Station {
     obstacle: Option<String>,
     sets: Mutex<[Weak<Set>; 2]>,
-    /// One for each program that is watched.
+    /// One for each program that is watched or about to be let go.
     seats: Arc<()>,
     programs_max: usize,
+    releases: Arc<Releases<Seated>>,
 }
 
-/// A program that is watched for somebody else. Dropped, it is watched no more.
+/// A watched program and its share of the limit on their number.
 #[derive(Debug)]
-pub struct Visitor {
+struct Seated {
     watched: Watched,
     _seat: Arc<()>,
+}
+
+/// A program that is watched for somebody else. Dropped, it is watched no more; that takes time, which another thread spends.
+#[derive(Debug)]
+pub struct Visitor {
+    /// None only while it is dropped.
+    seated: Option<Seated>,
+    releases: Arc<Releases<Seated>>,
+}
+
+impl Visitor {
+    fn watched(&mut self) -> Option<&mut Watched> {
+        self.seated.as_mut().map(|seated| &mut seated.watched)
+    }
+}
+
+impl Drop for Visitor {
+    fn drop(&mut self) {
+        if let Some(seated) = self.seated.take() {
+            self.releases.push(seated);
+        }
+    }
 }
 
 /// Why a program is not watched.
@@ -74,6 +98,7 @@ impl Station {
             sets: Mutex::default(),
             seats: Arc::default(),
             programs_max: programs_max(),
+            releases: Arc::default(),
         }
     }
 
@@ -90,10 +115,10 @@ impl Station {
     /// Answers a line of a wrapper of this user; None for a line that is not meant for this.
     pub fn answer(&self, line: &str, uid: u32, visitor: &mut Option<Visitor>) -> Option<String> {
         let is_request = line.starts_with("watch ") && !line.contains([':', '|']);
-        let answer = match (line, visitor.as_mut()) {
-            ("counts", Some(visitor)) => visitor.watched.read().to_string(),
-            ("release", Some(visitor)) => {
-                visitor.watched.release();
+        let answer = match (line, visitor.as_mut().and_then(Visitor::watched)) {
+            ("counts", Some(watched)) => watched.read().to_string(),
+            ("release", Some(watched)) => {
+                watched.release();
                 "ok".to_owned()
             }
             (_, now) if is_request => match now {
@@ -145,9 +170,13 @@ impl Station {
         // Once more: until here it could have become another program with other rights, or its number that of another
         // process. From here on the kernel lets it go if it gets rights; and while it lives its number is its own.
         check(Some(&watched))?;
-        Ok(Visitor {
+        let seated = Seated {
             watched,
             _seat: seat,
+        };
+        Ok(Visitor {
+            seated: Some(seated),
+            releases: self.releases.clone(),
         })
     }
 

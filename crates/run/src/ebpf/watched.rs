@@ -11,12 +11,13 @@ use super::reading::Reading;
 use super::task;
 use crate::ptrace::{Ending, Held, Hold};
 
+/// Fields are dropped in this order: the process is let go before the kernel's tables are removed, which takes milliseconds.
 #[derive(Debug)]
 pub(super) struct Watched {
-    pub place: Place,
-    process: OwnedFd,
     /// None where the kernel does not allow to hold the process: then its parent learns of its end when we do.
     hold: Option<Hold>,
+    pub place: Place,
+    process: OwnedFd,
     ending: Option<Ending>,
 }
 
