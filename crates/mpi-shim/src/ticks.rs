@@ -5,33 +5,43 @@
 //! stretches up to a second, without a thread and without waiting. Where the kernel does not trust the
 //! counter, its clock is used after all.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use std::sync::{Mutex, Once};
 
-/// Nanoseconds per tick, times 2^32.
+/// Nanoseconds per tick, times 2^32; 0 before the first measurement.
 static RATE: AtomicU64 = AtomicU64::new(0);
-/// The count at which the rate is to be measured again.
+/// The count at which the rate is to be measured again. Stored behind the rate (release), and loaded before it (acquire): a
+/// thread that sees no need to measure has a rate.
 static MEASURE_AT: AtomicU64 = AtomicU64::new(0);
-/// Where the present stretch began: the count, and the clock.
-static BEGIN_TICKS: AtomicU64 = AtomicU64::new(0);
-static BEGIN_NANOS: AtomicU64 = AtomicU64::new(0);
-static IS_MEASURED_NOW: AtomicBool = AtomicBool::new(false);
+/// Where the present stretch began. Two words that belong together, so that only the one thread that measures has them.
+static BEGIN: Mutex<Look> = Mutex::new(Look { ticks: 0, nanos: 0 });
+/// Written once, before any wrapper reads it: see [`start`].
 static USES_CLOCK: AtomicBool = AtomicBool::new(false);
+
+/// The counter and the clock at one time.
+#[derive(Debug, Clone, Copy)]
+struct Look {
+    ticks: u64,
+    nanos: u64,
+}
 
 /// Stretches become no longer than about this.
 const STRETCH_NANOS: u64 = 1_000_000_000;
 /// A look at both that took longer was interrupted, and says nothing.
 const LOOK_NANOS_MAX: u64 = 2_000;
 
-/// Before the first call that is timed. Again later: nothing.
+/// Before the first call that is timed. A second thread waits for the first, so that none finds a half of it.
 pub(crate) fn start() {
-    static IS_STARTED: AtomicBool = AtomicBool::new(false);
-    if IS_STARTED.swap(true, Relaxed) {
-        return;
-    }
-    USES_CLOCK.store(!counter::is_steady(), Relaxed);
-    let (ticks, nanos) = look();
-    BEGIN_NANOS.store(nanos, Relaxed);
-    BEGIN_TICKS.store(ticks, Relaxed);
+    static START: Once = Once::new();
+    START.call_once(|| {
+        USES_CLOCK.store(!counter::is_steady(), Relaxed);
+        if let Ok(mut begin) = BEGIN.lock() {
+            *begin = look();
+        }
+    });
 }
 
 #[inline]
@@ -50,7 +60,7 @@ fn clock() -> u64 {
 /// The time between two counts.
 #[inline]
 pub(crate) fn nanos(begin: u64, end: u64) -> u64 {
-    if end >= MEASURE_AT.load(Relaxed) {
+    if end >= MEASURE_AT.load(Acquire) {
         measure(end);
     }
     // Counters of two processors may be a little apart.
@@ -62,14 +72,16 @@ fn convert(ticks: u64, rate: u64) -> u64 {
     ((u128::from(ticks) * u128::from(rate)) >> 32) as u64
 }
 
-/// The counter and the clock at one time.
-fn look() -> (u64, u64) {
-    let mut best = (0, 0);
+fn look() -> Look {
+    let mut best = Look { ticks: 0, nanos: 0 };
     for _ in 0..8 {
         let before = pegel_lane::monotonic_ns();
         let ticks = now();
         let after = pegel_lane::monotonic_ns();
-        best = (ticks, before + (after - before) / 2);
+        best = Look {
+            ticks,
+            nanos: before + (after - before) / 2,
+        };
         if after - before < LOOK_NANOS_MAX {
             break;
         }
@@ -79,20 +91,23 @@ fn look() -> (u64, u64) {
 
 #[cold]
 fn measure(end: u64) {
-    if IS_MEASURED_NOW.swap(true, Relaxed) {
+    // Only the first measurement is waited for: without it there is no rate at all.
+    let begin = match RATE.load(Relaxed) {
+        0 => BEGIN.lock().ok(),
+        _ => BEGIN.try_lock().ok(),
+    };
+    let Some(mut begin) = begin else {
         return;
-    }
-    let (ticks, nanos) = look();
-    let past_ticks = ticks.saturating_sub(BEGIN_TICKS.load(Relaxed)).max(1);
-    let past_nanos = nanos.saturating_sub(BEGIN_NANOS.load(Relaxed));
+    };
+    let now = look();
+    let past_ticks = now.ticks.saturating_sub(begin.ticks).max(1);
+    let past_nanos = now.nanos.saturating_sub(begin.nanos);
     let rate = (u128::from(past_nanos) << 32) / u128::from(past_ticks);
     RATE.store(u64::try_from(rate).unwrap_or(0).max(1), Relaxed);
-    MEASURE_AT.store(end.saturating_add(past_ticks), Relaxed);
+    MEASURE_AT.store(end.saturating_add(past_ticks), Release);
     if past_nanos > STRETCH_NANOS {
-        BEGIN_TICKS.store(ticks, Relaxed);
-        BEGIN_NANOS.store(nanos, Relaxed);
+        *begin = now;
     }
-    IS_MEASURED_NOW.store(false, Relaxed);
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -151,6 +166,28 @@ mod tests {
         let half = 1 << 31;
         assert_eq!(convert(2_600_000_000, half), 1_300_000_000);
         assert_eq!(convert(u64::MAX / 2, 1 << 32), u64::MAX / 2);
+    }
+
+    /// None finds the rate, the counter or the beginning half written. (On x86 the processor hides most of it.)
+    #[test]
+    fn threads_that_begin_together_agree_with_the_clock() {
+        let barrier = std::sync::Barrier::new(16);
+        let time = || {
+            barrier.wait();
+            start();
+            let (begin_clock, begin) = (pegel_lane::monotonic_ns(), now());
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            let (end, end_clock) = (now(), pegel_lane::monotonic_ns());
+            (nanos(begin, end), end_clock - begin_clock)
+        };
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..16).map(|_| scope.spawn(time)).collect();
+            for thread in threads {
+                let (counted, clock) = thread.join().expect("no panic");
+                assert!(counted <= clock + clock / 20, "{counted} of {clock}");
+                assert!(counted >= 4_750_000, "{counted} of {clock}");
+            }
+        });
     }
 
     #[test]
