@@ -2,14 +2,17 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
-use std::io::Write;
+use std::io::{IoSlice, Read, Write};
+use std::mem::MaybeUninit;
 use std::net::{TcpStream, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use pegel_testkit::{AgentBuilder, AgentProcess, Process, Stranger, eventually, need_peer, post};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use serde_json::Value;
 
 const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
@@ -383,6 +386,68 @@ fn other_users_may_not_write_where_they_can_be_told_apart() {
         "{account}"
     );
     agent.assert_conserved();
+}
+
+/// Sends a datagram with eight descriptors. False when the kernel holds too many of this user already.
+fn send_with_descriptors(socket: &UnixDatagram, attached: BorrowedFd<'_>) -> bool {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    assert!(control.push(SendAncillaryMessage::ScmRights(&[attached; 8])));
+    let line = [IoSlice::new(b"attached:1|c")];
+    match sendmsg(socket, &line, &mut control, SendFlags::empty()) {
+        Ok(_) => true,
+        Err(rustix::io::Errno::TOOMANYREFS) => false,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn descriptors_that_come_with_datagrams_are_closed() {
+    const SENT: usize = 5000;
+    let agent = agent().start();
+    let open = || {
+        let entries = fs::read_dir(format!("/proc/{}/fd", agent.pid()));
+        entries.expect("our own process").count()
+    };
+    let socket = UnixDatagram::unbound().expect("a socket");
+    socket.connect(place(&agent, "unix")).expect("it listens");
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    let before = open();
+    let mut sent = 0;
+    while sent < SENT {
+        match send_with_descriptors(&socket, writer.as_fd()) {
+            true => sent += 1,
+            false => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+    shows(&agent, "attached", &[("attached", SENT as f64)]);
+    // Connections of this test's own requests come and go.
+    assert!(open() <= before + 8, "{} open, {before} before", open());
+    drop(writer);
+    let end = (&reader).read(&mut [0]).expect("a pipe");
+    assert_eq!(end, 0, "nobody holds the other end");
+}
+
+#[test]
+fn all_addresses_of_loopback_are_one_sender() {
+    let agent = agent().config("limits: {series_per_sender: 10}").start();
+    for host in 1..=5 {
+        let socket = UdpSocket::bind(format!("127.0.9.{host}:0")).expect("an address of 127/8");
+        socket.connect(place(&agent, "udp")).expect("an address");
+        for name in 0..10 {
+            let line = format!("host{host}.name{name}:1|c");
+            socket.send(line.as_bytes()).expect("sent");
+        }
+    }
+    eventually("all lines", || match books(&agent)["received"].as_u64() {
+        Some(50) => Ok(()),
+        other => Err(other),
+    });
+    assert_eq!(books(&agent)["dropped"]["sender_limit"], 40);
+    let status = agent.status();
+    let senders = status["senders"].as_array().expect("a list").iter();
+    let senders: Vec<&Value> = senders.filter(|one| one["input"] == "statsd").collect();
+    assert_eq!(senders.len(), 1, "{senders:?}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use pegel_testkit::{TempDir, eventually};
 /// As the agent has them.
 const BATCH: usize = 64;
 const DATAGRAM_BYTES: usize = 64 * 1024;
-const CONTROL_BYTES: usize = 64;
+const CONTROL_BYTES: usize = 32;
 /// What makes this bench such a process.
 const FLAG: &str = "--receive-at";
 

@@ -19,6 +19,9 @@ pub const OTHERS: &str = "others";
 pub struct Sender {
     pub input: Input,
     pub who: Box<str>,
+    /// Whether shared pools keep a part for this sender: programs of root and of the agent's own user, where the
+    /// kernel says who sends.
+    pub has_reserve: bool,
     received: AtomicU64,
     series: AtomicU32,
     text_bytes: AtomicU64,
@@ -30,6 +33,7 @@ impl Sender {
         Arc::new(Sender {
             input,
             who: who.into(),
+            has_reserve: is_own_or_root(who),
             received: AtomicU64::new(0),
             series: AtomicU32::new(0),
             text_bytes: AtomicU64::new(0),
@@ -68,6 +72,11 @@ impl Sender {
     pub(crate) fn give_series(&self, count: u32) {
         self.series.fetch_sub(count, Ordering::Relaxed);
     }
+}
+
+fn is_own_or_root(who: &str) -> bool {
+    let uid = who.strip_prefix("uid ").and_then(|uid| uid.parse().ok());
+    uid.is_some_and(|uid: u32| uid == 0 || uid == rustix::process::geteuid().as_raw())
 }
 
 /// One sender, as `/status` shows it.

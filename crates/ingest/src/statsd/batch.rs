@@ -88,6 +88,7 @@ impl Batch<'_> {
         let is_same = |sender: &Arc<Sender>| Arc::ptr_eq(sender, &origin.sender);
         if !self.sender.as_ref().is_some_and(is_same) {
             self.settle();
+            self.table.turn_to(&origin.sender);
             self.sender = Some(origin.sender.clone());
         }
     }

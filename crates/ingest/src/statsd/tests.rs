@@ -76,8 +76,12 @@ impl Trial {
     }
 
     fn send_as(&self, id: u64, lines: &str) {
+        self.send_of("a test", id, lines);
+    }
+
+    fn send_of(&self, who: &str, id: u64, lines: &str) {
         let origin = Origin {
-            sender: self.gate.sender(Input::Statsd, "a test"),
+            sender: self.gate.sender(Input::Statsd, who),
             id,
         };
         self.shared.batch().take(lines.as_bytes(), &origin);
@@ -391,6 +395,25 @@ fn memory_for_timers_and_sets_is_bounded() {
         201.0 - dropped,
         "the next interval has room again"
     );
+    trial.books_balance();
+}
+
+#[test]
+fn timers_of_a_stranger_leave_memory_to_the_agents_user_and_root() {
+    let mut trial = Trial::new(|keys| keys.memory = "64KiB".parse().expect("valid"));
+    for exponent in -200..200 {
+        trial.send_of("127.0.0.1", 1, &format!("theirs:1e{exponent}|ms"));
+    }
+    assert!(trial.dropped(Reason::Memory) > 0);
+    let dropped = trial.dropped(Reason::Memory);
+    let own = format!("uid {}", rustix::process::geteuid().as_raw());
+    for who in ["uid 0", &own] {
+        trial.send_of(who, 2, "ours:1|ms\nours:7|ms\nmembers:a|s");
+    }
+    assert_eq!(trial.dropped(Reason::Memory), dropped);
+    assert_eq!(trial.tick()["ours.count"], 4.0);
+    trial.send_of("127.0.0.1", 1, "others:1e300|ms");
+    assert_eq!(trial.dropped(Reason::Memory), dropped + 1);
     trial.books_balance();
 }
 

@@ -1,7 +1,7 @@
 //! Whose account a datagram or a connection goes on.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use pegel_metric::Input;
@@ -20,6 +20,17 @@ pub(crate) enum Who {
     Host(IpAddr),
     User(u32),
     Unknown,
+}
+
+impl Who {
+    /// All addresses of this node's loopback are one sender: every program may send from each of the 2^24 of 127/8.
+    #[inline]
+    fn host(ip: IpAddr) -> Who {
+        match ip.is_loopback() {
+            true => Who::Host(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            false => Who::Host(ip),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -45,7 +56,7 @@ impl Origins {
     #[inline]
     pub fn of(&mut self, from: From) -> (&Origin, bool) {
         let (who, id) = match from {
-            From::Inet(address) => (Who::Host(address.ip()), socket_id(address)),
+            From::Inet(address) => (Who::host(address.ip()), socket_id(address)),
             From::Unix { pid, uid } => (Who::User(uid), u64::from(pid as u32) | 1 << 63),
             From::Unknown => (Who::Unknown, 0),
         };
@@ -95,5 +106,25 @@ fn socket_id(address: std::net::SocketAddr) -> u64 {
                 .wrapping_mul(0x9e37_79b9_7f4a_7c15)
                 ^ port
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+
+    #[test]
+    fn all_of_loopback_is_one_sender_with_many_sockets() {
+        let who = |address: &str| {
+            let address: SocketAddr = address.parse().expect("valid");
+            (Who::host(address.ip()), socket_id(address))
+        };
+        let all = ["127.0.0.1:1", "127.0.0.1:2", "127.9.8.7:1", "[::1]:1"].map(who);
+        assert!(all.iter().all(|(who, _)| *who == all[0].0), "{all:?}");
+        let ids: std::collections::HashSet<u64> = all.iter().map(|(_, id)| *id).collect();
+        assert_eq!(ids.len(), all.len(), "cumulative counters do not mix");
+        assert_ne!(who("192.0.2.1:1").0, who("192.0.2.2:1").0);
     }
 }

@@ -1,16 +1,22 @@
 //! Many datagrams with one system call.
+//!
+//! A sender over a UNIX socket may attach descriptors (`SCM_RIGHTS`). Every one that the kernel installs here takes a
+//! place in the agent's descriptor table, so that the control buffer has room for the credentials alone: the kernel
+//! closes what does not fit. Descriptors that arrive nevertheless are closed at once.
 
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// How many datagrams one call takes.
 pub(crate) const BATCH: usize = 64;
 /// The largest datagram that is taken whole: more than UDP can carry.
 const DATAGRAM_BYTES: usize = 64 * 1024;
-/// Room for a header and credentials.
-const CONTROL_BYTES: usize = 64;
+/// Room for exactly one header with credentials.
+// SAFETY: the function computes a length from its argument and touches no memory.
+const CONTROL_BYTES: usize =
+    unsafe { libc::CMSG_SPACE(size_of::<libc::ucred>() as libc::c_uint) } as usize;
 
 /// Where a datagram came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,8 +104,8 @@ impl Receiver {
             }
         }
         let flags = match wait {
-            true => libc::MSG_WAITFORONE,
-            false => libc::MSG_DONTWAIT,
+            true => libc::MSG_WAITFORONE | libc::MSG_CMSG_CLOEXEC,
+            false => libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC,
         };
         // SAFETY: every header points to a buffer, an address and a control buffer of the lengths it gives;
         // all of them live until the call is over, and no two headers share any.
@@ -113,12 +119,15 @@ impl Receiver {
             )
         };
         let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
-        for header in &headers[..count] {
+        for (header, buffer) in headers[..count].iter().zip(&self.controls) {
             let inner = &header.msg_hdr;
             // The C libraries do not agree on the type of this length.
             #[allow(clippy::unnecessary_cast)]
             let control = inner.msg_controllen as usize;
             let name = inner.msg_namelen as usize;
+            if with_credentials {
+                close_descriptors(&buffer.0[..control.min(CONTROL_BYTES)]);
+            }
             self.filled
                 .push((header.msg_len as usize, name, control, inner.msg_flags));
         }
@@ -162,24 +171,44 @@ fn address(name: &libc::sockaddr_storage, length: usize) -> From {
     }
 }
 
-/// The one control message that is asked for: its header, then pid, uid and gid.
-fn credentials(control: &[u8]) -> From {
-    let start = size_of::<libc::cmsghdr>();
-    let word = |at: usize| {
-        control
-            .get(at..at + 4)
-            .and_then(|bytes| bytes.first_chunk().copied())
-    };
+/// Returns level, kind and payload of the one control message that there is room for.
+fn control_message(control: &[u8]) -> Option<(i32, i32, &[u8])> {
     // The length comes first and has the size of a pointer; level and kind follow.
-    let level = word(start - 8).map(i32::from_ne_bytes);
-    let kind = word(start - 4).map(i32::from_ne_bytes);
-    let (pid, uid) = (word(start), word(start + 4));
-    match (level, kind, pid, uid) {
-        (Some(libc::SOL_SOCKET), Some(libc::SCM_CREDENTIALS), Some(pid), Some(uid)) => From::Unix {
-            pid: i32::from_ne_bytes(pid),
-            uid: u32::from_ne_bytes(uid),
-        },
-        _ => From::Unknown,
+    let start = size_of::<libc::cmsghdr>();
+    let (header, payload) = control.split_at_checked(start)?;
+    Some((word(header, start - 8)?, word(header, start - 4)?, payload))
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<i32> {
+    let word = bytes.get(at..)?.first_chunk()?;
+    Some(i32::from_ne_bytes(*word))
+}
+
+/// Reads pid and uid of the sender, which the kernel vouches for.
+fn credentials(control: &[u8]) -> From {
+    let sender = match control_message(control) {
+        Some((libc::SOL_SOCKET, libc::SCM_CREDENTIALS, payload)) => {
+            word(payload, 0).zip(word(payload, 4))
+        }
+        _ => None,
+    };
+    sender.map_or(From::Unknown, |(pid, uid)| From::Unix {
+        pid,
+        uid: uid as u32,
+    })
+}
+
+/// Closes what came in place of credentials. It happens only on a socket that does not ask for those.
+fn close_descriptors(control: &[u8]) {
+    let Some((libc::SOL_SOCKET, libc::SCM_RIGHTS, payload)) = control_message(control) else {
+        return;
+    };
+    for bytes in payload.chunks_exact(size_of::<libc::c_int>()) {
+        if let Some(descriptor) = word(bytes, 0) {
+            // SAFETY: the kernel installed this descriptor for us in the call that wrote the message, each message is
+            // read once, and nothing else knows the number.
+            drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
+        }
     }
 }
 
@@ -251,5 +280,42 @@ mod tests {
             (all[1].from, all[1].bytes.len(), all[1].is_cut),
             (us, DATAGRAM_BYTES, true)
         );
+    }
+
+    /// Whether some descriptor of this process still holds the writing end of a pipe.
+    fn is_open_elsewhere(reader: &std::io::PipeReader) -> bool {
+        use std::io::Read;
+        rustix::io::ioctl_fionbio(reader, true).expect("a pipe");
+        // End of file: no writer is left. Would block: some descriptor still holds it open.
+        (&*reader).read(&mut [0]).is_err()
+    }
+
+    fn send_with_descriptors(socket: &UnixDatagram, descriptors: &[BorrowedFd<'_>]) {
+        use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        assert!(control.push(SendAncillaryMessage::ScmRights(descriptors)));
+        let line = [std::io::IoSlice::new(b"a:1|c")];
+        sendmsg(socket, &line, &mut control, SendFlags::empty()).expect("sent");
+    }
+
+    #[test]
+    fn descriptors_that_come_with_a_datagram_are_closed() {
+        for asks_for_credentials in [true, false] {
+            let (one, other) = UnixDatagram::pair().expect("a pair");
+            rustix::net::sockopt::set_socket_passcred(&one, asks_for_credentials)
+                .expect("an option of UNIX sockets");
+            let (reader, writer) = std::io::pipe().expect("a pipe");
+            send_with_descriptors(&other, &[writer.as_fd(); 8]);
+            drop(writer);
+            let mut receiver = Receiver::new();
+            let count = receiver.receive(one.as_fd(), true, true).expect("one");
+            assert_eq!(count, 1);
+            assert_eq!(
+                receiver.datagrams().next().map(|d| d.from != From::Unknown),
+                Some(asks_for_credentials)
+            );
+            assert!(!is_open_elsewhere(&reader), "{asks_for_credentials}");
+        }
     }
 }

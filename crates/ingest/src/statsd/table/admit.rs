@@ -9,7 +9,7 @@ use super::changes::Newcomer;
 use super::set::Set;
 use super::sum::Sum;
 use super::timer::Timer;
-use super::{Entry, Origin, Table, Tagged};
+use super::{Entry, Mark, Origin, Table, Tagged};
 use crate::gate::{Admitted, Gate, Offer};
 
 /// Programs' own metrics are level 1.
@@ -127,7 +127,11 @@ impl Table {
             Type::Timer | Type::Histogram | Type::Distribution => self.timers.add(Timer::default()),
             Type::Set => self.sets.add(Set::default()),
             Type::Gauge => 0,
-            _ if self.figures.counts_increase() => self.marks.add(0.0),
+            Type::Cumulative => self.marks.add(Mark {
+                total: 0.0,
+                name: self.cumulative.add_name(),
+            }),
+            _ if self.figures.counts_increase() => self.marks.add(Mark::default()),
             _ => 0,
         };
         let at = self.entries.add(Entry {
@@ -199,14 +203,13 @@ impl Table {
                 }
             }
             Type::Gauge => {}
-            kind => {
-                if self.figures.counts_increase() {
-                    self.marks.remove(entry.inner);
-                }
-                if kind == Type::Cumulative {
-                    self.cumulative.forget(at);
+            Type::Cumulative => {
+                if let Some(mark) = self.marks.remove(entry.inner) {
+                    self.cumulative.remove_name(mark.name);
                 }
             }
+            _ if self.figures.counts_increase() => drop(self.marks.remove(entry.inner)),
+            _ => {}
         }
     }
 }

@@ -53,7 +53,7 @@ impl Table {
         };
         *sum = sum.plus(before).unwrap_or(*sum);
         if self.figures.counts_increase() && figure == Figure::Value {
-            self.marks[entry.inner] = before;
+            self.marks[entry.inner].total = before;
         }
     }
 
@@ -120,7 +120,7 @@ impl Table {
             Type::Counter | Type::Cumulative | Type::Meter => {
                 if self.figures.counts_increase() {
                     let total = entry.value.value();
-                    let before = std::mem::replace(&mut self.marks[entry.inner], total);
+                    let before = std::mem::replace(&mut self.marks[entry.inner].total, total);
                     out.push(Change {
                         handle: entry.handle + 1,
                         value: Some(total - before),

@@ -1,43 +1,132 @@
-//! The last totals of those who send their own: only what was added since counts.
+//! The last totals of senders that send their own: only what was added since counts.
+//!
+//! A *pair* is one name and one sender with the total that it sent last. Pairs are bounded, and every operation takes
+//! constant time, because all of them happen under the table's lock: a hash map finds a pair, one list orders all pairs
+//! by the interval in which they were heard last, another one links the pairs of each name. A name that is deleted leaves
+//! its list behind, from which later pairs take their room one by one.
 
 use std::collections::HashMap;
 
-/// How many pairs of a series and a sender are remembered.
-const PAIRS_MAX: usize = 65_536;
-/// When there are that many, senders that said nothing for this many flushes are taken for gone.
+use super::slab::Slab;
+
+/// How many pairs of a name and a sender are remembered.
+pub(crate) const PAIRS_MAX: usize = 65_536;
+/// The part of it that is kept for senders with a reserve.
+const PAIRS_RESERVED: usize = PAIRS_MAX / 8;
+/// When there are that many, senders that were silent for this many intervals make room.
 const SILENT_FLUSHES: u32 = 60;
+
+/// A name whose senders are told apart, by number.
+pub(crate) type Name = u32;
 
 #[derive(Debug, Default)]
 pub(crate) struct Cumulative {
-    last: HashMap<(u32, u64), Last>,
+    index: HashMap<(Name, u64), u32>,
+    pairs: Slab<Pair>,
+    /// Heard longest ago first.
+    by_age: List,
+    names: Slab<List>,
+    /// Names that were deleted and still have pairs.
+    deleted: Vec<Name>,
     flushes: u32,
 }
 
 #[derive(Debug)]
-struct Last {
+struct Pair {
+    name: Name,
+    sender: u64,
     value: f64,
+    /// The interval in which it was heard last.
     flush: u32,
+    links: [Links; 2],
+}
+
+/// Which of the two lists of a pair.
+const AGE: usize = 0;
+const NAME: usize = 1;
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Links {
+    before: Option<u32>,
+    after: Option<u32>,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct List {
+    first: Option<u32>,
+    last: Option<u32>,
+}
+
+impl List {
+    fn append(&mut self, pairs: &mut Slab<Pair>, which: usize, at: u32) {
+        pairs[at].links[which] = Links {
+            before: self.last,
+            after: None,
+        };
+        match self.last {
+            Some(last) => pairs[last].links[which].after = Some(at),
+            None => self.first = Some(at),
+        }
+        self.last = Some(at);
+    }
+
+    fn unlink(&mut self, pairs: &mut Slab<Pair>, which: usize, at: u32) {
+        let Links { before, after } = pairs[at].links[which];
+        match before {
+            Some(before) => pairs[before].links[which].after = after,
+            None => self.first = after,
+        }
+        match after {
+            Some(after) => pairs[after].links[which].before = before,
+            None => self.last = before,
+        }
+    }
 }
 
 impl Cumulative {
-    /// What to take off the sender's total before it is added to the series: its last one, or nothing where
-    /// it is smaller than that, because the sender started anew. `None` when there are too many senders to
-    /// tell apart.
-    pub fn step(&mut self, entry: u32, sender: u64, value: f64) -> Option<f64> {
-        let flush = self.flushes;
-        if let Some(last) = self.last.get_mut(&(entry, sender)) {
-            let known = if value >= last.value { last.value } else { 0.0 };
-            *last = Last { value, flush };
+    pub fn add_name(&mut self) -> Name {
+        self.names.add(List::default())
+    }
+
+    /// Deletes a name. Its number is not used again as long as it has pairs.
+    pub fn remove_name(&mut self, name: Name) {
+        match self.names[name].first {
+            Some(_) => self.deleted.push(name),
+            None => drop(self.names.remove(name)),
+        }
+    }
+
+    /// Returns what to take off the sender's total before it is added to the series: its last one, or nothing where
+    /// the total is smaller than that, because the sender started anew. `None` when there are too many pairs.
+    pub fn step(&mut self, name: Name, sender: u64, value: f64, has_reserve: bool) -> Option<f64> {
+        if let Some(&at) = self.index.get(&(name, sender)) {
+            let pair = &mut self.pairs[at];
+            let known = if value >= pair.value { pair.value } else { 0.0 };
+            pair.value = value;
+            if pair.flush != self.flushes {
+                pair.flush = self.flushes;
+                self.by_age.unlink(&mut self.pairs, AGE, at);
+                self.by_age.append(&mut self.pairs, AGE, at);
+            }
             return Some(known);
         }
-        if self.last.len() >= PAIRS_MAX {
-            self.last
-                .retain(|_, last| flush.wrapping_sub(last.flush) < SILENT_FLUSHES);
-            if self.last.len() >= PAIRS_MAX {
-                return None;
-            }
+        let max = match has_reserve {
+            true => PAIRS_MAX,
+            false => PAIRS_MAX - PAIRS_RESERVED,
+        };
+        if self.index.len() >= max && !self.make_room() {
+            return None;
         }
-        self.last.insert((entry, sender), Last { value, flush });
+        let at = self.pairs.add(Pair {
+            name,
+            sender,
+            value,
+            flush: self.flushes,
+            links: Default::default(),
+        });
+        self.by_age.append(&mut self.pairs, AGE, at);
+        self.names[name].append(&mut self.pairs, NAME, at);
+        self.index.insert((name, sender), at);
         Some(0.0)
     }
 
@@ -45,8 +134,27 @@ impl Cumulative {
         self.flushes = self.flushes.wrapping_add(1);
     }
 
-    pub fn forget(&mut self, entry: u32) {
-        self.last.retain(|(of, _), _| *of != entry);
+    /// Removes one pair: of a deleted name, else the one that was silent longest, if that is long enough.
+    fn make_room(&mut self) -> bool {
+        let of_deleted = self.deleted.last().and_then(|&name| self.names[name].first);
+        let silent = self.by_age.first.filter(|&at| {
+            let silence = self.flushes.wrapping_sub(self.pairs[at].flush);
+            silence >= SILENT_FLUSHES
+        });
+        let Some(at) = of_deleted.or(silent) else {
+            return false;
+        };
+        let name = self.pairs[at].name;
+        self.by_age.unlink(&mut self.pairs, AGE, at);
+        self.names[name].unlink(&mut self.pairs, NAME, at);
+        if let Some(pair) = self.pairs.remove(at) {
+            self.index.remove(&(name, pair.sender));
+        }
+        if of_deleted.is_some() && self.names[name].first.is_none() {
+            self.deleted.pop();
+            self.names.remove(name);
+        }
+        true
     }
 }
 
@@ -54,41 +162,82 @@ impl Cumulative {
 mod tests {
     use super::*;
 
+    const OPEN: usize = PAIRS_MAX - PAIRS_RESERVED;
+
     #[test]
     fn only_what_was_added_counts() {
         let mut totals = Cumulative::default();
-        let known = [10.0, 15.0, 15.0, 4.0, 6.0].map(|value| totals.step(0, 1, value));
+        let name = totals.add_name();
+        let known = [10.0, 15.0, 15.0, 4.0, 6.0].map(|value| totals.step(name, 1, value, false));
         assert_eq!(known, [0.0, 10.0, 15.0, 0.0, 4.0].map(Some));
     }
 
     #[test]
     fn senders_and_series_do_not_mix() {
         let mut totals = Cumulative::default();
-        for (entry, sender, value, known) in [
+        let names = [totals.add_name(), totals.add_name()];
+        for (name, sender, value, known) in [
             (0, 1, 100.0, 0.0),
             (0, 2, 7.0, 0.0),
             (1, 1, 3.0, 0.0),
             (0, 1, 101.0, 100.0),
             (0, 2, 8.0, 7.0),
         ] {
-            assert_eq!(totals.step(entry, sender, value), Some(known));
+            let found = totals.step(names[name], sender, value, false);
+            assert_eq!(found, Some(known));
         }
     }
 
     #[test]
     fn senders_without_end_are_refused_until_some_are_silent() {
         let mut totals = Cumulative::default();
-        for sender in 0..PAIRS_MAX as u64 {
-            assert_eq!(totals.step(0, sender, 1.0), Some(0.0));
+        let name = totals.add_name();
+        for sender in 0..OPEN as u64 {
+            assert_eq!(totals.step(name, sender, 1.0, false), Some(0.0));
         }
-        assert_eq!(totals.step(0, u64::MAX, 1.0), None);
+        assert_eq!(totals.step(name, u64::MAX, 1.0, false), None);
         (0..SILENT_FLUSHES).for_each(|_| totals.flush());
-        assert_eq!(
-            totals.step(0, 0, 2.0),
-            Some(1.0),
-            "one of them is not silent"
-        );
-        assert_eq!(totals.step(0, u64::MAX, 1.0), Some(0.0));
-        assert_eq!(totals.last.len(), 2);
+        assert_eq!(totals.step(name, 0, 2.0, false), Some(1.0), "not silent");
+        // One makes room for each that comes, in the order in which they fell silent.
+        for sender in 1..OPEN as u64 {
+            assert_eq!(totals.step(name, u64::MAX - sender, 1.0, false), Some(0.0));
+        }
+        assert_eq!(totals.step(name, u64::MAX, 1.0, false), None);
+        assert_eq!(totals.step(name, 0, 3.0, false), Some(2.0), "still known");
+        assert_eq!(totals.index.len(), OPEN);
+    }
+
+    #[test]
+    fn a_part_is_kept_for_senders_with_a_reserve() {
+        let mut totals = Cumulative::default();
+        let name = totals.add_name();
+        for sender in 0..OPEN as u64 {
+            totals.step(name, sender, 1.0, false).expect("room");
+        }
+        assert_eq!(totals.step(name, u64::MAX, 1.0, false), None);
+        for sender in OPEN as u64..PAIRS_MAX as u64 {
+            assert_eq!(totals.step(name, sender, 1.0, true), Some(0.0));
+        }
+        assert_eq!(totals.step(name, u64::MAX, 1.0, true), None);
+    }
+
+    /// Deleting a name is a push onto a list, whatever number of pairs it has; each later pair frees one of them.
+    #[test]
+    fn the_pairs_of_a_deleted_name_make_room_one_by_one() {
+        let mut totals = Cumulative::default();
+        let [old, new] = [totals.add_name(), totals.add_name()];
+        for sender in 0..OPEN as u64 {
+            totals.step(old, sender, 1.0, false).expect("room");
+        }
+        totals.remove_name(old);
+        assert_eq!(totals.index.len(), OPEN, "nothing is walked");
+        assert_ne!(totals.add_name(), old, "its pairs are still there");
+        for sender in 0..OPEN as u64 {
+            assert_eq!(totals.step(new, sender, 1.0, false), Some(0.0));
+            assert_eq!(totals.index.len(), OPEN);
+        }
+        assert_eq!(totals.step(new, u64::MAX, 1.0, false), None);
+        assert!(totals.deleted.is_empty());
+        assert_eq!(totals.add_name(), old, "a number without pairs is free");
     }
 }

@@ -61,8 +61,8 @@ pub(crate) struct Table {
     entries: Slab<Entry>,
     timers: Slab<Timer>,
     sets: Slab<Set>,
-    /// Totals of counters at the last flush, where the increase is wanted.
-    marks: Slab<f64>,
+    /// What cumulative counters have besides their total, and others where the increase is wanted.
+    marks: Slab<Mark>,
     cumulative: Cumulative,
     budget: Budget,
     members: RandomState,
@@ -75,6 +75,14 @@ pub(crate) struct Table {
     newcomers: Vec<Newcomer>,
     gone: Vec<(Handle, usize)>,
     ordered_tags: Vec<u8>,
+}
+
+#[derive(Debug, Default)]
+struct Mark {
+    /// The total at the last flush.
+    total: f64,
+    /// Of a cumulative counter: its number among those whose senders are told apart.
+    name: cumulative::Name,
 }
 
 #[derive(Debug)]
@@ -170,6 +178,11 @@ impl Table {
         }
     }
 
+    /// Sets who pays for what lines take from now on.
+    pub fn turn_to(&mut self, sender: &Sender) {
+        self.budget.turn_to(sender.has_reserve);
+    }
+
     #[inline]
     fn hash(&self, name: &[u8], tags: &[u8], kind: Type) -> u64 {
         let name = self.secret.hash(name);
@@ -225,7 +238,11 @@ impl Table {
                 if number.value < 0.0 {
                     return Err(refused);
                 }
-                let known = self.cumulative.step(at, origin.id, number.value);
+                let name = self.marks[entry.inner].name;
+                let has_reserve = origin.sender.has_reserve;
+                let known = self
+                    .cumulative
+                    .step(name, origin.id, number.value, has_reserve);
                 let known = known.ok_or(Reason::SenderLimit)?;
                 let more = entry
                     .value
