@@ -392,7 +392,8 @@ fn other_users_may_not_write_where_they_can_be_told_apart() {
 fn send_with_descriptors(socket: &UnixDatagram, attached: BorrowedFd<'_>) -> bool {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    assert!(control.push(SendAncillaryMessage::ScmRights(&[attached; 8])));
+    let attached = [attached; 8];
+    assert!(control.push(SendAncillaryMessage::ScmRights(&attached)));
     let line = [IoSlice::new(b"attached:1|c")];
     match sendmsg(socket, &line, &mut control, SendFlags::empty()) {
         Ok(_) => true,

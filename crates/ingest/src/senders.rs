@@ -19,9 +19,7 @@ pub const OTHERS: &str = "others";
 pub struct Sender {
     pub input: Input,
     pub who: Box<str>,
-    /// Whether shared pools keep a part for this sender: programs of root and of the agent's own user, where the
-    /// kernel says who sends.
-    pub has_reserve: bool,
+    is_trusted: bool,
     received: AtomicU64,
     series: AtomicU32,
     text_bytes: AtomicU64,
@@ -33,12 +31,17 @@ impl Sender {
         Arc::new(Sender {
             input,
             who: who.into(),
-            has_reserve: is_own_or_root(who),
+            is_trusted: is_trusted(who),
             received: AtomicU64::new(0),
             series: AtomicU32::new(0),
             text_bytes: AtomicU64::new(0),
             dropped: std::array::from_fn(|_| AtomicU64::new(0)),
         })
+    }
+
+    /// Whether it is the agent's user or root, for whom shared pools keep a part; only where the kernel says who sends.
+    pub fn is_trusted(&self) -> bool {
+        self.is_trusted
     }
 
     pub(crate) fn add_received(&self, count: u64) {
@@ -74,7 +77,7 @@ impl Sender {
     }
 }
 
-fn is_own_or_root(who: &str) -> bool {
+fn is_trusted(who: &str) -> bool {
     let uid = who.strip_prefix("uid ").and_then(|uid| uid.parse().ok());
     uid.is_some_and(|uid: u32| uid == 0 || uid == rustix::process::geteuid().as_raw())
 }

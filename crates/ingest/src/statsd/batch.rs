@@ -1,10 +1,12 @@
 //! A few datagrams, taken into the table under one lock.
 
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pegel_metric::Reason;
 use pegel_wire::statsd::{Fault, Lines, Message};
 
+use super::net::SocketErrors;
 use super::table::{Origin, Table};
 use super::tally::Tally;
 use super::timed::{Timed, has_own_time};
@@ -17,6 +19,9 @@ pub(crate) struct Shared {
     table: Mutex<Table>,
     pub gate: Arc<Gate>,
     pub timed: Timed,
+    pub errors: SocketErrors,
+    /// How many threads help to read UDP sockets at the moment.
+    pub helping: AtomicUsize,
 }
 
 impl Shared {
@@ -25,6 +30,8 @@ impl Shared {
             table: Mutex::new(table),
             gate,
             timed: Timed::default(),
+            errors: SocketErrors::default(),
+            helping: AtomicUsize::new(0),
         }
     }
 

@@ -1,7 +1,7 @@
 //! statsd: lines in datagrams and streams, summed up by name, tags and type.
 //!
 //! ```text
-//! UDP, UNIX datagrams ──recvmmsg──┐
+//! UDP, UNIX datagrams ──recvmmsg──┐   net/receivers.rs, net/datagrams.rs
 //!                                 ├─► lines ──► table ──pass──► board ──tick──► store
 //! TCP, UNIX streams ──────────────┘   (wire)    (lock for microseconds)
 //! ```
@@ -24,6 +24,6 @@ mod timed;
 
 pub use door::{Door, Peer, Protocol};
 pub use net::{BindError, Bound};
-pub use running::{Listening, Plan, Statsd};
-pub use settings::{Idle, Percent, Place, StatsdKeys};
+pub use running::{Listening, Plan, Statsd, StatsdStatus};
+pub use settings::{Idle, Percent, Place, StatsdKeys, Threads};
 pub use table::Origin;

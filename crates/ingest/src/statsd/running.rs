@@ -3,20 +3,22 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use pegel_metric::{Input, Millis, Reason};
 use pegel_store::Store;
+use serde::Serialize;
 
 use super::batch::Shared;
 use super::door::Door;
 use super::figures::Figures;
 use super::net::{
-    BindError, Bound, Drops, Listeners, Origins, Sockets, Stop, StreamLimits, bind, read_datagrams,
-    read_streams, read_unix_datagrams,
+    BindError, Bound, Drops, Listeners, Origins, Receivers, Sockets, Stop, StreamLimits, automatic,
+    bind, read_streams, read_unix_datagrams,
 };
-use super::settings::{Place, StatsdKeys};
+use super::settings::{Place, StatsdKeys, Threads};
 use super::source::Published;
 use super::table::{Origin, Table};
 use crate::board::Board;
@@ -38,6 +40,7 @@ pub struct Plan {
     pub unix: Option<PathBuf>,
     pub unix_stream: Option<PathBuf>,
     pub port_search: bool,
+    /// UDP sockets for each address, and threads for all of them.
     pub threads: usize,
     pub receive_buffer: usize,
     pub connections: usize,
@@ -59,7 +62,10 @@ impl Plan {
             unix: place(&keys.unix, "statsd.sock"),
             unix_stream: place(&keys.unix_stream, "statsd-stream.sock"),
             port_search,
-            threads: keys.threads.get().min(64) as usize,
+            threads: match keys.threads {
+                Threads::Auto => automatic(),
+                Threads::Count(count) => count.get().min(64) as usize,
+            },
             receive_buffer: usize::try_from(keys.receive_buffer.count()).unwrap_or(usize::MAX),
             connections: CONNECTIONS,
             keys: keys.clone(),
@@ -80,6 +86,16 @@ impl Plan {
             keys: StatsdKeys::default(),
         }
     }
+}
+
+/// How reading goes.
+#[derive(Debug, Clone, Serialize)]
+pub struct StatsdStatus {
+    /// Threads that read UDP sockets at the moment besides the first one.
+    pub helping_threads: usize,
+    /// Calls that failed, on all sockets.
+    pub socket_errors: u64,
+    pub last_error: Option<String>,
 }
 
 /// The metrics themselves, however their lines come.
@@ -104,6 +120,15 @@ impl Statsd {
         let mut batch = self.shared.batch();
         batch.take(lines, origin);
         batch.dropped_for().map_or(Ok(()), Err)
+    }
+
+    /// How reading goes, for `/status`.
+    pub fn status(&self) -> StatsdStatus {
+        StatsdStatus {
+            helping_threads: self.shared.helping.load(Ordering::Relaxed),
+            socket_errors: self.shared.errors.count(),
+            last_error: self.shared.errors.last(),
+        }
     }
 
     /// What the pulse asks at each tick.
@@ -134,6 +159,7 @@ pub struct Listening {
     door: Arc<dyn Door>,
     stop: Arc<Stop>,
     threads: Vec<JoinHandle<()>>,
+    readers: usize,
     limits: StreamLimits,
 }
 
@@ -146,6 +172,7 @@ impl Listening {
             door,
             stop: Arc::new(Stop::new().map_err(BindError::Threads)?),
             threads: Vec::new(),
+            readers: plan.threads.max(1),
             limits: StreamLimits {
                 connections: plan.connections,
                 silence: SILENCE,
@@ -160,7 +187,7 @@ impl Listening {
 
     fn drops(&self, gate: &Gate) -> Vec<Drops> {
         // Who sends over a UNIX socket waits: there the kernel drops nothing.
-        let all = self.sockets.udp.iter().flatten();
+        let all = self.sockets.udp.iter();
         all.filter_map(|socket| {
             let sender = gate.sender(Input::Statsd, "kernel");
             Drops::new(socket, sender).ok()
@@ -170,14 +197,7 @@ impl Listening {
 
     /// Starts the threads that read.
     pub fn start(&mut self) -> Result<(), BindError> {
-        for sockets in std::mem::take(&mut self.sockets.udp) {
-            if !sockets.is_empty() {
-                let (shared, stop, origins) = self.for_thread();
-                self.spawn("statsd", move || {
-                    read_datagrams(&sockets, &shared, origins, &stop);
-                })?;
-            }
-        }
+        self.start_receivers()?;
         if let Some(socket) = &self.sockets.unix {
             let socket = socket.try_clone().map_err(BindError::Threads)?;
             let (shared, stop, origins) = self.for_thread();
@@ -197,6 +217,26 @@ impl Listening {
         self.spawn("statsd-streams", move || {
             read_streams(&listeners, limits, &shared, origins, &door, &stop);
         })
+    }
+
+    fn start_receivers(&mut self) -> Result<(), BindError> {
+        let sockets = std::mem::take(&mut self.sockets.udp);
+        if sockets.is_empty() {
+            return Ok(());
+        }
+        let (shared, stop, origins) = self.for_thread();
+        let receivers = Arc::new(Receivers::new(sockets, shared, stop));
+        let first = receivers.clone();
+        self.spawn("statsd", move || {
+            if let Err(error) = first.lead(origins) {
+                tracing::error!(%error, "statsd datagrams are no longer read");
+            }
+        })?;
+        for number in 1..self.readers {
+            let (helper, (_, _, origins)) = (receivers.clone(), self.for_thread());
+            self.spawn(&format!("statsd-{number}"), move || helper.help(origins))?;
+        }
+        Ok(())
     }
 
     fn for_thread(&self) -> (Arc<Shared>, Arc<Stop>, Origins) {

@@ -16,8 +16,9 @@ settings! {
         unix: Place = Place::Auto,
         /// The UNIX stream socket; auto: statsd-stream.sock beside the push socket; off: none.
         unix_stream: Place = Place::Auto,
-        /// How many threads read datagrams. One keeps up with all that one core can send.
-        threads: NonZeroU32 = NonZeroU32::MIN,
+        /// How many threads read UDP datagrams at most; auto: a quarter of the cores, up to four. One reads as long as
+        /// it keeps up, the others help while a socket stays full.
+        threads: Threads = Threads::Auto,
         /// How much the kernel may hold for each socket while nobody reads. Without the right to exceed it,
         /// net.core.rmem_max is the limit.
         receive_buffer: Bytes = Bytes::mebibytes(16),
@@ -49,6 +50,38 @@ settings! {
         memory: Bytes = Bytes::mebibytes(32),
     }
 }
+
+/// How many threads read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Threads {
+    Auto,
+    Count(NonZeroU32),
+}
+
+impl FromStr for Threads {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Threads, String> {
+        match text {
+            "auto" => Ok(Threads::Auto),
+            count => count
+                .parse()
+                .map(Threads::Count)
+                .map_err(|_| format!("{count:?} is neither auto nor a number above 0")),
+        }
+    }
+}
+
+impl fmt::Display for Threads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Threads::Auto => f.write_str("auto"),
+            Threads::Count(count) => count.fmt(f),
+        }
+    }
+}
+
+text_setting!(Threads, "auto, or a number above 0");
 
 /// Where a socket is.
 #[derive(Debug, Clone, PartialEq, Eq)]

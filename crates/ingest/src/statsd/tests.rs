@@ -136,6 +136,21 @@ fn values(pairs: &[(&str, f64)]) -> BTreeMap<String, f64> {
         .collect()
 }
 
+/// A table and a gate without a store, for tests of sockets.
+pub(super) fn shared() -> (Arc<Shared>, Arc<Gate>) {
+    let settings = GateSettings {
+        level: 3,
+        series_max: 1000,
+        series_per_sender: 1000,
+        text_bytes_max: 1 << 20,
+        rules: Rules::default(),
+        reserved: Arc::default(),
+    };
+    let gate = Arc::new(Gate::new(settings, Arc::default()));
+    let table = Table::new(Figures::new(&StatsdKeys::default()), 1 << 20);
+    (Arc::new(Shared::new(table, gate.clone())), gate)
+}
+
 #[test]
 fn counters_add_up_and_gauges_move() {
     let mut trial = Trial::new(|_| {});

@@ -35,6 +35,7 @@ pub(super) async fn status(State(site): Shared) -> impl IntoResponse {
         "inputs": app.store.ledger().accounts().iter().map(account).collect::<Vec<_>>(),
         "senders": app.intake.senders(),
         "lanes": app.intake.lanes(),
+        "statsd": app.statsd.as_ref().map(|statsd| statsd.status()),
         "watching": {
             "ebpf": site.station.obstacle().is_none(),
             "why_not": site.station.obstacle(),

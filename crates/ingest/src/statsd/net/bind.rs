@@ -65,8 +65,8 @@ pub struct Bound {
 #[derive(Debug)]
 pub(crate) struct Sockets {
     pub bound: Bound,
-    /// For each thread.
-    pub udp: Vec<Vec<OwnedFd>>,
+    /// As many for each address as there are threads.
+    pub udp: Vec<OwnedFd>,
     pub unix: Option<OwnedFd>,
     pub tcp: Vec<TcpListener>,
     pub unix_stream: Option<UnixListener>,
@@ -77,7 +77,7 @@ pub(crate) fn bind(plan: &Plan, door: &dyn Door) -> Result<Sockets, BindError> {
     let threads = plan.threads.max(1);
     let mut sockets = Sockets {
         bound: Bound::default(),
-        udp: (0..threads).map(|_| Vec::new()).collect(),
+        udp: Vec::new(),
         unix: None,
         tcp: Vec::new(),
         unix_stream: None,
@@ -90,10 +90,9 @@ pub(crate) fn bind(plan: &Plan, door: &dyn Door) -> Result<Sockets, BindError> {
             .map_err(io_error(Protocol::Udp, *address))?;
         sockets.bound.udp.push(local);
         let more = share(&first, local, threads - 1).map_err(io_error(Protocol::Udp, local))?;
-        let all = std::iter::once(OwnedFd::from(first)).chain(more);
-        for (socket, of_thread) in all.zip(&mut sockets.udp) {
+        for socket in std::iter::once(OwnedFd::from(first)).chain(more) {
             enlarge(&socket, plan.receive_buffer);
-            of_thread.push(socket);
+            sockets.udp.push(socket);
         }
     }
     for address in &plan.tcp {
@@ -201,12 +200,12 @@ fn enlarge(socket: &OwnedFd, bytes: usize) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::statsd::door::Peer;
 
     #[derive(Debug)]
-    struct Told;
+    pub(in super::super) struct Told;
 
     impl Door for Told {
         fn holder(&self, protocol: Protocol, _: SocketAddr) -> Option<String> {
@@ -239,7 +238,7 @@ mod tests {
         )
         .expect("a free port");
         let address = first.bound.udp[0];
-        assert_eq!(first.udp.iter().map(Vec::len).collect::<Vec<_>>(), [1, 1]);
+        assert_eq!(first.udp.len(), 2);
         for threads in [1, 2] {
             let error = bind(
                 &Plan {

@@ -283,7 +283,7 @@ mod tests {
     }
 
     /// Whether some descriptor of this process still holds the writing end of a pipe.
-    fn is_open_elsewhere(reader: &std::io::PipeReader) -> bool {
+    fn is_open_elsewhere(reader: &io::PipeReader) -> bool {
         use std::io::Read;
         rustix::io::ioctl_fionbio(reader, true).expect("a pipe");
         // End of file: no writer is left. Would block: some descriptor still holds it open.
@@ -295,7 +295,7 @@ mod tests {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         assert!(control.push(SendAncillaryMessage::ScmRights(descriptors)));
-        let line = [std::io::IoSlice::new(b"a:1|c")];
+        let line = [io::IoSlice::new(b"a:1|c")];
         sendmsg(socket, &line, &mut control, SendFlags::empty()).expect("sent");
     }
 
@@ -305,7 +305,7 @@ mod tests {
             let (one, other) = UnixDatagram::pair().expect("a pair");
             rustix::net::sockopt::set_socket_passcred(&one, asks_for_credentials)
                 .expect("an option of UNIX sockets");
-            let (reader, writer) = std::io::pipe().expect("a pipe");
+            let (reader, writer) = io::pipe().expect("a pipe");
             send_with_descriptors(&other, &[writer.as_fd(); 8]);
             drop(writer);
             let mut receiver = Receiver::new();

@@ -1,8 +1,9 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 /// Tells threads that wait in `poll` to end.
 #[derive(Debug)]
@@ -29,6 +30,16 @@ impl Stop {
 }
 
 impl Stop {
+    /// Waits this long, or until it is time to end.
+    pub fn wait(&self, time: Duration) {
+        let timeout = Timespec {
+            tv_sec: time.as_secs() as i64,
+            tv_nsec: time.subsec_nanos().into(),
+        };
+        // A signal only ends the wait early.
+        let _ = poll(&mut [PollFd::new(self, PollFlags::IN)], Some(&timeout));
+    }
+
     pub fn is_now(&self) -> bool {
         self.is_now.load(Ordering::SeqCst)
     }

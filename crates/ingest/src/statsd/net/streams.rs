@@ -16,6 +16,7 @@ use super::super::door::{Door, Peer};
 use super::super::table::Origin;
 use super::origins::{Origins, Who};
 use super::stop::Stop;
+use super::trouble::{Backoff, is_passing};
 
 /// What one read takes at most, so that one busy connection does not keep the others waiting.
 const READ_BYTES: usize = LINE_BYTES_MAX;
@@ -69,6 +70,8 @@ pub(crate) fn read_streams(
         connections: Vec::new(),
         buffer: vec![0; READ_BYTES],
         next_id: 0,
+        backoff: Backoff::new(),
+        accept_after: None,
     };
     loop {
         let (is_stopping, ready) = match reader.wait(listeners, stop) {
@@ -100,6 +103,9 @@ struct Reader<'a> {
     connections: Vec<Connection>,
     buffer: Vec<u8>,
     next_id: u64,
+    backoff: Backoff,
+    /// No connection is accepted before: the last attempt failed, mostly for want of descriptors.
+    accept_after: Option<Instant>,
 }
 
 impl Reader<'_> {
@@ -108,18 +114,24 @@ impl Reader<'_> {
         let streams = self.connections.iter().map(Connection::descriptor);
         let tcp = listeners.tcp.iter().map(AsFd::as_fd);
         let unix = listeners.unix.iter().map(AsFd::as_fd);
+        let accepts = self.accept_after.is_none();
         let all: Vec<BorrowedFd<'_>> = streams
             .chain([stop.as_fd()])
-            .chain(tcp)
-            .chain(unix)
+            .chain(tcp.chain(unix).filter(|_| accepts))
             .collect();
         let mut polled: Vec<PollFd<'_>> = all
             .iter()
             .map(|fd| PollFd::new(fd, PollFlags::IN))
             .collect();
-        let timeout = (!self.connections.is_empty()).then_some(Timespec {
-            tv_sec: 1 + self.limits.silence.as_secs() as i64 / 10,
-            tv_nsec: 0,
+        let silence = (!self.connections.is_empty())
+            .then(|| Duration::from_secs(1) + self.limits.silence / 10);
+        let accept = self
+            .accept_after
+            .map(|at| at.saturating_duration_since(Instant::now()));
+        let timeout = silence.into_iter().chain(accept).min();
+        let timeout = timeout.map(|time| Timespec {
+            tv_sec: time.as_secs() as i64,
+            tv_nsec: time.subsec_nanos().into(),
         });
         match poll(&mut polled, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -164,8 +176,12 @@ impl Reader<'_> {
     }
 
     fn accept(&mut self, listeners: &Listeners) {
+        if self.accept_after.is_some_and(|at| at > Instant::now()) {
+            return;
+        }
+        self.accept_after = None;
         for listener in &listeners.tcp {
-            while let Ok((stream, peer)) = listener.accept() {
+            while let Some((stream, peer)) = self.accepted(listener.accept()) {
                 let who = match peer.ip().to_canonical() {
                     ip if ip.is_loopback() => match stream
                         .local_addr()
@@ -183,12 +199,29 @@ impl Reader<'_> {
             }
         }
         if let Some(listener) = &listeners.unix {
-            while let Ok((stream, _)) = listener.accept() {
+            while let Some((stream, _)) = self.accepted(listener.accept()) {
                 let credentials = rustix::net::sockopt::socket_peercred(&stream);
                 let who = credentials.map_or(Who::Unknown, |peer| Who::User(peer.uid.as_raw()));
                 if stream.set_nonblocking(true).is_ok() {
                     self.welcome(Stream::Unix(stream), who);
                 }
+            }
+        }
+    }
+
+    /// A connection, or nothing for now. An error that stays must not make this thread spin.
+    fn accepted<T>(&mut self, result: io::Result<T>) -> Option<T> {
+        match result {
+            Ok(connection) => {
+                self.backoff.succeeded();
+                Some(connection)
+            }
+            Err(error) if is_passing(&error) => None,
+            Err(error) => {
+                let what = "accept a connection";
+                let wait = self.backoff.failed(&self.shared.errors, what, &error);
+                self.accept_after = Some(Instant::now() + wait);
+                None
             }
         }
     }

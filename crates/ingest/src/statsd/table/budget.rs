@@ -1,13 +1,13 @@
 //! What the buckets of timers and the members of sets may take together.
 
-/// Bytes that are left. A quarter of all is reserved: only senders with a reserve (the agent's user and root, over
+/// Bytes that are left. A quarter of all is reserved: only trusted senders (the agent's user and root, over
 /// sockets that know their sender) take from it, so that no other sender leaves them without timers.
 #[derive(Debug)]
 pub(crate) struct Budget {
     left: usize,
     reserved: usize,
-    /// Whether the sender of the line at hand has a reserve.
-    has_reserve: bool,
+    /// Whether the sender of the line at hand is trusted.
+    is_trusted: bool,
 }
 
 impl Budget {
@@ -15,17 +15,17 @@ impl Budget {
         Budget {
             left: bytes,
             reserved: bytes / 4,
-            has_reserve: true,
+            is_trusted: true,
         }
     }
 
-    pub fn turn_to(&mut self, has_reserve: bool) {
-        self.has_reserve = has_reserve;
+    pub fn turn_to(&mut self, is_trusted: bool) {
+        self.is_trusted = is_trusted;
     }
 
     #[must_use]
     pub fn take(&mut self, bytes: usize) -> bool {
-        let kept = if self.has_reserve { 0 } else { self.reserved };
+        let kept = if self.is_trusted { 0 } else { self.reserved };
         let is_there = bytes <= self.left.saturating_sub(kept);
         if is_there {
             self.left -= bytes;
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quarter_is_kept_for_senders_with_a_reserve() {
+    fn a_quarter_is_kept_for_trusted_senders() {
         let mut budget = Budget::new(100);
         budget.turn_to(false);
         assert!(budget.take(75) && !budget.take(1));

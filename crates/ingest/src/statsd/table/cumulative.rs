@@ -11,7 +11,7 @@ use super::slab::Slab;
 
 /// How many pairs of a name and a sender are remembered.
 pub(crate) const PAIRS_MAX: usize = 65_536;
-/// The part of it that is kept for senders with a reserve.
+/// The part of it that is kept for trusted senders.
 const PAIRS_RESERVED: usize = PAIRS_MAX / 8;
 /// When there are that many, senders that were silent for this many intervals make room.
 const SILENT_FLUSHES: u32 = 60;
@@ -98,7 +98,7 @@ impl Cumulative {
 
     /// Returns what to take off the sender's total before it is added to the series: its last one, or nothing where
     /// the total is smaller than that, because the sender started anew. `None` when there are too many pairs.
-    pub fn step(&mut self, name: Name, sender: u64, value: f64, has_reserve: bool) -> Option<f64> {
+    pub fn step(&mut self, name: Name, sender: u64, value: f64, is_trusted: bool) -> Option<f64> {
         if let Some(&at) = self.index.get(&(name, sender)) {
             let pair = &mut self.pairs[at];
             let known = if value >= pair.value { pair.value } else { 0.0 };
@@ -110,7 +110,7 @@ impl Cumulative {
             }
             return Some(known);
         }
-        let max = match has_reserve {
+        let max = match is_trusted {
             true => PAIRS_MAX,
             false => PAIRS_MAX - PAIRS_RESERVED,
         };
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_kept_for_senders_with_a_reserve() {
+    fn a_part_is_kept_for_trusted_senders() {
         let mut totals = Cumulative::default();
         let name = totals.add_name();
         for sender in 0..OPEN as u64 {

@@ -178,9 +178,13 @@ impl Table {
         }
     }
 
+    pub fn figures(&self) -> &Figures {
+        &self.figures
+    }
+
     /// Sets who pays for what lines take from now on.
     pub fn turn_to(&mut self, sender: &Sender) {
-        self.budget.turn_to(sender.has_reserve);
+        self.budget.turn_to(sender.is_trusted());
     }
 
     #[inline]
@@ -239,10 +243,10 @@ impl Table {
                     return Err(refused);
                 }
                 let name = self.marks[entry.inner].name;
-                let has_reserve = origin.sender.has_reserve;
+                let is_trusted = origin.sender.is_trusted();
                 let known = self
                     .cumulative
-                    .step(name, origin.id, number.value, has_reserve);
+                    .step(name, origin.id, number.value, is_trusted);
                 let known = known.ok_or(Reason::SenderLimit)?;
                 let more = entry
                     .value

@@ -1,0 +1,79 @@
+//! Errors of sockets: counted, shown in `/status`, and waited out.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use super::stop::Stop;
+
+const FIRST_WAIT: Duration = Duration::from_millis(1);
+const WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// What all threads that read statsd sockets met.
+#[derive(Debug, Default)]
+pub(crate) struct SocketErrors {
+    count: AtomicU64,
+    last: Mutex<Option<String>>,
+}
+
+impl SocketErrors {
+    pub fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    pub fn last(&self) -> Option<String> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.clone()
+    }
+
+    fn note(&self, what: &str, error: &io::Error) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        let text = format!("{what}: {error}");
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.as_ref() != Some(&text) {
+            tracing::warn!(%error, "statsd: cannot {what}; retrying");
+            *last = Some(text);
+        }
+    }
+}
+
+/// The pause after an error of one socket: it doubles while errors go on, so that an error that stays costs nothing.
+#[derive(Debug)]
+pub(crate) struct Backoff {
+    next: Duration,
+}
+
+impl Backoff {
+    pub fn new() -> Backoff {
+        Backoff { next: FIRST_WAIT }
+    }
+
+    pub fn succeeded(&mut self) {
+        self.next = FIRST_WAIT;
+    }
+
+    /// Counts the error and returns how long to leave the socket alone.
+    pub fn failed(&mut self, errors: &SocketErrors, what: &str, error: &io::Error) -> Duration {
+        errors.note(what, error);
+        let wait = self.next;
+        self.next = (wait * 2).min(WAIT_MAX);
+        wait
+    }
+
+    /// The same, and waits that long or until `stop`.
+    pub fn wait(&mut self, errors: &SocketErrors, what: &str, error: &io::Error, stop: &Stop) {
+        stop.wait(self.failed(errors, what, error));
+    }
+}
+
+/// Whether a call may simply be made again: nothing is wrong with the socket.
+pub(crate) fn is_passing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock
+            | io::ErrorKind::Interrupted
+            // A client that closed before it was accepted.
+            | io::ErrorKind::ConnectionAborted
+    )
+}
