@@ -17,8 +17,10 @@ const GROUP_SERIES: usize = 256;
 pub const HEARTBEAT: Duration = Duration::from_secs(60);
 /// How long values outlive an agent that does not come back to end them.
 const LIVE_FOR: Millis = 10 * 60 * 1000;
-/// What was live before a restart is forgotten when nobody asked for it by then.
+/// Totals from before a restart are forgotten when their series was not added by then.
 const RESUME_FOR: Millis = 10 * 60 * 1000;
+/// The same where they are shown: as long as the store keeps samples by default.
+const SHOWN_FOR: Millis = 2 * 24 * 3600 * 1000;
 const LEVEL_MAX: Level = Level::MAX;
 
 /// Where a series stands on its board.
@@ -34,11 +36,19 @@ pub struct Board {
     groups: Vec<Shelf>,
     /// Groups that may have room.
     roomy: Vec<u32>,
-    /// Totals of counters from before a restart, by series.
-    before: HashMap<Box<str>, f64>,
+    /// Totals of counters from before a restart whose series was not added since, by series.
+    before: HashMap<Box<str>, Before>,
     before_until: Millis,
     /// Groups of the agent before this one that are not in use here.
     left_over: Vec<Arc<str>>,
+}
+
+#[derive(Debug)]
+struct Before {
+    series: Arc<Series>,
+    value: f64,
+    /// Where it is shown.
+    place: Option<Place>,
 }
 
 #[derive(Debug)]
@@ -59,7 +69,13 @@ impl Board {
         for (members, values) in store.groups(&prefix) {
             for (series, value) in members.series.iter().zip(values) {
                 if let (Kind::Counter, Some(value)) = (series.family().kind, value) {
-                    before.insert(series.text().into(), value);
+                    let known = Before {
+                        series: series.clone(),
+                        value,
+                        place: None,
+                    };
+                    // The group that was written last comes last.
+                    before.insert(series.text().into(), known);
                 }
             }
             left_over.push(members.group.clone());
@@ -77,6 +93,44 @@ impl Board {
     /// Puts a series on the board that is not on it. The number is the total that it had before a restart.
     pub fn add(&mut self, series: Arc<Series>) -> (Place, Option<f64>) {
         let before = self.before.remove(series.text());
+        let value = before.as_ref().map(|before| before.value);
+        if let Some(before) = before
+            && let Some(place) = before.place
+        {
+            if before.series.family().kind == series.family().kind {
+                return (place, value);
+            }
+            self.remove(place);
+        }
+        (self.place(series), value)
+    }
+
+    /// Shows the totals from before a restart, until their series is added or they are forgotten.
+    pub fn show_before(&mut self, now: Millis) {
+        self.before_until = now + SHOWN_FOR;
+        let mut before = std::mem::take(&mut self.before);
+        for one in before.values_mut() {
+            let place = self.place(one.series.clone());
+            self.set(place, one.value);
+            one.place = Some(place);
+        }
+        self.before = before;
+    }
+
+    /// Forgets totals from before a restart, and stops showing them.
+    pub fn forget_before(&mut self, is_unwanted: impl Fn(&Series) -> bool) {
+        let mut before = std::mem::take(&mut self.before);
+        before.retain(|_, one| {
+            let stays = !is_unwanted(&one.series);
+            if let (false, Some(place)) = (stays, one.place) {
+                self.remove(place);
+            }
+            stays
+        });
+        self.before = before;
+    }
+
+    fn place(&mut self, series: Arc<Series>) -> Place {
         let at = match self.roomy.last() {
             Some(&at) => at as usize,
             None => self.add_shelf(),
@@ -90,7 +144,7 @@ impl Board {
             shelf.is_roomy = false;
             self.roomy.pop();
         }
-        (place, before)
+        place
     }
 
     fn add_shelf(&mut self) -> usize {
@@ -156,6 +210,7 @@ impl Board {
             }));
         }
         if !self.before.is_empty() && now > self.before_until {
+            self.forget_before(|_| true);
             self.before = HashMap::new();
         }
         let heartbeat = HEARTBEAT.as_millis() as Millis;

@@ -4,10 +4,11 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, RwLock};
 use std::thread::JoinHandle;
 
-use pegel_metric::{Input, Ledger, Members, Millis, Point, Reason, Selector, Series, Tick};
+use pegel_metric::{Input, Ledger, Millis, Point, Reason, Selector, Series, Tick};
 
 use crate::block::IndexCache;
 use crate::hidden::{self, Hidden};
+use crate::last_rows::{LastRow, last_rows};
 use crate::lock::Lock;
 use crate::log::LogDisk;
 use crate::losses::Losses;
@@ -214,16 +215,11 @@ impl Store {
         hidden::before(&self.inner.shared.hidden.all(), input)
     }
 
-    /// The live groups whose names begin with `prefix`, with the current value of each member. For an
-    /// input that goes on where its predecessor ended.
-    pub fn groups(&self, prefix: &str) -> Vec<(Arc<Members>, Vec<Option<f64>>)> {
-        let now = self.inner.shared.now();
-        let state = self.inner.shared.read();
-        let groups = state.head.groups.iter();
-        groups
-            .filter(|group| group.is_live(now) && group.members().group.starts_with(prefix))
-            .map(|group| (group.members().clone(), group.values().collect()))
-            .collect()
+    /// Returns the groups whose names begin with `prefix` and that were in use when the last of them was written, with
+    /// the value of each member in the last row; the group that was written last comes last. For an input that goes on
+    /// where its predecessor ended, however long ago that was. Reads blocks: for the start only.
+    pub fn groups(&self, prefix: &str) -> Vec<LastRow> {
+        last_rows(&self.inner.shared, prefix)
     }
 
     /// Answers a question series by series, sorted by text; points are sorted by time.

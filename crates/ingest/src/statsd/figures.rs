@@ -125,6 +125,13 @@ impl Figures {
         self.idle[at] == Idle::Delete
     }
 
+    /// The same for a total whose type is not known, because no line of it came since a restart.
+    pub fn deletes_idle_series(&self, name: &str) -> bool {
+        let is_timer = [Figure::Count, Figure::Sum].map(|figure| self.suffix(figure));
+        let is_timer = is_timer.iter().any(|suffix| name.ends_with(suffix));
+        self.deletes_idle(if is_timer { Type::Timer } else { Type::Counter })
+    }
+
     pub fn counts_increase(&self) -> bool {
         self.counter.contains(&Figure::Increase)
     }

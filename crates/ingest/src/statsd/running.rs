@@ -147,6 +147,7 @@ impl Statsd {
             points.clone(),
             board,
             self.flush,
+            now,
         ))
     }
 }

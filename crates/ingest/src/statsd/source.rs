@@ -29,6 +29,8 @@ pub(crate) struct Published {
     flush: Millis,
     /// The number of the interval that is open.
     interval: Option<Millis>,
+    /// How many intervals ended.
+    closed: u64,
 }
 
 impl Published {
@@ -36,9 +38,11 @@ impl Published {
         shared: Arc<Shared>,
         drops: Vec<Drops>,
         points: Arc<Points>,
-        board: Board,
+        mut board: Board,
         flush: Duration,
+        now: Millis,
     ) -> Published {
+        board.show_before(now);
         Published {
             shared,
             drops,
@@ -50,6 +54,7 @@ impl Published {
                 .unwrap_or(Millis::MAX)
                 .max(1),
             interval: None,
+            closed: 0,
         }
     }
 
@@ -129,6 +134,14 @@ impl Published {
                 }
             }
             self.shared.table().reuse(&gone);
+        }
+        self.closed += 1;
+        // The first interval began before this agent did.
+        if self.closed == 2 {
+            let table = self.shared.table();
+            let figures = table.figures();
+            self.board
+                .forget_before(|series| figures.deletes_idle_series(series.name()));
         }
     }
 }

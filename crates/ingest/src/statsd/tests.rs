@@ -60,7 +60,7 @@ impl Trial {
         let board = Board::new("statsd", &store, now);
         let points = Arc::new(Points::new(gate.clone(), store.clone()));
         let flush = keys.flush.duration();
-        let source = Published::new(shared.clone(), Vec::new(), points, board, flush);
+        let source = Published::new(shared.clone(), Vec::new(), points, board, flush, now);
         Trial {
             _dir: dir,
             store,
@@ -388,6 +388,54 @@ fn totals_go_on_after_the_agent_was_started_anew() {
         after,
         values(&[("c", 6.0), ("t.count", 3.0), ("t.sum", 11.0), ("own", 10.0)])
     );
+}
+
+/// What an agent left that ended 30 hours ago, in the log or in a block.
+fn after_a_day(in_block: bool, change: impl FnOnce(&mut StatsdKeys)) -> Trial {
+    let dir = TempDir::new();
+    let open = |dir: &TempDir| Store::open(Options::new(dir.path().to_owned())).expect("the store");
+    let store = open(&dir);
+    let mut first = Trial::on(dir, store, |_| {}, 1000);
+    first.now -= 30 * 3_600_000;
+    first.send("c:5|c\nt:8|ms\nown:9|C\ng:1|g");
+    first.tick();
+    let Trial {
+        _dir: dir, store, ..
+    } = first;
+    if in_block {
+        store.settle();
+    }
+    store.close();
+    drop(store);
+    let store = open(&dir);
+    Trial::on(dir, store, change, 1000)
+}
+
+#[test]
+fn totals_go_on_and_are_shown_at_once_however_long_no_agent_ran() {
+    for in_block in [false, true] {
+        let mut second = after_a_day(in_block, |_| {});
+        let totals = [("c", 5.0), ("t.count", 1.0), ("t.sum", 8.0), ("own", 9.0)];
+        assert_eq!(second.tick(), values(&totals), "before any line");
+        second.send("c:1|c\nt:2|ms\nown:10|C");
+        let totals = [("c", 6.0), ("t.count", 2.0), ("t.sum", 10.0), ("own", 10.0)];
+        assert_eq!(second.tick(), values(&totals));
+        // Another type takes the name over.
+        let mut other = after_a_day(in_block, |_| {});
+        other.send("c:3|g");
+        let shown = other.tick();
+        assert_eq!((shown["c"], shown["own"]), (3.0, 9.0));
+    }
+}
+
+#[test]
+fn totals_from_before_a_restart_are_deleted_when_idle_where_that_is_wanted() {
+    let mut second = after_a_day(false, |keys| keys.idle_timers = Some(Idle::Delete));
+    second.flush();
+    second.flush();
+    second.send("c:1|c");
+    let shown = second.flush();
+    assert_eq!(shown, values(&[("c", 6.0), ("own", 9.0)]));
 }
 
 #[test]

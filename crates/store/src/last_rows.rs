@@ -1,0 +1,118 @@
+//! The last row of each group of one input, for an agent that goes on where the one before it ended.
+//!
+//! The head knows it of all groups that were written since the log's first segment. An idle group is written once a minute,
+//! so that after a crash its last row may be in a block alone. Blocks are looked through from the newest on, as far back as
+//! the first one with such a group reaches: groups that ended long before that were not in use any more.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use pegel_metric::{Members, Millis};
+
+use crate::block::{Block, BlockReader, ReadError};
+use crate::run::{Owner, Run, Samples, bit, decode_column};
+use crate::shared::Shared;
+
+/// A group that was in use at the end was written at most this long before the last one.
+const WRITTEN_WITHIN: Millis = 150_000;
+
+/// The members of a group, and the value of each in its last row.
+pub type LastRow = (Arc<Members>, Vec<Option<f64>>);
+
+/// Returns the last rows of groups whose names begin with `prefix`, the oldest first.
+pub(crate) fn last_rows(shared: &Shared, prefix: &str) -> Vec<LastRow> {
+    let mut found: HashMap<Arc<str>, (Millis, Source)> = HashMap::new();
+    let blocks: Vec<Arc<Block>> = {
+        let state = shared.read();
+        let frozen = state.frozen.iter().map(|frozen| &frozen.head);
+        // The newest last: it replaces the others.
+        for head in frozen.chain([&state.head]) {
+            for group in &head.groups {
+                let members = group.members();
+                if members.group.starts_with(prefix) {
+                    let row = (members.clone(), group.values().collect());
+                    let known = (group.time(), Source::Memory(row));
+                    found.insert(members.group.clone(), known);
+                }
+            }
+        }
+        let mut blocks = state.blocks.clone();
+        blocks.sort_by_key(|block| std::cmp::Reverse(block.max));
+        blocks
+    };
+    let newest =
+        |found: &HashMap<Arc<str>, (Millis, Source)>| found.values().map(|(time, _)| *time).max();
+    for block in blocks {
+        let reaches = |newest: Millis| block.max >= newest.saturating_sub(WRITTEN_WITHIN);
+        if !newest(&found).is_none_or(reaches) {
+            break;
+        }
+        // A damaged block is reported when its samples are read.
+        if let Ok(reader) = BlockReader::open(&block, &shared.indexes) {
+            add_block(&Arc::new(reader), prefix, &mut found);
+        }
+    }
+    let oldest = newest(&found).map_or(Millis::MIN, |time| time.saturating_sub(WRITTEN_WITHIN));
+    let oldest = oldest.max(shared.oldest_kept());
+    let mut rows: Vec<(Millis, Source)> = found.into_values().collect();
+    rows.retain(|(time, _)| *time >= oldest);
+    rows.sort_by_key(|(time, _)| *time);
+    rows.into_iter()
+        .filter_map(|(_, source)| source.row().ok().flatten())
+        .collect()
+}
+
+enum Source {
+    Memory(LastRow),
+    Block(Arc<BlockReader>, u32),
+}
+
+fn add_block(
+    reader: &Arc<BlockReader>,
+    prefix: &str,
+    found: &mut HashMap<Arc<str>, (Millis, Source)>,
+) {
+    let index = &reader.index;
+    for (number, run) in index.runs.iter().enumerate() {
+        let Some(name) = run.group.map(|group| &index.groups[group as usize]) else {
+            continue;
+        };
+        let is_newer = || found.get(name).is_none_or(|(time, _)| *time < run.max);
+        if name.starts_with(prefix) && is_newer() {
+            let source = Source::Block(reader.clone(), number as u32);
+            found.insert(name.clone(), (run.max, source));
+        }
+    }
+}
+
+impl Source {
+    fn row(self) -> Result<Option<LastRow>, ReadError> {
+        match self {
+            Source::Memory(row) => Ok(Some(row)),
+            Source::Block(reader, number) => {
+                let run = reader.run(number)?;
+                reader.close();
+                Ok(run.and_then(|run| last_row(&run)))
+            }
+        }
+    }
+}
+
+fn last_row(run: &Run) -> Option<LastRow> {
+    let Owner::Group(members) = &run.owner else {
+        return None;
+    };
+    let mut values = vec![None; members.series.len()];
+    let mut samples = Samples::default();
+    for column in &run.columns {
+        let bytes = run.column_bytes(column);
+        if decode_column(bytes, run.rows, &mut samples).is_err() {
+            continue;
+        }
+        let is_present = |bits: &Vec<u64>| bit(bits, run.rows - 1);
+        if samples.present.as_ref().is_none_or(is_present) {
+            values[column.member as usize] = samples.values.last().copied();
+        }
+    }
+    Some((members.clone(), values))
+}
