@@ -12,7 +12,7 @@ mod report;
 
 pub use binary::release_binary;
 pub use hour::Hour;
-pub use meter::{cpu_time, process_cpu_time, resident_mb};
+pub use meter::{cpu_time, process_cpu_time, resident_mb, thread_cpu_time};
 pub use node::Node;
 pub use question::sum_of_192;
 pub use report::{Gate, Report, is_once, median};

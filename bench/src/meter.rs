@@ -8,7 +8,13 @@ pub fn cpu_time() -> Duration {
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
 }
 
-/// The same for another process, by the scheduler's own books; threads that have ended are left out.
+/// The same for the calling thread alone.
+pub fn thread_cpu_time() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
+}
+
+/// As [`cpu_time`] for another process, by the scheduler's own books; threads that have ended are left out.
 pub fn process_cpu_time(pid: u32) -> Duration {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the process runs");
     let nanos = tasks

@@ -1,11 +1,14 @@
 //! Append by handle, through the log and all: CPU time of all threads. Bytes per sample, in the log and
-//! sealed, everything included. The data is one hour of a simulated node at 1 Hz.
+//! sealed, everything included. The data is one hour of a simulated node at 1 Hz. A back-fill in shuffled order, and
+//! its replay.
+
+mod back_fill;
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use pegel_bench::{Gate, Node, Report, cpu_time, is_once};
+use pegel_bench::{Gate, Node, Report, cpu_time, is_once, thread_cpu_time};
 use pegel_metric::{Clock, Input, Millis};
 use pegel_store::{Options, Store};
 use pegel_testkit::{FakeClock, TempDir};
@@ -15,19 +18,18 @@ const HOUR_S: i64 = 3600;
 
 fn main() -> ExitCode {
     let mut report = Report::new("store");
-    let (mut rate, mut log, mut sealed) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut fast, mut single, mut log, mut sealed) = Default::default();
     for _ in 0..report.repetitions(7) {
-        let figures = measure();
-        rate.push(figures.0);
-        log.push(figures.1);
-        sealed.push(figures.2);
+        fast_and_single(&mut fast, &mut single, &mut log, &mut sealed);
     }
+    let unit = "M samples/s/core";
     report.row(
-        "append by handle, log included",
-        "M samples/s/core",
+        "append at 1000 Hz, log included",
+        unit,
         Gate::AtLeast(15.0),
-        rate,
+        fast,
     );
+    report.row("append, each tick waited for", unit, Gate::None, single);
     report.row("log", "bytes/sample", Gate::AtMost(2.0), log);
     report.row(
         "sealed block, all included",
@@ -35,11 +37,25 @@ fn main() -> ExitCode {
         Gate::AtMost(0.66),
         sealed,
     );
+    back_fill::report(&mut report);
     report.finish()
 }
 
+fn fast_and_single(
+    fast: &mut Vec<f64>,
+    single: &mut Vec<f64>,
+    log: &mut Vec<f64>,
+    sealed: &mut Vec<f64>,
+) {
+    fast.push(measure(true).0);
+    let figures = measure(false);
+    single.push(figures.0);
+    log.push(figures.1);
+    sealed.push(figures.2);
+}
+
 /// Million samples per CPU second, bytes per sample in the log, bytes per sample sealed.
-fn measure() -> (f64, f64, f64) {
+fn measure(is_fast: bool) -> (f64, f64, f64) {
     let dir = TempDir::new();
     let clock = Arc::new(FakeClock::new(START));
     let mut options = Options::new(dir.path());
@@ -50,19 +66,29 @@ fn measure() -> (f64, f64, f64) {
     let seconds = if is_once() { HOUR_S / 6 } else { HOUR_S };
 
     let mut node = Node::new(1);
+    let begun = Instant::now();
+    let (whole, this_thread) = (cpu_time(), thread_cpu_time());
     let mut used = Duration::ZERO;
-    for second in 0..seconds {
+    for number in 0..seconds as u32 {
         let tick = node.tick(clock.utc());
-        let before = cpu_time();
+        let before = thread_cpu_time();
         store.tick(tick);
-        // Every tick is written by itself, as it is when they come one a second.
-        store
-            .push(Input::Push, Vec::new())
-            .expect("the writer answers");
-        used += cpu_time() - before;
+        if !is_fast {
+            // Every tick is written by itself, and the sender sleeps until it is.
+            store
+                .push(Input::Push, Vec::new())
+                .expect("the writer answers");
+        }
+        used += thread_cpu_time() - before;
         clock.advance(Duration::from_secs(1));
-        let _ = second;
+        if is_fast {
+            let due = begun + number * Duration::from_millis(1);
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        }
     }
+    store.push(Input::Push, Vec::new()).expect("all is written");
+    // What this thread did to make the samples is not the store's work.
+    used += (cpu_time() - whole).saturating_sub(thread_cpu_time() - this_thread);
     let samples = node.series_count() as f64 * seconds as f64;
     let log_bytes = store.status().log_bytes as f64;
     clock.advance(Duration::from_secs(3 * 3600));
