@@ -1,47 +1,73 @@
-/// Whether `pattern` matches the whole of `text`: `*` is any run of characters, `?` any single one.
+//! Globs: `*` is any run of characters, `?` any single one. A pattern is cut at its `*`: the first part is a
+//! prefix, the last one a suffix, and each part between them is searched once, from where the one before ended.
+//! Taking the leftmost place of each part is always right, so that nothing is ever tried again.
+
+/// The longest part between two `*` that may hold a `?`: such a part is compared at every place of the text.
+pub(crate) const SEARCHED_CHARS_MAX: usize = 64;
+
+/// Whether `pattern` matches the whole of `text`.
 ///
-/// Runs in O(pattern × text) at worst, so that a hostile pattern costs no more than its length says.
+/// Linear in the text: the search for a part without `?` is, and one with `?` costs at most its length more, which
+/// [`is_linear`] bounds.
 pub fn glob_matches(pattern: &str, text: &str) -> bool {
-    let mut rest_pattern = pattern;
-    let mut rest_text = text;
-    // Where to go on when the current attempt fails: after the last `*`, one character further.
-    let mut retry: Option<(&str, &str)> = None;
-    loop {
-        let mut pattern_chars = rest_pattern.chars();
-        let mut text_chars = rest_text.chars();
-        match (pattern_chars.next(), text_chars.next()) {
-            (None, None) => return true,
-            (Some('*'), _) => {
-                rest_pattern = pattern_chars.as_str();
-                if rest_pattern.is_empty() {
-                    return true;
-                }
-                retry = Some((rest_pattern, rest_text));
-                continue;
-            }
-            (Some(p), Some(t)) if p == '?' || p == t => {
-                rest_pattern = pattern_chars.as_str();
-                rest_text = text_chars.as_str();
-                continue;
-            }
-            _ => {}
+    let Some((prefix, rest)) = pattern.split_once('*') else {
+        return strip_part(pattern, text) == Some("");
+    };
+    let (parts, suffix) = rest.rsplit_once('*').unwrap_or(("", rest));
+    let between = strip_part(prefix, text).and_then(|text| strip_last_part(suffix, text));
+    let Some(mut text) = between else {
+        return false;
+    };
+    parts.split('*').all(|part| match skip_past(part, text) {
+        Some(rest) => {
+            text = rest;
+            true
         }
-        let Some((after_star, tried)) = retry else {
-            return false;
-        };
-        let mut tried_chars = tried.chars();
-        if tried_chars.next().is_none() {
-            return false;
-        }
-        rest_pattern = after_star;
-        rest_text = tried_chars.as_str();
-        retry = Some((after_star, rest_text));
+        None => false,
+    })
+}
+
+/// Whether matching with this pattern is linear in the text: no part that is searched holds a `?` and is long.
+pub(crate) fn is_linear(pattern: &str) -> bool {
+    let after_prefix = pattern.split_once('*').map_or("", |(_, rest)| rest);
+    let searched = after_prefix.rsplit_once('*').map_or("", |(parts, _)| parts);
+    searched
+        .split('*')
+        .all(|part| !part.contains('?') || part.chars().count() <= SEARCHED_CHARS_MAX)
+}
+
+/// What follows the first place where `part` fits.
+fn skip_past<'a>(part: &str, text: &'a str) -> Option<&'a str> {
+    if !part.contains('?') {
+        return text.find(part).map(|at| &text[at + part.len()..]);
     }
+    let mut starts = text.char_indices().map(|(at, _)| at);
+    starts.find_map(|at| strip_part(part, &text[at..]))
+}
+
+/// What follows `part`, which must fit at the start.
+fn strip_part<'a>(part: &str, text: &'a str) -> Option<&'a str> {
+    if !part.contains('?') {
+        return text.strip_prefix(part);
+    }
+    let mut rest = text.chars();
+    let fits = part
+        .chars()
+        .all(|p| rest.next().is_some_and(|t| p == '?' || p == t));
+    fits.then(|| rest.as_str())
+}
+
+/// What stands before `part`, which must fit at the end.
+fn strip_last_part<'a>(part: &str, text: &'a str) -> Option<&'a str> {
+    let mut rest = text.chars();
+    let mut reversed = part.chars().rev();
+    let fits = reversed.all(|p| rest.next_back().is_some_and(|t| p == '?' || p == t));
+    fits.then(|| rest.as_str())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::glob_matches;
+    use super::{glob_matches, is_linear};
 
     #[test]
     fn matches_as_a_shell_would() {
@@ -57,17 +83,78 @@ mod tests {
             ("*a*b*c", "xaybzc", true),
             ("*a*b*c", "xaybz", false),
             ("ü*", "über", true),
+            ("a*a", "a", false),
+            ("ab*ba", "aba", false),
+            ("*?b", "ab", true),
+            ("*?b", "b", false),
+            ("a*?", "a", false),
+            ("*a?c*", "xaabcy", true),
+            ("*a?c*?", "xaabc", false),
+            ("**", "x", true),
+            ("?", "ü", true),
+            ("a*ü?*", "aüx", true),
         ] {
             assert_eq!(glob_matches(pattern, text), expected, "{pattern} on {text}");
         }
     }
 
+    /// Compares with the definition, which tries everything.
     #[test]
-    fn a_hostile_pattern_ends() {
-        let text = "a".repeat(10_000);
-        assert!(!glob_matches(
-            &"*a".repeat(50).replace("*a", "*aaaa*b"),
-            &text
-        ));
+    fn agrees_with_the_definition_on_all_short_patterns() {
+        fn tries_all(pattern: &[u8], text: &[u8]) -> bool {
+            match (pattern.split_first(), text.split_first()) {
+                (None, None) => true,
+                (Some((b'*', rest)), _) => {
+                    (0..=text.len()).any(|skipped| tries_all(rest, &text[skipped..]))
+                }
+                (Some((p, pattern)), Some((t, text))) => {
+                    (*p == b'?' || p == t) && tries_all(pattern, text)
+                }
+                _ => false,
+            }
+        }
+        let words = |letters: &[u8], len: u32| -> Vec<String> {
+            let count = letters.len().pow(len);
+            let word = |number: usize| {
+                (0..len).map(move |at| {
+                    char::from(letters[number / letters.len().pow(at) % letters.len()])
+                })
+            };
+            (0..count).map(|number| word(number).collect()).collect()
+        };
+        let texts: Vec<String> = (0..6).flat_map(|len| words(b"ab", len)).collect();
+        for pattern in (0..6).flat_map(|len| words(b"ab?*", len)) {
+            for text in &texts {
+                let expected = tries_all(pattern.as_bytes(), text.as_bytes());
+                assert_eq!(
+                    glob_matches(&pattern, text),
+                    expected,
+                    "{pattern} on {text}"
+                );
+            }
+        }
+    }
+
+    /// Trying each place anew would compare 10^12 characters here: hours.
+    #[test]
+    fn a_hostile_pattern_costs_no_more_than_the_text_is_long() {
+        let text = "a".repeat(2_000_000);
+        for pattern in [
+            format!("*{}b", "a".repeat(1_000_000)),
+            format!("*{}b*", "a".repeat(1_000_000)),
+            format!("{}b", "*a".repeat(500_000)),
+            format!("{}*{}b*", "?".repeat(500_000), "a".repeat(500_000)),
+        ] {
+            assert!(is_linear(&pattern));
+            assert!(!glob_matches(&pattern, &text));
+        }
+    }
+
+    #[test]
+    fn a_long_part_with_question_marks_is_not_linear_where_it_is_searched() {
+        let long = "?".repeat(65);
+        assert!(is_linear(&long) && is_linear(&format!("{long}*")));
+        assert!(!is_linear(&format!("*{long}*")));
+        assert!(is_linear(&format!("*{}*", &long[1..])));
     }
 }

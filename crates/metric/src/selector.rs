@@ -1,13 +1,14 @@
 //! Which series a question is about: `--match` on the command line, `match=` over HTTP.
 
 use std::borrow::Cow;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
 use regex_lite::{Regex, RegexBuilder};
 
-use crate::glob::glob_matches;
-use crate::series::quoted;
+use crate::glob::{SEARCHED_CHARS_MAX, glob_matches, is_linear};
+use crate::series::{LABELS_MAX, TEXT_BYTES_MAX, quoted};
 use crate::{Family, Input, Kind, Series, SeriesError};
 
 /// What one compiled expression may take in memory, and by that how long it takes to try: enough for thousands
@@ -34,8 +35,11 @@ enum Shape {
     Matchers(String, Vec<Matcher>),
     /// This name and no other, even where it looks like a glob.
     Name(Box<str>),
-    /// This text and no other.
-    Text(Box<str>),
+    /// Any of these names and texts, and no other: looked up by hash, however many there are.
+    Listed {
+        names: HashSet<Box<str>>,
+        texts: HashSet<Box<str>>,
+    },
     /// This name, and what a test of the caller's accepts.
     Chosen(Box<str>, Choice),
     Any(Vec<Selector>),
@@ -69,6 +73,14 @@ enum Test {
 pub enum SelectorError {
     #[error("the pattern is empty")]
     Empty,
+    #[error("the pattern has {0} bytes; at most {TEXT_BYTES_MAX} are accepted")]
+    Long(usize),
+    #[error("the pattern has {0} matchers; at most {LABELS_MAX} are accepted")]
+    MatchersMany(usize),
+    #[error(
+        "a part between two * that holds a ? has more than {SEARCHED_CHARS_MAX} characters; write * for a run of ?"
+    )]
+    PartLong,
     #[error("the expression {0:?} is not valid: {1}")]
     Expression(String, String),
 }
@@ -78,7 +90,17 @@ impl Selector {
         if text.is_empty() {
             return Err(SelectorError::Empty);
         }
-        if let Some((name, matchers)) = split_matchers(text) {
+        if text.len() > TEXT_BYTES_MAX {
+            return Err(SelectorError::Long(text.len()));
+        }
+        let split = split_matchers(text);
+        if !is_linear(split.as_ref().map_or(text, |(name, _)| name)) {
+            return Err(SelectorError::PartLong);
+        }
+        if let Some((name, matchers)) = split {
+            if matchers.len() > LABELS_MAX {
+                return Err(SelectorError::MatchersMany(matchers.len()));
+            }
             let matchers = matchers
                 .into_iter()
                 .map(|(key, op, value)| {
@@ -126,10 +148,21 @@ impl Selector {
         }
     }
 
-    /// Exactly one series, by its text; its labels may come in any order.
-    pub fn series(text: &str) -> Result<Selector, SeriesError> {
+    /// Exactly these series: an entry with labels is one series, in any order of its labels; a bare name is all
+    /// series of that name. The error names the entry.
+    pub fn listed<'a>(
+        entries: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Selector, (&'a str, SeriesError)> {
+        let (mut names, mut texts) = (HashSet::new(), HashSet::new());
+        for entry in entries {
+            if entry.contains('{') {
+                texts.insert(canonical_text(entry).map_err(|error| (entry, error))?);
+            } else {
+                names.insert(entry.into());
+            }
+        }
         Ok(Selector {
-            shape: Shape::Text(canonical_text(text)?),
+            shape: Shape::Listed { names, texts },
         })
     }
 
@@ -155,7 +188,10 @@ impl Selector {
                     && matchers.iter().all(|matcher| matcher.matches(series))
             }
             Shape::Name(name) => **name == *series.name(),
-            Shape::Text(text) => **text == *series.text(),
+            Shape::Listed { names, texts } => {
+                (!names.is_empty() && names.contains(series.name()))
+                    || (!texts.is_empty() && texts.contains(series.text()))
+            }
             Shape::Chosen(name, choice) => **name == *series.name() && (choice.0)(series),
             Shape::Any(selectors) => selectors.iter().any(|selector| selector.matches(series)),
         }
@@ -169,20 +205,35 @@ impl Selector {
                 .filter(|matcher| matches!(matcher.test, Test::Fit(_) | Test::Unfit(_)))
                 .count(),
             Shape::Any(selectors) => selectors.iter().map(Selector::expression_count).sum(),
-            Shape::Glob(_) | Shape::Name(_) | Shape::Text(_) | Shape::Chosen(..) => 0,
+            Shape::Glob(_) | Shape::Name(_) | Shape::Listed { .. } | Shape::Chosen(..) => 0,
         }
     }
 
-    /// The one name that can match, where the pattern holds no wildcard: lets an index skip the rest.
-    pub fn exact_name(&self) -> Option<&str> {
+    /// The names that can match, where the pattern holds no wildcard: lets an index skip the rest.
+    pub fn exact_names(&self) -> Option<BTreeSet<&str>> {
         match &self.shape {
             Shape::Glob(pattern) | Shape::Matchers(pattern, _) => {
                 let plain = !pattern.contains(['*', '?', '{']);
-                plain.then_some(pattern.as_str())
+                plain.then(|| BTreeSet::from([pattern.as_str()]))
             }
-            Shape::Name(name) | Shape::Chosen(name, _) => Some(name),
-            Shape::Text(text) => text.split('{').next(),
-            Shape::Any(_) => None,
+            Shape::Name(name) | Shape::Chosen(name, _) => Some(BTreeSet::from([&**name])),
+            Shape::Listed { names, texts } => {
+                let names_of_texts = texts.iter().filter_map(|text| text.split('{').next());
+                Some(
+                    names
+                        .iter()
+                        .map(|name| &**name)
+                        .chain(names_of_texts)
+                        .collect(),
+                )
+            }
+            Shape::Any(selectors) => {
+                let mut names = BTreeSet::new();
+                for selector in selectors {
+                    names.append(&mut selector.exact_names()?);
+                }
+                Some(names)
+            }
         }
     }
 }
@@ -304,8 +355,8 @@ mod tests {
         let exact = |text: &str| {
             Selector::parse(text)
                 .expect("valid")
-                .exact_name()
-                .map(str::to_owned)
+                .exact_names()
+                .map(|names| names.into_iter().collect::<Vec<_>>().join(" "))
         };
         assert_eq!(exact("node_load1"), Some("node_load1".into()));
         assert_eq!(exact(r#"m{a="*"}"#), Some("m".into()));
@@ -318,16 +369,50 @@ mod tests {
         assert!(selector.matches(&series(r#"m{a="1"}"#)));
         assert!(!selector.matches(&series("m")));
         assert!(!selector.matches(&series(r#"n{a="1"}"#)));
-        assert_eq!(selector.exact_name(), Some("m"));
+        assert_eq!(selector.exact_names(), Some(BTreeSet::from(["m"])));
     }
 
     #[test]
     fn one_series_is_told_from_others_of_its_name() {
-        let selector = Selector::series(r#"m{b="2",a="1"}"#).expect("valid");
+        let selector = Selector::listed([r#"m{b="2",a="1"}"#]).expect("valid");
         assert!(selector.matches(&series(r#"m{a="1",b="2"}"#)));
         assert!(!selector.matches(&series(r#"m{a="1",b="2",c="3"}"#)));
-        assert_eq!(selector.exact_name(), Some("m"));
-        assert!(Selector::series("m{a=1}").is_err());
+        assert_eq!(selector.exact_names(), Some(BTreeSet::from(["m"])));
+        let wrong = Selector::listed(["n", "m{a=1}"]);
+        assert_eq!(wrong.map_err(|(entry, _)| entry).err(), Some("m{a=1}"));
+    }
+
+    #[test]
+    fn a_list_matches_names_and_texts_and_nothing_else() {
+        let selector = Selector::listed(["n", r#"m{a="1"}"#, "o*"]).expect("valid");
+        for (text, expected) in [
+            ("n", true),
+            (r#"n{b="2"}"#, true),
+            (r#"m{a="1"}"#, true),
+            ("m", false),
+            ("o*", true),
+            ("oo", false),
+        ] {
+            assert_eq!(selector.matches(&series(text)), expected, "{text}");
+        }
+        assert_eq!(
+            selector.exact_names(),
+            Some(BTreeSet::from(["m", "n", "o*"]))
+        );
+        let nothing = Selector::listed([]).expect("valid");
+        assert!(!nothing.matches(&series("m")));
+    }
+
+    #[test]
+    fn patterns_are_bounded() {
+        let error = |pattern: &str| Selector::parse(pattern).err();
+        let long = "a".repeat(TEXT_BYTES_MAX + 1);
+        assert_eq!(error(&long), Some(SelectorError::Long(long.len())));
+        assert_eq!(error(&long[1..]), None);
+        let matchers = format!("m{{{}}}", r#"a="1","#.repeat(65));
+        assert_eq!(error(&matchers), Some(SelectorError::MatchersMany(65)));
+        let marks = format!("*{}*", "?".repeat(65));
+        assert_eq!(error(&marks), Some(SelectorError::PartLong));
     }
 
     #[test]
@@ -337,8 +422,8 @@ mod tests {
         assert!(!selector.matches(&series("o")));
         assert!(!Selector::any(Vec::new()).matches(&series("m")));
         assert_eq!(
-            Selector::any(vec![Selector::name("m")]).exact_name(),
-            Some("m")
+            Selector::any(vec![Selector::name("m"), Selector::name("n")]).exact_names(),
+            Some(BTreeSet::from(["m", "n"]))
         );
     }
 

@@ -180,9 +180,10 @@ impl Engine {
         for which in &last.queries {
             let selector = which.selector(&self.node);
             let mut live: HashMap<Arc<Series>, (Millis, f64)> = HashMap::new();
-            self.store.latest(&selector, 0, &mut |series, latest| {
-                live.insert(series.clone(), (latest.seen, latest.value));
-            });
+            self.store
+                .latest_until(deadline, &selector, 0, &mut |series, latest| {
+                    live.insert(series.clone(), (latest.seen, latest.value));
+                })?;
             let mut found: Vec<Arc<Series>> = Vec::new();
             self.each_series(selector, deadline, &mut |series| found.push(series.clone()))?;
             let mut ended = 0;

@@ -6,6 +6,9 @@ use crate::failure::Failure;
 
 /// How many regular expressions one request may hold.
 const EXPRESSIONS_MAX: usize = 16;
+/// How many patterns one request may hold: each is tried on every series. Names are looked up by hash; the length
+/// of the URI bounds them.
+const PATTERNS_MAX: usize = 64;
 
 /// What follows the `?`, checked against what the route knows.
 #[derive(Debug)]
@@ -54,18 +57,18 @@ impl Parameters {
                 let message = format!("more than {EXPRESSIONS_MAX} regular expressions");
                 return Err(Failure::bad(message).hint("join them with |, or use globs"));
             }
+            if selectors.len() == PATTERNS_MAX {
+                return Err(Failure::bad(format!("more than {PATTERNS_MAX} patterns")));
+            }
             selectors.push(selector);
         }
-        let mut entries = self.all("names").flat_map(split_names).peekable();
         let is_selective = !selectors.is_empty() || self.all("names").next().is_some();
-        for entry in &mut entries {
-            selectors.push(match entry.contains('{') {
-                true => Selector::series(entry).map_err(|error| {
-                    Failure::bad(format!("names: {entry}: {error}"))
-                        .hint("a series is written name{key=\"value\",…}; use match= for patterns")
-                })?,
-                false => Selector::name(entry),
-            });
+        let names: Vec<&str> = self.all("names").flat_map(split_names).collect();
+        if !names.is_empty() {
+            selectors.push(Selector::listed(names).map_err(|(entry, error)| {
+                Failure::bad(format!("names: {entry}: {error}"))
+                    .hint("a series is written name{key=\"value\",…}; use match= for patterns")
+            })?);
         }
         Ok(if is_selective {
             Selector::any(selectors)
@@ -141,6 +144,7 @@ mod tests {
         );
         let expressions = "match=%7Ba=~%22x%22%7D&".repeat(17);
         assert_eq!(message(&expressions), "more than 16 regular expressions");
+        assert_eq!(message(&"match=a&".repeat(65)), "more than 64 patterns");
         assert_eq!(
             message("names=a%7Bb%7D"),
             "names: a{b}: not a series: a label without '='"

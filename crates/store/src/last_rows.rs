@@ -30,8 +30,9 @@ pub(crate) fn last_rows(shared: &Shared, prefix: &str) -> Vec<LastRow> {
             for group in &head.groups {
                 let members = group.members();
                 if members.group.starts_with(prefix) {
-                    let row = (members.clone(), group.values().collect());
-                    let known = (group.time(), Source::Memory(row));
+                    let last = group.current().row;
+                    let row = (members.clone(), last.values().collect());
+                    let known = (last.time, Source::Memory(row));
                     found.insert(members.group.clone(), known);
                 }
             }

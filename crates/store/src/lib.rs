@@ -26,6 +26,7 @@ mod block;
 mod codec;
 mod config;
 mod error;
+mod figures;
 mod files;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;

@@ -89,6 +89,51 @@ impl Fold {
     }
 }
 
+/// Watches over a deadline without looking at the clock for every series.
+#[derive(Debug)]
+pub(crate) struct TimeLimit {
+    deadline: Option<Instant>,
+    /// Work since the last look.
+    spent: usize,
+}
+
+impl TimeLimit {
+    /// Bytes of text to be matched, or as much work, between two looks at the clock.
+    const LOOK_EVERY: usize = 4096;
+    /// What other steps count, such as a run that is looked up.
+    pub const STEP: usize = 64;
+
+    pub fn new(deadline: Option<Instant>) -> TimeLimit {
+        TimeLimit {
+            deadline,
+            spent: TimeLimit::LOOK_EVERY,
+        }
+    }
+
+    /// Counts work that is about to be done; fails when the time is over.
+    pub fn spend(&mut self, work: usize) -> Result<(), QueryError> {
+        self.spent += work;
+        if self.spent < TimeLimit::LOOK_EVERY {
+            return Ok(());
+        }
+        self.look()
+    }
+
+    /// Counts a series that is about to be matched.
+    pub fn spend_on(&mut self, series: &Series) -> Result<(), QueryError> {
+        self.spend(TimeLimit::STEP + series.text().len())
+    }
+
+    /// Looks at the clock now: before a step that is long by itself.
+    pub fn look(&mut self) -> Result<(), QueryError> {
+        self.spent = 0;
+        match self.deadline {
+            Some(deadline) if Instant::now() > deadline => Err(QueryError::TooLong),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Takes an answer, series by series, with its points in the order of their times.
 pub type Visit<'a> = dyn FnMut(&Arc<Series>, &[(Millis, f64)]) + 'a;
 

@@ -3,15 +3,15 @@
 
 mod fold;
 mod list;
+mod memory;
 mod pieces;
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use pegel_metric::Series;
 
 use crate::hidden;
-use crate::question::{Fold, QueryError, Question, Visit};
+use crate::question::{Fold, QueryError, Question, TimeLimit, Visit};
 use crate::shared::Shared;
 
 use fold::Answer;
@@ -36,19 +36,18 @@ pub(crate) fn range(
         return Ok(());
     }
     let question = &question;
+    let mut limit = TimeLimit::new(Some(question.deadline));
     let Pieces {
         mut series,
         mut reader,
-    } = gather(shared, question)?;
+    } = gather(shared, question, &mut limit)?;
     let mut names: Vec<Arc<Series>> = series.keys().cloned().collect();
     names.sort_unstable();
     let mut answer = Answer::new(question);
     let mut bytes_left = question.bytes_max;
     let hidden_ranges = shared.hidden.all();
     for name in names {
-        if Instant::now() > question.deadline {
-            return Err(QueryError::TooLong);
-        }
+        limit.look()?;
         let mut pieces = series.remove(&name).unwrap_or_default();
         let fold = question
             .step
@@ -62,7 +61,7 @@ pub(crate) fn range(
         if answer.begin(fold, shown_from) {
             reader.forget_times();
         }
-        reader.feed(&mut pieces, question, bytes_left, &mut answer)?;
+        reader.feed(&mut pieces, question, &mut limit, bytes_left, &mut answer)?;
         let points = answer.finish();
         if points.is_empty() {
             continue;

@@ -1,14 +1,15 @@
 //! What the store's threads and its readers share.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use pegel_metric::{Input, Ledger, Millis, Reason};
 
 use crate::Options;
 use crate::block::{Block, IndexCache};
+use crate::figures::{Figures, StateGuard};
 use crate::files::FileHandle;
 use crate::head::Head;
 use crate::hidden::Hidden;
@@ -16,12 +17,18 @@ use crate::lock::LockedDir;
 use crate::losses::Losses;
 use crate::status::Degraded;
 
+/// How often the writer gives way to readers before it goes on all the same.
+const YIELDS_MAX: usize = 1000;
+
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub options: Options,
     pub locked_dir: Arc<LockedDir>,
     pub ledger: Arc<Ledger>,
     pub state: RwLock<State>,
+    pub figures: Mutex<Figures>,
+    /// Threads that are about to read the state.
+    pub readers_waiting: AtomicUsize,
     pub indexes: IndexCache,
     pub work: Mutex<Work>,
     pub wake_upkeep: Condvar,
@@ -113,16 +120,39 @@ impl Work {
 }
 
 impl Shared {
+    /// For a look at it. Nothing slow may be done with it: the writer waits.
     pub fn read(&self) -> RwLockReadGuard<'_, State> {
-        self.state
-            .read()
-            .expect("no thread panics while it holds the state")
+        self.readers_waiting.fetch_add(1, Ordering::Relaxed);
+        let state = self.state.read();
+        self.readers_waiting.fetch_sub(1, Ordering::Relaxed);
+        state.expect("no thread panics while it holds the state")
     }
 
-    pub fn write(&self) -> RwLockWriteGuard<'_, State> {
-        self.state
+    pub fn write(&self) -> StateGuard<'_> {
+        let state = self
+            .state
             .write()
-            .expect("no thread panics while it holds the state")
+            .expect("no thread panics while it holds the state");
+        StateGuard {
+            state,
+            figures: &self.figures,
+        }
+    }
+
+    /// Lets waiting readers in, between two changes that follow each other closely.
+    pub fn let_readers_in(&self) {
+        for _ in 0..YIELDS_MAX {
+            if self.readers_waiting.load(Ordering::Relaxed) == 0 {
+                return;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// The figures of the state, without waiting for it.
+    pub fn figures(&self) -> Figures {
+        let figures = self.figures.lock();
+        figures.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub fn work(&self) -> MutexGuard<'_, Work> {

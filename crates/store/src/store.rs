@@ -1,8 +1,9 @@
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Condvar, Mutex, RwLock};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use pegel_metric::{Input, Ledger, Millis, Point, Reason, Selector, Series, Tick};
 
@@ -12,15 +13,16 @@ use crate::last_rows::{LastRow, last_rows};
 use crate::lock::Lock;
 use crate::log::LogDisk;
 use crate::losses::Losses;
+use crate::question::TimeLimit;
 use crate::shared::{Shared, State, Work};
-use crate::writer::{Command, InFlight, QueuedTick, Writer};
+use crate::writer::{
+    Command, CommandQueue, CommandReceiver, InFlight, QueuedTick, Refused, Writer,
+};
 use crate::{
     Latest, OpenError, Options, PushError, Pushed, QueryError, Question, Status, Visit, open, scan,
     syncer, upkeep,
 };
 
-/// Ticks and pushes that wait for the writer.
-const QUEUE_LEN: usize = 1024;
 /// What decoded block indexes may take in memory.
 const INDEX_BYTES_MAX: usize = 4 << 20;
 
@@ -32,7 +34,7 @@ pub struct Store {
 
 struct Inner {
     shared: Arc<Shared>,
-    commands: SyncSender<Command>,
+    commands: Arc<CommandQueue>,
     /// Emptied ticks, to be filled again.
     spare: Arc<Mutex<Vec<Tick>>>,
     threads: Mutex<Option<Threads>>,
@@ -59,6 +61,8 @@ impl Store {
             options,
             ledger: Arc::new(Ledger::default()),
             state: RwLock::new(State::default()),
+            figures: Mutex::default(),
+            readers_waiting: AtomicUsize::new(0),
             indexes: IndexCache::new(INDEX_BYTES_MAX),
             work: Mutex::new(Work::default()),
             wake_upkeep: Condvar::new(),
@@ -81,7 +85,8 @@ impl Store {
             state.head_log_bytes = head_log_bytes;
         }
 
-        let (commands, queue) = sync_channel(QUEUE_LEN);
+        let commands = Arc::new(CommandQueue::default());
+        let receiver = CommandReceiver::new(commands.clone());
         let spare = Arc::new(Mutex::new(Vec::new()));
         let thread = |name: &str, body: Box<dyn FnOnce() + Send>| {
             std::thread::Builder::new()
@@ -102,7 +107,7 @@ impl Store {
         let log = thread("store-log", Box::new(move || disk_thread.run()))?;
         let writer = Writer::new(shared.clone(), disk, spare.clone(), next_segment);
         let threads = Threads {
-            writer: thread("store-writer", Box::new(move || writer.run(&queue)))?,
+            writer: thread("store-writer", Box::new(move || writer.run(receiver)))?,
             others: vec![
                 log,
                 thread("store-syncer", Box::new(move || syncer::run(&for_syncer)))?,
@@ -140,8 +145,7 @@ impl Store {
         let ledger = self.ledger();
         ledger.received(input, count);
         let queued = Command::Tick(QueuedTick::new(full, ledger));
-        if let Err(TrySendError::Full(Command::Tick(queued))) = self.inner.commands.try_send(queued)
-        {
+        if let Err(Refused::Full(Command::Tick(queued))) = self.inner.commands.send(queued) {
             queued.take();
             let shared = &self.inner.shared;
             shared.drop_ticked(input, Reason::QueueFull, count);
@@ -158,17 +162,17 @@ impl Store {
             return Err(PushError::QueueFull);
         };
         let (reply, answer) = sync_channel(1);
-        match self.inner.commands.try_send(Command::Push {
+        match self.inner.commands.send(Command::Push {
             input,
             points,
             reply,
         }) {
             Ok(()) => {}
-            Err(TrySendError::Full(_)) => {
+            Err(Refused::Full(_)) => {
                 ledger.dropped(input, Reason::QueueFull, count);
                 return Err(PushError::QueueFull);
             }
-            Err(TrySendError::Disconnected(_)) => {
+            Err(Refused::Closed) => {
                 ledger.dropped(input, Reason::Closed, count);
                 return Err(PushError::Closed);
             }
@@ -181,26 +185,46 @@ impl Store {
     }
 
     /// Visits the live series that match and took their current value after change number `after`
-    /// (0: all), in no particular order. Returns the number of the latest change.
+    /// (0: all), in no particular order. Returns the number of the latest change. Nothing waits for `visit` or for
+    /// the selector; where those come from outside, [`Store::latest_until`] bounds how long they may take.
     pub fn latest(
         &self,
         selector: &Selector,
         after: u64,
         visit: &mut dyn FnMut(&Arc<Series>, Latest),
     ) -> u64 {
-        let now = self.inner.shared.now();
-        let hidden_ranges = self.inner.shared.hidden.all();
-        let state = self.inner.shared.read();
+        let visited = self.visit_current(selector, after, &mut TimeLimit::new(None), visit);
+        visited.expect("without a deadline it does not fail")
+    }
+
+    /// As [`Store::latest`], but fails with [`QueryError::TooLong`] at the deadline.
+    pub fn latest_until(
+        &self,
+        deadline: Instant,
+        selector: &Selector,
+        after: u64,
+        visit: &mut dyn FnMut(&Arc<Series>, Latest),
+    ) -> Result<u64, QueryError> {
+        self.visit_current(selector, after, &mut TimeLimit::new(Some(deadline)), visit)
+    }
+
+    fn visit_current(
+        &self,
+        selector: &Selector,
+        after: u64,
+        limit: &mut TimeLimit,
+        visit: &mut dyn FnMut(&Arc<Series>, Latest),
+    ) -> Result<u64, QueryError> {
+        let shared = &self.inner.shared;
+        let hidden_ranges = shared.hidden.all();
+        let current = shared.read().head.current();
         let mut shown = |series: &Arc<Series>, latest: Latest| {
             if !hidden::is_hidden(&hidden_ranges, series, latest.seen) {
                 visit(series, latest);
             }
         };
-        match hidden_ranges.is_empty() {
-            true => state.head.latest(selector, after, now, visit),
-            false => state.head.latest(selector, after, now, &mut shown),
-        }
-        state.head.changes
+        current.visit(selector, after, shared.now(), limit, &mut shown)?;
+        Ok(current.changes)
     }
 
     /// Hides the samples of an input before `time`. Their space is freed by age, as that of all others. When this
@@ -257,24 +281,22 @@ impl Store {
         }
     }
 
+    /// The state of the store in figures. Never waits for the writer or for readers.
     pub fn status(&self) -> Status {
         let shared = &self.inner.shared;
-        let state = shared.read();
-        let spans = state
-            .blocks
-            .iter()
+        let figures = shared.figures();
+        let spans = { figures.blocks.iter() }
             .filter(|block| block.min != Millis::MIN)
             .map(|block| (block.min, block.max))
-            .chain(state.frozen.iter().filter_map(|frozen| frozen.head.span))
-            .chain(state.head.span);
-        let damaged = state.blocks.iter().filter(|block| block.is_damaged());
+            .chain(figures.span);
+        let damaged = figures.blocks.iter().filter(|block| block.is_damaged());
         Status {
             dir: shared.options.dir.clone(),
-            series: state.head.series_count() as u64,
+            series: figures.series,
             memory_bytes: shared.memory_bytes.load(Ordering::Relaxed),
-            log_bytes: state.log_bytes(),
-            block_bytes: state.blocks.iter().map(|block| block.bytes).sum(),
-            blocks: state.blocks.len() as u64,
+            log_bytes: figures.log_bytes,
+            block_bytes: figures.blocks.iter().map(|block| block.bytes).sum(),
+            blocks: figures.blocks.len() as u64,
             oldest: spans.clone().map(|(min, _)| min).min(),
             newest: spans.map(|(_, max)| max).max(),
             duplicates: shared.ledger.duplicates(),
@@ -286,11 +308,11 @@ impl Store {
                 .expect("no thread panics while it holds this lock")
                 .clone(),
             damaged_blocks: damaged.count() as u64,
-            degraded: state
+            degraded: figures
                 .log_trouble
                 .clone()
                 .or_else(|| shared.sync_stalled())
-                .or_else(|| state.block_trouble.clone())
+                .or_else(|| figures.block_trouble.clone())
                 .or_else(|| shared.losses.degraded(&shared.options)),
         }
     }
@@ -335,5 +357,21 @@ impl fmt::Debug for Store {
         f.debug_struct("Store")
             .field("dir", &self.inner.shared.options.dir)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_does_not_wait_for_the_state() {
+        let dir = std::env::temp_dir().join(format!("pegel-status-{}", std::process::id()));
+        let store = Store::open(Options::new(&dir)).expect("opens");
+        let held = store.inner.shared.write();
+        assert_eq!(store.status().series, 0);
+        drop(held);
+        store.close();
+        std::fs::remove_dir_all(&dir).expect("removed");
     }
 }

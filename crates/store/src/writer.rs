@@ -7,12 +7,12 @@
 //! head goes to a block, because the log does not hold all of it.
 
 mod admit;
+mod changes;
 mod newcomers;
 mod queue;
 
 use std::io;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -20,11 +20,13 @@ use pegel_metric::{Reason, Tick};
 
 use crate::PushError;
 use crate::files::FileHandle;
+use crate::head::Head;
 use crate::log::{FrameEncoder, LogDisk, Segment};
-use crate::shared::{Frozen, Shared, State};
+use crate::shared::{Frozen, Shared};
 
 use admit::{Admission, Admitted};
-pub(crate) use queue::{Command, InFlight, QueuedTick};
+use changes::{Changes, POINT_COST, SAMPLE_COST};
+pub(crate) use queue::{Command, CommandQueue, CommandReceiver, InFlight, QueuedTick, Refused};
 
 /// Commands that share one write.
 const BATCH_MAX: usize = 256;
@@ -92,13 +94,15 @@ impl Writer {
         writer
     }
 
-    pub fn run(mut self, commands: &Receiver<Command>) {
+    pub fn run(mut self, mut commands: CommandReceiver) {
         let mut batch = Vec::with_capacity(BATCH_MAX);
-        while let Ok(command) = commands.recv() {
+        let mut received = Vec::with_capacity(BATCH_MAX);
+        loop {
+            commands.receive(BATCH_MAX, &mut received);
             let mut closing = false;
             let mut freeze = Vec::new();
             let mut admission = Admission::new(&self.shared);
-            for command in std::iter::once(command).chain(commands.try_iter().take(BATCH_MAX - 1)) {
+            for command in received.drain(..) {
                 match command {
                     Command::Tick(tick) => batch.push(admission.tick(tick.take())),
                     Command::Push {
@@ -119,8 +123,7 @@ impl Writer {
                 break;
             }
         }
-        // What comes from here on goes with the queue: a tick counts itself as dropped, a push notices by its
-        // lost reply.
+        drop(commands);
         self.sync_log();
     }
 
@@ -131,12 +134,12 @@ impl Writer {
         let logged = self.write_log(batch);
         let is_full = self.is_memory_full();
         let mut replies = Vec::new();
-        let mut state = self.shared.write();
-        state.head.changes += 1;
+        let mut changes = Changes::new(&self.shared);
         for admitted in batch.drain(..) {
             match admitted {
                 Admitted::Tick(mut tick, rows) => {
-                    self.apply_tick(&mut state, &tick, &rows, is_full);
+                    let head = changes.head(tick.sample_count() as usize * SAMPLE_COST);
+                    self.apply_tick(head, &tick, &rows, is_full);
                     tick.reset(0);
                     recycle(&self.spare, tick);
                 }
@@ -148,9 +151,10 @@ impl Writer {
                             Err(PushError::Degraded(reason.clone()))
                         }
                         Ok(()) => {
-                            points.iter().for_each(|point| {
-                                state.head.append_point(point, &self.shared.ledger)
-                            });
+                            for point in &points {
+                                let head = changes.head(POINT_COST);
+                                head.append_point(point, &self.shared.ledger);
+                            }
                             self.shared.ledger.kept(input, count);
                             Ok(pushed)
                         }
@@ -160,23 +164,23 @@ impl Writer {
             }
         }
         if let Some(log) = &self.log {
-            state.head_log_bytes = self.older_log_bytes + log.segment.len();
+            changes.state().head_log_bytes = self.older_log_bytes + log.segment.len();
         }
-        drop(state);
+        drop(changes);
         for (reply, result) in replies {
             // The sender may have gone; its points are kept all the same.
             let _ = reply.send(result);
         }
     }
 
-    fn apply_tick(&self, state: &mut State, tick: &Tick, rows: &[bool], is_full: bool) {
+    fn apply_tick(&self, head: &mut Head, tick: &Tick, rows: &[bool], is_full: bool) {
         for (row, _) in tick.rows().iter().zip(rows).filter(|(_, fits)| **fits) {
             let count = row.present_count();
             if is_full {
-                state.head.show_row(tick.time, row);
+                head.show_row(tick.time, row);
                 self.shared.drop_ticked(tick.input, Reason::Memory, count);
             } else {
-                state.head.append_row(tick.time, row, &self.shared.ledger);
+                head.append_row(tick.time, row, &self.shared.ledger);
                 self.shared.ledger.kept(tick.input, count);
             }
         }
@@ -286,10 +290,14 @@ impl Writer {
     fn rotate(&mut self, sync: bool) -> io::Result<()> {
         let log_through = self.next_segment - 1;
         self.open_segment(sync)?;
-        let now = self.shared.now();
+        // Made beforehand, while readers go on: only this thread changes the head.
+        let successor = {
+            let state = self.shared.read();
+            let is_needed = !state.head.is_empty();
+            is_needed.then(|| state.head.successor(self.shared.now()))
+        };
         let mut state = self.shared.write();
-        if !state.head.is_empty() {
-            let successor = state.head.successor(now);
+        if let Some(successor) = successor {
             let head = std::mem::replace(&mut state.head, successor);
             let log_bytes = std::mem::take(&mut state.head_log_bytes);
             state.frozen.push(Arc::new(Frozen {

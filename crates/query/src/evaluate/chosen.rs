@@ -85,8 +85,8 @@ fn selector(name: &str, filters: Vec<Filter>, is_explicit: bool, node: Arc<str>)
     })
 }
 
-/// The series that a selector with regular expressions matches, by name. The store asks its selector while others wait
-/// for it; an expression may take long.
+/// The series that a selector with regular expressions matches, by name: an expression may take long, so that it is
+/// tried once for each series, not once for each block.
 fn tried(
     engine: &Engine,
     request: &Request,

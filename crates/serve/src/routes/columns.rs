@@ -44,7 +44,7 @@ impl Columns {
         selector: &Selector,
         after: u64,
     ) -> Result<Seen, Failure> {
-        let (found, change) = changed_after(store, selector, after);
+        let (found, change) = changed_after(store, selector, after)?;
         let count = found.len();
         room.json(&self.event(&found)?)?;
         Ok(Seen { count, change })

@@ -1,11 +1,10 @@
-use std::sync::Arc;
-
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
 use axum::response::IntoResponse;
 use pegel_metric::Series;
 use serde::Serialize;
 
+use super::values::changed_after;
 use super::{Answer, Shared};
 use crate::negotiate;
 use crate::parameters::Parameters;
@@ -26,10 +25,9 @@ pub(super) async fn list(State(site): Shared, uri: Uri, headers: HeaderMap) -> A
     site.answers.refresh(&site.app.intake).await;
     let mut room = site.answers.room();
     let made = site.answers.look(move || {
-        let mut found: Vec<Arc<Series>> = Vec::new();
-        store.latest(&selector, 0, &mut |series, _| found.push(series.clone()));
-        found.sort_unstable();
-        let listed: Vec<Listed<'_>> = found.iter().map(|series| listed(series)).collect();
+        let (mut found, _) = changed_after(&store, &selector, 0)?;
+        found.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        let listed: Vec<Listed<'_>> = found.iter().map(|(series, _)| listed(series)).collect();
         room.json(&listed)?;
         room.finish("application/json", gzip)
     });

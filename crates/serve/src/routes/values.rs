@@ -1,10 +1,11 @@
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
 use axum::response::IntoResponse;
 use pegel_metric::{Selector, Series};
-use pegel_store::{Latest, Store};
+use pegel_store::{Latest, QueryError, Store};
 use serde::Serialize;
 
 use super::{Answer, Shared};
@@ -12,6 +13,9 @@ use crate::answers::Bounded;
 use crate::failure::Failure;
 use crate::negotiate;
 use crate::parameters::Parameters;
+
+/// How long matching may take, as for a question about the past. Patterns come from the client.
+const MATCH_TIME: Duration = Duration::from_secs(10);
 
 #[derive(Serialize)]
 struct Current<'a> {
@@ -42,18 +46,18 @@ pub(super) struct Seen {
     pub change: u64,
 }
 
-/// The values that changed after change number `after`, and the number of the latest change. Only collected here:
-/// writing them out must not keep the store waiting.
+/// The values that changed after change number `after`, and the number of the latest change.
 pub(super) fn changed_after(
     store: &Store,
     selector: &Selector,
     after: u64,
-) -> (Vec<(Arc<Series>, Latest)>, u64) {
+) -> Result<(Vec<(Arc<Series>, Latest)>, u64), QueryError> {
     let mut found = Vec::new();
-    let change = store.latest(selector, after, &mut |series, latest| {
+    let deadline = Instant::now() + MATCH_TIME;
+    let change = store.latest_until(deadline, selector, after, &mut |series, latest| {
         found.push((series.clone(), latest))
-    });
-    (found, change)
+    })?;
+    Ok((found, change))
 }
 
 /// Writes the values that changed after change number `after`, as a JSON array.
@@ -63,7 +67,7 @@ pub(super) fn write_current(
     selector: &Selector,
     after: u64,
 ) -> Result<Seen, Failure> {
-    let (mut found, change) = changed_after(store, selector, after);
+    let (mut found, change) = changed_after(store, selector, after)?;
     found.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
     let current: Vec<Current<'_>> = found
         .iter()

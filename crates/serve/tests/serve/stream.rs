@@ -55,6 +55,24 @@ fn the_first_event_has_everything_and_later_ones_only_changes() {
 }
 
 #[test]
+fn four_thousand_names_at_the_highest_rate_are_followed() {
+    let site = Site::new();
+    let base = now();
+    site.push(Kind::Gauge, &[("a", base, 1.0), ("b", base, 2.0)]);
+    let names = format!("{}c", "a,".repeat(4000));
+    let mut client = follow(&site, &format!("rate=1000&names={names}"));
+    assert_eq!(event(&mut client), [("a".into(), json!(1.0))]);
+    for n in 1..=20 {
+        let value = f64::from(n);
+        site.push(Kind::Gauge, &[("b", base, value), ("c", base, value)]);
+        assert_eq!(event(&mut client), [("c".into(), json!(value))]);
+    }
+    let answer = site.get(&format!("/api/v1/values?names={names}"));
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.json().as_array().map(Vec::len), Some(2));
+}
+
+#[test]
 fn columns_name_a_series_once() {
     let site = Site::new();
     let base = now();

@@ -1,3 +1,4 @@
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use pegel_metric::{Millis, Selector, Series};
@@ -31,7 +32,7 @@ pub(crate) struct RunEntry {
     pub at: u64,
     pub times_len: u32,
     pub times_crc: u32,
-    pub columns: std::ops::Range<u32>,
+    pub columns: Range<u32>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -133,24 +134,25 @@ impl Index {
         }
     }
 
-    /// The series that match, by number.
-    pub fn matching<'a>(&'a self, selector: &'a Selector) -> impl Iterator<Item = u32> + 'a {
-        // All series of one name stand together, because texts sort by name first.
-        let range = match selector.exact_name() {
-            Some(name) => {
-                let start = self.series.partition_point(|series| series.text() < name);
-                // A longer name that begins with this one may stand between `name` and `name{…}`.
-                let len = self.series[start..]
-                    .iter()
-                    .take_while(|series| series.text().starts_with(name))
-                    .count();
-                start..start + len
-            }
-            None => 0..self.series.len(),
+    /// The numbers of the series that can match: all, unless the selector names those it can match. What remains is
+    /// to ask the selector.
+    pub fn candidates(&self, selector: &Selector) -> Vec<Range<usize>> {
+        let Some(names) = selector.exact_names() else {
+            return vec![0..self.series.len()];
         };
-        range
-            .filter(|&at| selector.matches(&self.series[at]))
-            .map(|at| at as u32)
+        let place = |text: &str| self.series.partition_point(|series| series.text() < text);
+        let mut ranges = Vec::new();
+        for name in names {
+            // The bare name, then all with labels; longer names may stand between the two.
+            let bare = place(name);
+            let is_there = self
+                .series
+                .get(bare)
+                .is_some_and(|series| series.text() == name);
+            ranges.push(bare..bare + usize::from(is_there));
+            ranges.push(place(&format!("{name}{{"))..place(&format!("{name}|")));
+        }
+        ranges
     }
 
     pub fn number_of(&self, series: &Series) -> Option<u32> {

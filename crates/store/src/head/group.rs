@@ -4,15 +4,13 @@
 //! encoded into a run. A change of members closes the tail; so does a step back in time, because
 //! the times of a run only grow.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use pegel_metric::{GroupRow, Ledger, Members, Millis, Selector, Series};
+use pegel_metric::{GroupRow, Ledger, Members, Millis};
 
-use crate::question::Latest;
 use crate::run::{Effort, Owner, Run, bit, set_bit};
 
-use super::shadow::Shadowed;
+use super::current::{CurrentRow, GroupCurrent, Shadowed};
 
 /// Rows in a full tail, fewer for groups so wide that this would take more than TAIL_BYTES.
 const TAIL_ROWS: usize = 256;
@@ -21,9 +19,10 @@ const TAIL_BYTES: usize = 4 << 20;
 #[derive(Debug)]
 pub(crate) struct GroupHead {
     members: Arc<Members>,
-    closed: Vec<Arc<Run>>,
+    /// Only added to.
+    closed: Arc<Vec<Arc<Run>>>,
     tail: Tail,
-    current: Current,
+    current: Arc<CurrentRow>,
     pub(super) shadowed: Shadowed,
 }
 
@@ -36,24 +35,14 @@ struct Tail {
     present: Vec<u64>,
 }
 
-/// The last row, and when each of its values was taken on.
-#[derive(Debug, Clone, Default)]
-struct Current {
-    time: Millis,
-    present: Vec<u64>,
-    bits: Vec<u64>,
-    changed: Vec<Millis>,
-    change: Vec<u64>,
-}
-
 impl GroupHead {
     pub fn new(members: Arc<Members>) -> GroupHead {
-        let current = Current::new(members.series.len());
+        let current = CurrentRow::new(members.series.len());
         GroupHead {
             members,
-            closed: Vec::new(),
+            closed: Arc::default(),
             tail: Tail::default(),
-            current,
+            current: Arc::new(current),
             shadowed: Shadowed::default(),
         }
     }
@@ -95,11 +84,11 @@ impl GroupHead {
     pub fn show(&mut self, time: Millis, row: &GroupRow, change: u64) {
         if !Arc::ptr_eq(&self.members, &row.members) {
             self.close_tail();
-            self.current = self.current.moved(&self.members, &row.members);
+            self.current = Arc::new(self.current.moved(&self.members, &row.members));
             self.members = row.members.clone();
             self.shadowed = Shadowed::default();
         }
-        self.current.take(time, row, change);
+        Arc::make_mut(&mut self.current).take(time, row, change);
     }
 
     fn tail_rows(&self) -> usize {
@@ -119,7 +108,7 @@ impl GroupHead {
 
     fn close_tail(&mut self) {
         if let Some(run) = self.tail.to_run(&self.members) {
-            self.closed.push(run);
+            Arc::make_mut(&mut self.closed).push(run);
             self.tail.times.clear();
             self.tail.values.clear();
             self.tail.present.clear();
@@ -129,7 +118,7 @@ impl GroupHead {
     pub fn successor(&self) -> GroupHead {
         GroupHead {
             members: self.members.clone(),
-            closed: Vec::new(),
+            closed: Arc::default(),
             tail: Tail::default(),
             current: self.current.clone(),
             shadowed: Shadowed::default(),
@@ -143,7 +132,7 @@ impl GroupHead {
             .chain(self.tail.to_run(&self.members))
     }
 
-    pub fn closed(&self) -> &[Arc<Run>] {
+    pub fn closed(&self) -> &Arc<Vec<Arc<Run>>> {
         &self.closed
     }
 
@@ -161,43 +150,11 @@ impl GroupHead {
             .map(move |(row, &time)| (time, self.tail.values[row * width + member]))
     }
 
-    /// The time of the current row.
-    pub fn time(&self) -> Millis {
-        self.current.time
-    }
-
-    /// Whether a member is part of the current row.
-    pub fn is_present(&self, member: usize) -> bool {
-        bit(&self.current.present, member)
-    }
-
-    /// The current row, one value for each member that is part of it.
-    pub fn values(&self) -> impl Iterator<Item = Option<f64>> + '_ {
-        let bits = self.current.bits.iter().enumerate();
-        bits.map(|(index, &bits)| self.is_present(index).then(|| f64::from_bits(bits)))
-    }
-
-    /// Visits the members of the current row, except those that are newer elsewhere: `older`, sorted.
-    pub fn latest(
-        &self,
-        selector: &Selector,
-        after: u64,
-        older: &[usize],
-        visit: &mut dyn FnMut(&Arc<Series>, Latest),
-    ) {
-        for (index, series) in self.members.series.iter().enumerate() {
-            if self.current.change[index] > after
-                && bit(&self.current.present, index)
-                && older.binary_search(&index).is_err()
-                && selector.matches(series)
-            {
-                let latest = Latest {
-                    value: f64::from_bits(self.current.bits[index]),
-                    changed: self.current.changed[index],
-                    seen: self.current.time,
-                };
-                visit(series, latest);
-            }
+    pub fn current(&self) -> GroupCurrent {
+        GroupCurrent {
+            members: self.members.clone(),
+            row: self.current.clone(),
+            shadowed: self.shadowed.clone(),
         }
     }
 
@@ -241,54 +198,5 @@ impl Tail {
             run.add_column(member as u32, &values, Some(&present), Effort::Quick);
         }
         Some(run.finish())
-    }
-}
-
-impl Current {
-    fn new(width: usize) -> Current {
-        Current {
-            time: Millis::MIN,
-            present: vec![0; width.div_ceil(64)],
-            bits: vec![0; width],
-            changed: vec![0; width],
-            change: vec![0; width],
-        }
-    }
-
-    fn take(&mut self, time: Millis, row: &GroupRow, change: u64) {
-        for (index, value) in row.values.iter().enumerate() {
-            let bits = value.to_bits();
-            // The present bits are still those of the row before.
-            if row.is_present(index) && (bits != self.bits[index] || !bit(&self.present, index)) {
-                self.bits[index] = bits;
-                self.changed[index] = time;
-                self.change[index] = change;
-            }
-        }
-        self.present.clone_from(&row.present);
-        self.time = time;
-    }
-
-    /// The same values under other members, so that a series keeps the time of its last change.
-    fn moved(&self, from: &Members, to: &Members) -> Current {
-        let places: HashMap<&str, usize> = from
-            .series
-            .iter()
-            .enumerate()
-            .map(|(index, series)| (series.text(), index))
-            .collect();
-        let mut moved = Current::new(to.series.len());
-        moved.time = self.time;
-        for (index, series) in to.series.iter().enumerate() {
-            if let Some(&old) = places.get(series.text()) {
-                moved.bits[index] = self.bits[old];
-                moved.changed[index] = self.changed[old];
-                moved.change[index] = self.change[old];
-                if bit(&self.present, old) {
-                    set_bit(&mut moved.present, index);
-                }
-            }
-        }
-        moved
     }
 }

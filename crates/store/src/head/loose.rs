@@ -1,134 +1,232 @@
-//! The points of one loose series in memory: closed runs, then an open tail in order of arrival.
+//! The points of one loose series in memory, in three layers, each of which overrules the one before:
+//!
+//! - `sorted`: encoded runs whose times do not overlap, so that one time is looked up in one run;
+//! - `tail`: the points after them, sorted; when it is full it becomes the next run;
+//! - `late`: points before the end of `sorted`. When they are a quarter of it they are merged into it.
+//!
+//! So a point costs a logarithm, and on average it is encoded a handful of times, in whatever order points come.
 
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use pegel_metric::{Ledger, Millis, Series};
+use pegel_metric::{Millis, Series};
 
-use crate::question::Latest;
-use crate::run::{Effort, Owner, Run};
+use crate::codec::ROWS_MAX;
+use crate::run::{Effort, Owner, Run, Samples, decode_column};
 
-/// Points in a full tail.
-const TAIL_ROWS: usize = 256;
+/// Points in a full tail, and in a run.
+const RUN_ROWS: usize = 256;
+/// Late points are merged when there are this many, and this share of the sorted ones.
+const LATE_MIN: usize = RUN_ROWS;
+const LATE_SHARE: usize = 4;
+/// What a late point takes in memory, with its share of the tree's nodes.
+const LATE_BYTES: usize = 28;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct LooseHead {
-    closed: Vec<Arc<Run>>,
+    sorted: Arc<Vec<Arc<Run>>>,
     tail: Vec<(Millis, f64)>,
-    pub latest: Latest,
-    pub change: u64,
+    late: BTreeMap<Millis, f64>,
+    /// Points in `sorted`, and what they take.
+    sorted_rows: usize,
+    sorted_bytes: usize,
 }
 
-impl Default for LooseHead {
-    fn default() -> LooseHead {
-        let latest = Latest {
-            value: 0.0,
-            changed: Millis::MIN,
-            seen: Millis::MIN,
-        };
-        LooseHead {
-            closed: Vec::new(),
-            tail: Vec::new(),
-            latest,
-            change: 0,
-        }
-    }
+/// The points of a series: all its runs, and copies of the rest, weakest first.
+#[derive(Debug)]
+pub(crate) struct LoosePoints {
+    pub runs: Arc<Vec<Arc<Run>>>,
+    pub tail: Vec<(Millis, f64)>,
+    pub late: Vec<(Millis, f64)>,
 }
 
 impl LooseHead {
-    pub fn append(
-        &mut self,
-        series: &Arc<Series>,
-        (time, value): (Millis, f64),
-        change: u64,
-        ledger: &Ledger,
-    ) {
-        if time <= self.latest.seen {
-            ledger.out_of_order(1);
-            if self.has_point_at(time) {
-                ledger.duplicate(1);
+    /// Adds a point. Returns whether it replaced one of the same time.
+    pub fn put(&mut self, series: &Arc<Series>, (time, value): (Millis, f64)) -> bool {
+        if self.sorted.last().is_some_and(|last| time <= last.max) {
+            return self.late.insert(time, value).is_some() || self.is_sorted_at(time);
+        }
+        match self.tail.binary_search_by_key(&time, |(time, _)| *time) {
+            Ok(at) => {
+                self.tail[at].1 = value;
+                return true;
             }
+            Err(at) => self.tail.insert(at, (time, value)),
         }
-        self.put(series, (time, value), change);
-    }
-
-    /// Replaces the value of a point, if there is one of that time.
-    pub fn overwrite(
-        &mut self,
-        series: &Arc<Series>,
-        (time, value): (Millis, f64),
-        change: u64,
-    ) -> bool {
-        let is_known = time == self.latest.seen || self.has_point_at(time);
-        if is_known {
-            self.put(series, (time, value), change);
+        if self.tail.len() >= RUN_ROWS {
+            self.close_tail(series);
         }
-        is_known
+        false
     }
 
-    fn put(&mut self, series: &Arc<Series>, (time, value): (Millis, f64), change: u64) {
-        self.tail.push((time, value));
-        if self.tail.len() >= TAIL_ROWS {
-            self.closed
-                .push(to_run(series, std::mem::take(&mut self.tail)));
+    fn close_tail(&mut self, series: &Arc<Series>) {
+        let run = to_run(series, &self.tail);
+        self.tail = Vec::new();
+        self.sorted_rows += run.rows;
+        self.sorted_bytes += run.bytes();
+        Arc::make_mut(&mut self.sorted).push(run);
+    }
+
+    pub fn has_point_at(&self, time: Millis) -> bool {
+        self.late.contains_key(&time)
+            || self
+                .tail
+                .binary_search_by_key(&time, |(time, _)| *time)
+                .is_ok()
+            || self.is_sorted_at(time)
+    }
+
+    fn is_sorted_at(&self, time: Millis) -> bool {
+        let at = self.sorted.partition_point(|run| run.max < time);
+        self.sorted.get(at).is_some_and(|run| {
+            let times = (run.min <= time).then(|| run.decode_times());
+            times.is_some_and(|times| times.is_ok_and(|times| times.binary_search(&time).is_ok()))
+        })
+    }
+
+    /// Whether the late points should be merged now.
+    pub fn is_crowded(&self) -> bool {
+        self.late.len() >= LATE_MIN && self.late.len() >= self.sorted_rows / LATE_SHARE
+    }
+
+    /// What a merge needs: it may then be done without this head at hand.
+    pub fn merge(&self) -> Merge {
+        Merge {
+            sorted: self.sorted.clone(),
+            late: self
+                .late
+                .iter()
+                .map(|(time, value)| (*time, *value))
+                .collect(),
         }
-        if time >= self.latest.seen {
-            if value.to_bits() != self.latest.value.to_bits() || self.change == 0 {
-                self.latest.value = value;
-                self.latest.changed = time;
-                self.change = change;
-            }
-            self.latest.seen = time;
-        }
     }
 
-    fn has_point_at(&self, time: Millis) -> bool {
-        self.tail.iter().any(|(t, _)| *t == time)
-            || self.closed.iter().any(|run| {
-                run.min <= time
-                    && time <= run.max
-                    && run
-                        .decode_times()
-                        .is_ok_and(|times| times.binary_search(&time).is_ok())
-            })
-    }
-
-    pub fn is_live(&self, now: Millis) -> bool {
-        now.saturating_sub(self.latest.seen) <= super::LOOSE_LIVE_MS
-    }
-
-    pub fn successor(&self) -> LooseHead {
+    /// Takes the outcome of a merge, if nothing was added since; returns what it replaces, to be dropped later.
+    pub fn merged(&mut self, runs: Vec<Arc<Run>>) -> LooseHead {
+        let rows = runs.iter().map(|run| run.rows).sum();
+        let bytes = runs.iter().map(|run| run.bytes()).sum();
         LooseHead {
-            closed: Vec::new(),
+            sorted: std::mem::replace(&mut self.sorted, Arc::new(runs)),
             tail: Vec::new(),
-            latest: self.latest,
-            change: self.change,
+            late: std::mem::take(&mut self.late),
+            sorted_rows: std::mem::replace(&mut self.sorted_rows, rows),
+            sorted_bytes: std::mem::replace(&mut self.sorted_bytes, bytes),
         }
     }
 
-    pub fn closed(&self) -> &[Arc<Run>] {
-        &self.closed
+    /// The points of a range, at most `copies_max` of the tail and of the late ones. The runs may reach beyond it.
+    pub fn points(&self, range: &RangeInclusive<Millis>, copies_max: usize) -> LoosePoints {
+        let tail = self.tail.iter().filter(|(time, _)| range.contains(time));
+        let late = self.late.range(range.clone()).take(copies_max);
+        LoosePoints {
+            runs: self.sorted.clone(),
+            tail: tail.take(copies_max).copied().collect(),
+            late: late.map(|(time, value)| (*time, *value)).collect(),
+        }
     }
 
-    /// The open tail, sorted, the last of equal times.
-    pub fn tail(&self) -> Vec<(Millis, f64)> {
-        let mut points = self.tail.clone();
-        sort_last_wins(&mut points);
-        points
-    }
-
-    pub fn runs(&self, series: &Arc<Series>) -> impl Iterator<Item = Arc<Run>> + '_ {
-        let tail = (!self.tail.is_empty()).then(|| to_run(series, self.tail.clone()));
-        self.closed.iter().cloned().chain(tail)
+    /// All points as runs, the weakest first.
+    pub fn runs(&self, series: &Arc<Series>) -> Vec<Arc<Run>> {
+        let late: Vec<_> = self
+            .late
+            .iter()
+            .map(|(time, value)| (*time, *value))
+            .collect();
+        let rest = self.tail.chunks(ROWS_MAX).chain(late.chunks(ROWS_MAX));
+        let rest = rest.map(|points| to_run(series, points));
+        self.sorted.iter().cloned().chain(rest).collect()
     }
 
     pub fn bytes(&self) -> usize {
-        let closed: usize = self.closed.iter().map(|run| run.bytes()).sum();
-        size_of::<LooseHead>() + closed + self.tail.capacity() * size_of::<(Millis, f64)>()
+        size_of::<LooseHead>()
+            + self.sorted_bytes
+            + self.tail.capacity() * size_of::<(Millis, f64)>()
+            + self.late.len() * LATE_BYTES
     }
 }
 
-fn to_run(series: &Arc<Series>, mut points: Vec<(Millis, f64)>) -> Arc<Run> {
-    sort_last_wins(&mut points);
+/// Late points and the runs they belong into.
+#[derive(Debug)]
+pub(crate) struct Merge {
+    sorted: Arc<Vec<Arc<Run>>>,
+    late: Vec<(Millis, f64)>,
+}
+
+impl Merge {
+    /// Makes new runs. Those into which no late point falls stay as they are.
+    pub fn run(&self, series: &Arc<Series>) -> Vec<Arc<Run>> {
+        let mut made = Vec::with_capacity(self.sorted.len() + self.late.len() / RUN_ROWS + 1);
+        let mut points: Vec<(Millis, f64)> = Vec::new();
+        let mut late = &self.late[..];
+        for (number, run) in self.sorted.iter().enumerate() {
+            // What lies between two runs goes to the first of them.
+            let next = self.sorted.get(number + 1);
+            let count = next.map_or(late.len(), |next| {
+                late.partition_point(|(time, _)| *time < next.min)
+            });
+            let (fitting, later) = late.split_at(count);
+            late = later;
+            if fitting.is_empty() {
+                drain_runs(series, &mut points, 1, &mut made);
+                made.push(run.clone());
+            } else {
+                join(&decode(run), fitting, &mut points);
+                drain_runs(series, &mut points, RUN_ROWS, &mut made);
+            }
+        }
+        points.extend_from_slice(late);
+        drain_runs(series, &mut points, 1, &mut made);
+        made
+    }
+}
+
+/// Encodes points from the front as long as there are `least` of them.
+fn drain_runs(
+    series: &Arc<Series>,
+    points: &mut Vec<(Millis, f64)>,
+    least: usize,
+    made: &mut Vec<Arc<Run>>,
+) {
+    let whole = points.len() / RUN_ROWS * RUN_ROWS;
+    let used = if least < RUN_ROWS {
+        points.len()
+    } else {
+        whole
+    };
+    made.extend(
+        points[..used]
+            .chunks(RUN_ROWS)
+            .map(|chunk| to_run(series, chunk)),
+    );
+    points.drain(..used);
+}
+
+/// Appends two sorted lists as one; of equal times the `stronger` one stays.
+fn join(weaker: &[(Millis, f64)], stronger: &[(Millis, f64)], into: &mut Vec<(Millis, f64)>) {
+    let mut weaker = weaker.iter().peekable();
+    for point in stronger {
+        while let Some(earlier) = weaker.next_if(|weak| weak.0 < point.0) {
+            into.push(*earlier);
+        }
+        weaker.next_if(|weak| weak.0 == point.0);
+        into.push(*point);
+    }
+    into.extend(weaker);
+}
+
+/// What this process encoded itself reads back; if it does not, the rest is still worth keeping.
+fn decode(run: &Run) -> Vec<(Millis, f64)> {
+    let mut samples = Samples::default();
+    let column = run.columns.first().map(|column| run.column_bytes(column));
+    let values = column.map(|bytes| decode_column(bytes, run.rows, &mut samples));
+    match (values, run.decode_times()) {
+        (Some(Ok(())), Ok(times)) => times.into_iter().zip(samples.values).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn to_run(series: &Arc<Series>, points: &[(Millis, f64)]) -> Arc<Run> {
     let times: Vec<Millis> = points.iter().map(|(time, _)| *time).collect();
     let values: Vec<f64> = points.iter().map(|(_, value)| *value).collect();
     let mut run = Run::new(Owner::Series(series.clone()), &times);
@@ -153,12 +251,115 @@ pub(crate) fn sort_last_wins(points: &mut Vec<(Millis, f64)>) {
 
 #[cfg(test)]
 mod tests {
-    use super::sort_last_wins;
+    use super::*;
+    use pegel_metric::{Family, Kind};
 
     #[test]
     fn the_last_of_equal_times_stays() {
         let mut points = vec![(3, 1.0), (1, 2.0), (3, 3.0), (2, 4.0), (1, 5.0), (3, 6.0)];
         sort_last_wins(&mut points);
         assert_eq!(points, [(1, 5.0), (2, 4.0), (3, 6.0)]);
+    }
+
+    /// A head that merges as the store does, and how many points it encoded for that.
+    #[derive(Default)]
+    struct Merging {
+        head: LooseHead,
+        encoded: usize,
+    }
+
+    impl Merging {
+        fn put(&mut self, series: &Arc<Series>, point: (Millis, f64)) -> bool {
+            let is_duplicate = self.head.put(series, point);
+            if self.head.is_crowded() {
+                let before = self.head.sorted.clone();
+                let runs = self.head.merge().run(series);
+                let is_new = |run: &&Arc<Run>| !before.iter().any(|old| Arc::ptr_eq(old, run));
+                self.encoded += runs
+                    .iter()
+                    .filter(is_new)
+                    .map(|run| run.rows)
+                    .sum::<usize>();
+                self.head.merged(runs);
+            }
+            is_duplicate
+        }
+
+        fn points(&self) -> Vec<(Millis, f64)> {
+            let all = self.head.points(&(Millis::MIN..=Millis::MAX), usize::MAX);
+            let mut points: Vec<_> = all.runs.iter().flat_map(|run| decode(run)).collect();
+            assert!(points.is_sorted_by(|a, b| a.0 < b.0), "runs do not overlap");
+            points.extend(all.tail.into_iter().chain(all.late));
+            sort_last_wins(&mut points);
+            points
+        }
+    }
+
+    fn series() -> Arc<Series> {
+        let family = Family::new("m", Kind::Gauge, "", 1, "");
+        Arc::new(Series::new(Arc::new(family), &[]).expect("valid"))
+    }
+
+    /// A permutation without a table: 2^16 + 1 is a prime.
+    fn shuffled() -> impl Iterator<Item = Millis> {
+        (0..65_536_i64).map(|n| (n + 1) * 40_503 % 65_537)
+    }
+
+    #[test]
+    fn shuffled_points_are_encoded_a_few_times_each() {
+        let (series, mut merging) = (series(), Merging::default());
+        for time in shuffled() {
+            assert!(!merging.put(&series, (time, time as f64)));
+        }
+        assert!(
+            merging
+                .points()
+                .into_iter()
+                .eq((1..65_537).map(|n| (n, n as f64)))
+        );
+        assert!(merging.encoded < 8 * 65_536, "{} encoded", merging.encoded);
+        assert!(merging.head.late.len() * LATE_SHARE <= 65_536);
+    }
+
+    #[test]
+    fn points_in_order_are_never_encoded_again() {
+        let (series, mut merging) = (series(), Merging::default());
+        for time in 0..10_000 {
+            merging.put(&series, (time, 0.0));
+            // Somewhat late is as good as in order.
+            merging.put(&series, (time - time % 7, 1.0));
+        }
+        assert_eq!(merging.encoded, 0);
+        assert_eq!(merging.points().len(), 10_000);
+    }
+
+    #[test]
+    fn every_duplicate_is_noticed_and_replaces() {
+        let (series, mut merging) = (series(), Merging::default());
+        for (round, value) in [(0, 0.0), (1, 1.0), (2, 2.0)] {
+            let known = shuffled().map(|time| merging.put(&series, (time, value)));
+            let duplicates = known.filter(|is_known| *is_known).count();
+            assert_eq!(duplicates, if round == 0 { 0 } else { 65_536 });
+        }
+        assert!(
+            merging
+                .points()
+                .into_iter()
+                .eq((1..65_537).map(|n| (n, 2.0)))
+        );
+    }
+
+    #[test]
+    fn lookups_and_figures_follow() {
+        let (series, mut merging) = (series(), Merging::default());
+        for time in shuffled() {
+            merging.put(&series, (time * 10, 0.0));
+        }
+        let head = &merging.head;
+        assert!(head.has_point_at(500) && !head.has_point_at(501));
+        let sum: usize = head.sorted.iter().map(|run| run.bytes()).sum();
+        assert_eq!(head.sorted_bytes, sum);
+        let rows: usize = head.runs(&series).iter().map(|run| run.rows).sum();
+        assert!(rows >= 65_536);
     }
 }

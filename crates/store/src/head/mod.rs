@@ -3,19 +3,21 @@
 //! There is one active head, which the writer appends to, and at most a few frozen ones, which wait
 //! for their block. A head belongs to the log segments from which it could be rebuilt.
 
+mod current;
 mod group;
 mod loose;
+mod loose_table;
 mod shadow;
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use pegel_metric::{GroupRow, Ledger, Millis, Point, Selector, Series};
+use pegel_metric::{GroupRow, Ledger, Millis, Point};
 
+pub(crate) use current::{CurrentValues, LooseCurrents};
 pub(crate) use group::GroupHead;
-pub(crate) use loose::{LooseHead, sort_last_wins};
+pub(crate) use loose::{LoosePoints, sort_last_wins};
+pub(crate) use loose_table::LooseTable;
 
-use crate::question::Latest;
 use crate::run::Run;
 
 /// A loose series without a new point for this long is no longer current.
@@ -24,11 +26,13 @@ pub(crate) const LOOSE_LIVE_MS: Millis = 5 * 60 * 1000;
 #[derive(Debug, Default)]
 pub(crate) struct Head {
     pub groups: Vec<GroupHead>,
-    pub loose: HashMap<Arc<Series>, LooseHead>,
+    pub loose: LooseTable,
     /// Counts commits, so that a reader can ask for what changed since it last looked.
     pub changes: u64,
     /// The times of the samples in here.
     pub span: Option<(Millis, Millis)>,
+    /// Which head of this process it is: each successor has the next number.
+    pub number: u64,
 }
 
 impl Head {
@@ -64,14 +68,7 @@ impl Head {
     pub fn append_point(&mut self, point: &Point, ledger: &Ledger) {
         let change = self.changes;
         let sample = (point.time, point.value);
-        match self.loose.get_mut(&point.series) {
-            Some(loose) => loose.append(&point.series, sample, change, ledger),
-            None => {
-                let mut loose = LooseHead::default();
-                loose.append(&point.series, sample, change, ledger);
-                self.loose.insert(point.series.clone(), loose);
-            }
-        }
+        self.loose.append(&point.series, sample, change, ledger);
         self.extend_span(point.time);
     }
 
@@ -89,37 +86,19 @@ impl Head {
                 .filter(|group| group.is_live(now))
                 .map(GroupHead::successor)
                 .collect(),
-            loose: self
-                .loose
-                .iter()
-                .filter(|(_, loose)| loose.is_live(now))
-                .map(|(series, loose)| (series.clone(), loose.successor()))
-                .collect(),
+            loose: self.loose.successor(now),
             changes: self.changes,
             span: None,
+            number: self.number + 1,
         }
     }
 
-    pub fn latest(
-        &self,
-        selector: &Selector,
-        after: u64,
-        now: Millis,
-        visit: &mut dyn FnMut(&Arc<Series>, Latest),
-    ) {
-        let mut older_loose = HashSet::new();
-        for group in self.groups.iter().filter(|group| group.is_live(now)) {
-            let older_members = self.settle_currents(group, now, &mut older_loose);
-            group.latest(selector, after, &older_members, visit);
-        }
-        for (series, loose) in &self.loose {
-            if loose.is_live(now)
-                && loose.change > after
-                && selector.matches(series)
-                && !older_loose.contains(series)
-            {
-                visit(series, loose.latest);
-            }
+    /// A snapshot of the current values: clones pointers, a few per group and per 256 loose series.
+    pub fn current(&self) -> CurrentValues {
+        CurrentValues {
+            groups: self.groups.iter().map(GroupHead::current).collect(),
+            loose: self.loose.current.clone(),
+            changes: self.changes,
         }
     }
 
@@ -135,12 +114,7 @@ impl Head {
 
     pub fn bytes(&self) -> usize {
         let groups: usize = self.groups.iter().map(GroupHead::bytes).sum();
-        let loose: usize = self
-            .loose
-            .iter()
-            .map(|(series, loose)| loose.bytes() + series.text().len() + 160)
-            .sum();
-        groups + loose
+        groups + self.loose.bytes()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -151,11 +125,11 @@ impl Head {
     pub fn runs(&self) -> Vec<Arc<Run>> {
         let mut runs: Vec<Arc<Run>> = self.groups.iter().flat_map(GroupHead::runs).collect();
         let mut loose: Vec<_> = self.loose.iter().collect();
-        loose.sort_unstable_by_key(|(series, _)| *series);
+        loose.sort_unstable_by_key(|(_, series, _)| *series);
         runs.extend(
             loose
                 .into_iter()
-                .flat_map(|(series, loose)| loose.runs(series)),
+                .flat_map(|(_, series, loose)| loose.runs(series)),
         );
         runs
     }

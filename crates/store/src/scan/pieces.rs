@@ -2,18 +2,18 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::Instant;
 
 use pegel_metric::{Millis, Series};
 
-use crate::block::{Ahead, BlockReader, ReadError};
+use crate::block::{Ahead, Block, BlockReader, ReadError};
 use crate::codec::Corrupt;
-use crate::head::{Head, sort_last_wins};
-use crate::question::{QueryError, Question};
+use crate::head::sort_last_wins;
+use crate::question::{QueryError, Question, TimeLimit};
 use crate::run::{Run, Samples, decode_column};
 use crate::shared::Shared;
 
 use super::fold::{Answer, Cuts};
+use super::memory::{self, Found};
 
 /// Decoded time columns are kept for the series that share them, up to this many rows.
 const TIMES_ROWS_MAX: usize = 256 << 10;
@@ -72,32 +72,30 @@ struct Times {
     cuts: Cuts,
 }
 
-pub(crate) fn gather(shared: &Shared, question: &Question) -> Result<Pieces, QueryError> {
-    let mut in_memory = Vec::new();
+pub(crate) fn gather(
+    shared: &Shared,
+    question: &Question,
+    limit: &mut TimeLimit,
+) -> Result<Pieces, QueryError> {
     let mut budget = Budget {
         left: question.bytes_max,
         max: question.bytes_max,
     };
+    let in_memory = gather_memory(shared, question, limit, &mut budget)?;
+    // After memory: what has become a block meanwhile is found twice rather than not at all.
     let blocks: Vec<_> = {
         let state = shared.read();
-        for frozen in &state.frozen {
-            gather_head(&frozen.head, question, &mut in_memory, &mut budget)?;
-        }
-        gather_head(&state.head, question, &mut in_memory, &mut budget)?;
-        state
-            .blocks
-            .iter()
-            .filter(|block| block.overlaps(question.start, question.end))
-            .cloned()
-            .collect()
+        let overlapping = |block: &&Arc<Block>| block.overlaps(question.start, question.end);
+        state.blocks.iter().filter(overlapping).cloned().collect()
     };
     let mut pieces = Pieces {
         series: HashMap::new(),
         reader: PieceReader::default(),
     };
     for block in blocks {
+        limit.look()?;
         match BlockReader::open(&block, &shared.indexes) {
-            Ok(reader) => gather_block(reader, question, &mut pieces, &mut budget)?,
+            Ok(reader) => gather_block(reader, question, limit, &mut pieces, &mut budget)?,
             Err(ReadError::Io(source)) => {
                 return Err(QueryError::Read {
                     path: block.path.clone(),
@@ -110,11 +108,9 @@ pub(crate) fn gather(shared: &Shared, question: &Question) -> Result<Pieces, Que
                 }
             }
         }
-        if Instant::now() > question.deadline {
-            return Err(QueryError::TooLong);
-        }
     }
     for (series, piece) in in_memory {
+        limit.spend(TimeLimit::STEP)?;
         pieces.series.entry(series).or_default().push(piece);
     }
     pieces.reader.reads_ahead = pieces.series.len() >= AHEAD_SERIES_MIN;
@@ -136,105 +132,56 @@ impl Budget {
     }
 }
 
-fn gather_head(
-    head: &Head,
+fn gather_memory(
+    shared: &Shared,
     question: &Question,
-    into: &mut Vec<(Arc<Series>, Piece)>,
+    limit: &mut TimeLimit,
     budget: &mut Budget,
-) -> Result<(), QueryError> {
-    let (start, end) = (question.start, question.end);
-    let Some(_) = head.span.filter(|(min, max)| *min <= end && start <= *max) else {
-        return Ok(());
-    };
-    let mut add = |series: &Arc<Series>, min: Millis, max: Millis, place: Place| {
-        if min > end || max < start {
-            return Ok(());
-        }
-        let copied = if let Place::Points(points) = &place {
-            size_of_val(&points[..])
-        } else {
-            0
+) -> Result<Vec<(Arc<Series>, Piece)>, QueryError> {
+    let mut pieces = Vec::new();
+    memory::find(shared, question, usize::MAX, limit, &mut |series, found| {
+        let (min, max, copied, place) = match found {
+            Found::Run { run, column } => {
+                let run = run.clone();
+                (run.min, run.max, 0, Place::Memory { run, column })
+            }
+            Found::Points(points) => {
+                let ends = points.first().zip(points.last());
+                let Some((&(min, _), &(max, _))) = ends else {
+                    return Ok(());
+                };
+                (min, max, size_of_val(&points[..]), Place::Points(points))
+            }
         };
         budget.take(size_of::<Piece>() + 8 + copied)?;
-        into.push((
-            series.clone(),
-            Piece {
-                min,
-                max,
-                rank: 0,
-                place,
-            },
-        ));
-        Ok(())
-    };
-    for group in &head.groups {
-        for run in group.closed() {
-            for (column, entry) in run.columns.iter().enumerate() {
-                let series = &run.owner.series()[entry.member as usize];
-                if question.selector.matches(series) {
-                    add(
-                        series,
-                        run.min,
-                        run.max,
-                        Place::Memory {
-                            run: run.clone(),
-                            column,
-                        },
-                    )?;
-                }
-            }
-        }
-        let (Some(&min), Some(&max)) = (group.tail_times().first(), group.tail_times().last())
-        else {
-            continue;
+        let piece = Piece {
+            min,
+            max,
+            rank: 0,
+            place,
         };
-        if min > end || max < start {
-            continue;
-        }
-        for (member, series) in group.members().series.iter().enumerate() {
-            if question.selector.matches(series) {
-                let points: Vec<_> = group
-                    .tail_samples(member)
-                    .filter(|(time, _)| start <= *time && *time <= end)
-                    .collect();
-                if let (Some(&(min, _)), Some(&(max, _))) = (points.first(), points.last()) {
-                    add(series, min, max, Place::Points(points))?;
-                }
-            }
-        }
-    }
-    for (series, loose) in head
-        .loose
-        .iter()
-        .filter(|(series, _)| question.selector.matches(series))
-    {
-        for run in loose.closed() {
-            add(
-                series,
-                run.min,
-                run.max,
-                Place::Memory {
-                    run: run.clone(),
-                    column: 0,
-                },
-            )?;
-        }
-        let points = loose.tail();
-        if let (Some(&(min, _)), Some(&(max, _))) = (points.first(), points.last()) {
-            add(series, min, max, Place::Points(points))?;
-        }
-    }
-    Ok(())
+        pieces.push((series.clone(), piece));
+        Ok(())
+    })?;
+    Ok(pieces)
 }
 
 fn gather_block(
     reader: BlockReader,
     question: &Question,
+    limit: &mut TimeLimit,
     pieces: &mut Pieces,
     budget: &mut Budget,
 ) -> Result<(), QueryError> {
     let block = pieces.reader.blocks.len();
-    for number in reader.index.matching(&question.selector) {
+    let candidates = reader.index.candidates(&question.selector);
+    for at in candidates.into_iter().flatten() {
+        let series = &reader.index.series[at];
+        limit.spend_on(series)?;
+        if !question.selector.matches(series) {
+            continue;
+        }
+        let number = at as u32;
         let places = reader
             .index
             .places(number)
@@ -254,7 +201,7 @@ fn gather_block(
             continue;
         }
         budget.take(places.len() * size_of::<Piece>() + 8)?;
-        let series = &reader.index.series[number as usize];
+        limit.spend(places.len() * TimeLimit::STEP)?;
         match pieces.series.get_mut(series) {
             Some(known) => known.extend(places),
             None => drop(pieces.series.insert(series.clone(), places)),
@@ -287,6 +234,7 @@ impl PieceReader {
         &mut self,
         pieces: &mut [Piece],
         question: &Question,
+        limit: &mut TimeLimit,
         bytes_max: usize,
         answer: &mut Answer,
     ) -> Result<(), QueryError> {
@@ -305,15 +253,13 @@ impl PieceReader {
                 count += 1;
             }
             if count == 1 {
+                limit.look()?;
                 self.feed_one(first, answer)?;
             } else {
-                self.feed_joined(&rest[..count], question, bytes_max, answer)?;
+                self.feed_joined(&rest[..count], question, limit, bytes_max, answer)?;
             }
             if answer.bytes() > bytes_max {
                 return Err(QueryError::TooLarge(question.bytes_max));
-            }
-            if Instant::now() > question.deadline {
-                return Err(QueryError::TooLong);
             }
             rest = &rest[count..];
         }
@@ -339,6 +285,7 @@ impl PieceReader {
         &mut self,
         pieces: &[Piece],
         question: &Question,
+        limit: &mut TimeLimit,
         bytes_max: usize,
         answer: &mut Answer,
     ) -> Result<(), QueryError> {
@@ -346,6 +293,7 @@ impl PieceReader {
         let mut pieces: Vec<&Piece> = pieces.iter().collect();
         pieces.sort_unstable_by_key(|piece| piece.rank);
         for piece in pieces {
+            limit.look()?;
             match &piece.place {
                 Place::Points(copied) => points.extend_from_slice(copied),
                 _ => {

@@ -19,7 +19,7 @@ pub(crate) struct Newcomers {
 impl Newcomers {
     /// Lets a loose series in if it is known or there is room for it.
     pub fn admit_series(&mut self, head: &Head, series: &Arc<Series>, series_max: usize) -> bool {
-        if head.loose.contains_key(series) || self.series.contains(series) {
+        if head.loose.contains(series) || self.series.contains(series) {
             return true;
         }
         let fits = self.count(head) < series_max;

@@ -1,8 +1,14 @@
 //! What waits for the writer, and how much of it may.
+//!
+//! Waking a thread costs as much as writing hundreds of samples. Ticks that come closely one after the other therefore
+//! do not wake the writer each: it rests for a few milliseconds and takes all that came meanwhile. A command whose
+//! sender waits for the answer wakes it at once, and so does a tick after a pause.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use pegel_metric::{Input, Ledger, Point, Reason, Tick};
 
@@ -22,6 +28,145 @@ pub(crate) enum Command {
         reply: SyncSender<()>,
     },
     Close,
+}
+
+/// Ticks and pushes that may wait for the writer.
+const QUEUE_LEN: usize = 1024;
+/// How long the writer rests between batches while ticks come fast.
+const REST: Duration = Duration::from_millis(4);
+/// Ticks come fast when this many batches followed each other within [`CLOSE`]. The inputs of an agent that samples
+/// twice a second send two or three ticks together: those are not fast.
+const FAST_BATCHES: u32 = 8;
+const CLOSE: Duration = Duration::from_millis(20);
+/// A resting writer is woken when this much is queued, so that nothing is dropped meanwhile.
+const RESTING_LEN_MAX: usize = QUEUE_LEN / 8;
+
+/// The queue between the inputs and the writer.
+#[derive(Debug, Default)]
+pub(crate) struct CommandQueue {
+    inner: Mutex<Inner>,
+    wake: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    commands: VecDeque<Command>,
+    writer: WriterState,
+    is_closed: bool,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum WriterState {
+    /// Looks into the queue before it sleeps.
+    #[default]
+    Awake,
+    /// Wakes by itself soon.
+    Resting,
+    Asleep,
+}
+
+/// Why a command was not queued.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// It is handed back.
+    Full(Command),
+    /// It is dropped: a tick counts itself.
+    Closed,
+}
+
+impl CommandQueue {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Queues a command. Never waits.
+    pub fn send(&self, command: Command) -> Result<(), Refused> {
+        let mut inner = self.lock();
+        if inner.is_closed {
+            return Err(Refused::Closed);
+        }
+        let is_waited_for = !matches!(command, Command::Tick(_));
+        // Commands of the store's owner go behind everything else, even when that is much.
+        let is_bounded = matches!(command, Command::Tick(_) | Command::Push { .. });
+        if is_bounded && inner.commands.len() >= QUEUE_LEN {
+            return Err(Refused::Full(command));
+        }
+        inner.commands.push_back(command);
+        let wakes = match inner.writer {
+            WriterState::Awake => false,
+            WriterState::Resting => is_waited_for || inner.commands.len() >= RESTING_LEN_MAX,
+            WriterState::Asleep => true,
+        };
+        if wakes {
+            inner.writer = WriterState::Awake;
+            drop(inner);
+            self.wake.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Moves up to `count_max` commands into `batch`; waits until there is one.
+    fn take(&self, is_fast: bool, count_max: usize, batch: &mut Vec<Command>) {
+        let mut inner = self.lock();
+        if is_fast && inner.commands.is_empty() {
+            inner.writer = WriterState::Resting;
+            let is_resting = |inner: &mut Inner| inner.writer == WriterState::Resting;
+            let waited = self.wake.wait_timeout_while(inner, REST, is_resting);
+            inner = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        while inner.commands.is_empty() {
+            inner.writer = WriterState::Asleep;
+            inner = { self.wake.wait(inner) }.unwrap_or_else(PoisonError::into_inner);
+        }
+        inner.writer = WriterState::Awake;
+        let count = inner.commands.len().min(count_max);
+        batch.extend(inner.commands.drain(..count));
+    }
+
+    /// Refuses what comes from here on and gives up what is queued: ticks count themselves as dropped, senders of
+    /// pushes notice by their lost reply.
+    fn close(&self) {
+        let mut inner = self.lock();
+        inner.is_closed = true;
+        let left = std::mem::take(&mut inner.commands);
+        drop(inner);
+        drop(left);
+    }
+}
+
+/// The writer's end. The queue is closed with it, however the writer ends.
+#[derive(Debug)]
+pub(crate) struct CommandReceiver {
+    queue: Arc<CommandQueue>,
+    /// When the last batch was taken, and how many before it followed closely.
+    last: Instant,
+    close_batches: u32,
+}
+
+impl CommandReceiver {
+    pub fn new(queue: Arc<CommandQueue>) -> CommandReceiver {
+        CommandReceiver {
+            queue,
+            last: Instant::now(),
+            close_batches: 0,
+        }
+    }
+
+    /// The next batch, of at least one command and at most `count_max`.
+    pub fn receive(&mut self, count_max: usize, batch: &mut Vec<Command>) {
+        let is_fast = self.close_batches >= FAST_BATCHES;
+        self.queue.take(is_fast, count_max, batch);
+        let now = Instant::now();
+        let is_close = now.duration_since(self.last) < CLOSE;
+        self.close_batches = if is_close { self.close_batches + 1 } else { 0 };
+        self.last = now;
+    }
+}
+
+impl Drop for CommandReceiver {
+    fn drop(&mut self) {
+        self.queue.close();
+    }
 }
 
 /// A tick on its way to the writer. If it does not get there, it is counted as dropped.
@@ -77,5 +222,96 @@ impl Drop for InFlight<'_> {
         self.shared
             .points_in_flight
             .fetch_sub(self.count, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tick() -> Command {
+        let ledger = Arc::new(Ledger::default());
+        Command::Tick(QueuedTick::new(Tick::new(Input::Collect), &ledger))
+    }
+
+    fn set_writer(queue: &CommandQueue, state: WriterState) {
+        queue.lock().writer = state;
+    }
+
+    /// Whether a command wakes a writer in this state.
+    fn wakes(state: WriterState, command: Command) -> bool {
+        let queue = CommandQueue::default();
+        set_writer(&queue, state);
+        queue.send(command).expect("there is room");
+        let is_awake = queue.lock().writer == WriterState::Awake;
+        is_awake && state != WriterState::Awake
+    }
+
+    #[test]
+    fn a_resting_writer_is_woken_only_by_those_who_wait() {
+        let push = || Command::Push {
+            input: Input::Push,
+            points: Vec::new(),
+            reply: std::sync::mpsc::sync_channel(1).0,
+        };
+        assert!(wakes(WriterState::Asleep, tick()));
+        assert!(wakes(WriterState::Asleep, push()));
+        assert!(!wakes(WriterState::Resting, tick()));
+        assert!(wakes(WriterState::Resting, push()));
+        assert!(wakes(WriterState::Resting, Command::Close));
+        assert!(!wakes(WriterState::Awake, push()));
+    }
+
+    #[test]
+    fn many_ticks_wake_a_resting_writer_before_the_queue_is_full() {
+        let queue = CommandQueue::default();
+        set_writer(&queue, WriterState::Resting);
+        for _ in 1..RESTING_LEN_MAX {
+            queue.send(tick()).expect("there is room");
+            assert_eq!(queue.lock().writer, WriterState::Resting);
+        }
+        queue.send(tick()).expect("there is room");
+        assert_eq!(queue.lock().writer, WriterState::Awake);
+    }
+
+    #[test]
+    fn the_queue_is_bounded_and_closes_with_its_receiver() {
+        let queue = Arc::new(CommandQueue::default());
+        let mut receiver = CommandReceiver::new(queue.clone());
+        for _ in 0..QUEUE_LEN {
+            queue.send(tick()).expect("there is room");
+        }
+        assert!(matches!(queue.send(tick()), Err(Refused::Full(_))));
+        queue.send(Command::Close).expect("always");
+        let mut batch = Vec::new();
+        receiver.receive(256, &mut batch);
+        assert_eq!(batch.len(), 256);
+        queue.send(tick()).expect("there is room again");
+        drop(receiver);
+        assert!(matches!(queue.send(tick()), Err(Refused::Closed)));
+    }
+
+    #[test]
+    fn ticks_in_quick_succession_are_taken_together() {
+        let queue = Arc::new(CommandQueue::default());
+        let mut receiver = CommandReceiver::new(queue.clone());
+        receiver.close_batches = FAST_BATCHES;
+        let sender = {
+            let queue = queue.clone();
+            std::thread::spawn(move || {
+                // Ends a rest at a known moment: all three are there then.
+                for command in [tick(), tick(), Command::Close] {
+                    queue.send(command).expect("there is room");
+                }
+            })
+        };
+        let mut taken = 0;
+        while taken < 3 {
+            let mut batch = Vec::new();
+            receiver.receive(256, &mut batch);
+            assert!(!batch.is_empty());
+            taken += batch.len();
+        }
+        sender.join().expect("no panic");
     }
 }

@@ -1,0 +1,71 @@
+//! The figures of the store's state, kept beside it: `Store::status` must not wait for the state, which the writer holds
+//! while it applies a batch. Each change of the state refreshes them when its guard is dropped; the lock around them
+//! is held only for that and for copying them.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, PoisonError, RwLockWriteGuard};
+
+use pegel_metric::Millis;
+
+use crate::block::Block;
+use crate::shared::State;
+use crate::status::Degraded;
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Figures {
+    pub series: u64,
+    pub log_bytes: u64,
+    /// The times of the samples in memory.
+    pub span: Option<(Millis, Millis)>,
+    pub blocks: Arc<Vec<Arc<Block>>>,
+    last_block_id: u64,
+    pub log_trouble: Option<Degraded>,
+    pub block_trouble: Option<Degraded>,
+}
+
+impl Figures {
+    fn refresh(&mut self, state: &State) {
+        self.series = state.head.series_count() as u64;
+        self.log_bytes = state.log_bytes();
+        let frozen = state.frozen.iter().filter_map(|frozen| frozen.head.span);
+        self.span = frozen
+            .chain(state.head.span)
+            .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        // Every new block has a new id: a list of the same length and last id is the same list.
+        let blocks = (state.blocks.len(), state.last_block_id);
+        if blocks != (self.blocks.len(), self.last_block_id) {
+            self.blocks = Arc::new(state.blocks.clone());
+            self.last_block_id = state.last_block_id;
+        }
+        self.log_trouble.clone_from(&state.log_trouble);
+        self.block_trouble.clone_from(&state.block_trouble);
+    }
+}
+
+/// The state, to be changed; refreshes the figures when it is dropped.
+#[derive(Debug)]
+pub(crate) struct StateGuard<'a> {
+    pub state: RwLockWriteGuard<'a, State>,
+    pub figures: &'a Mutex<Figures>,
+}
+
+impl Deref for StateGuard<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for StateGuard<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+}
+
+impl Drop for StateGuard<'_> {
+    fn drop(&mut self) {
+        let mut figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
+        figures.refresh(&self.state);
+    }
+}
