@@ -240,3 +240,50 @@ fn programs_of_users_who_are_allowed_in_are_counted() {
     );
     assert_eq!(lines[1], "1733");
 }
+
+/// Another user took the default names in `/dev/shm` and `/tmp` first: agent, programs and command line meet at the next ones.
+#[test]
+fn default_places_that_another_user_took_are_left_for_the_next() {
+    let (Some(_), Some(unshare)) = (Stranger::new(), need("unshare")) else {
+        return;
+    };
+    let home = TempDir::new();
+    let copied = Command::new("cp")
+        .arg(PEGEL)
+        .arg(home.join("pegel"))
+        .status();
+    assert!(copied.expect("cp starts").success());
+    // The working directory stays reachable below the new /tmp.
+    let script = "
+        mount -t tmpfs tmpfs /run && mount -t tmpfs -o mode=1777 tmpfs /dev/shm || exit 9
+        mount -t tmpfs -o mode=1777 tmpfs /tmp || exit 9
+        mkdir /dev/shm/pegel.0 /tmp/pegel-0 && chown 65534 /dev/shm/pegel.0 /tmp/pegel-0
+        ./pegel agent --listen 127.0.0.1:0 --statsd udp:127.0.0.1:0 2>agent.log &
+        for try in $(seq 400); do ./pegel list >/dev/null 2>&1 && break; sleep 0.05; done
+        ./pegel run -s -- true
+        ./pegel get strace_hits_total -f csv | grep execve
+        ls -d /tmp/pegel-0.1/push.sock
+        kill $!; wait $!
+        cat agent.log";
+    let mut command = Command::new(unshare);
+    command
+        .args(["--mount", "sh", "-c", script])
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("PEGEL_IMDS_URL", "none")
+        .current_dir(home.path());
+    let finished = Process::start(&mut command).wait(Duration::from_secs(60));
+    let lines: Vec<&str> = finished.stdout.lines().collect();
+    assert!(
+        lines[0].ends_with(",1") || lines[0].ends_with(",1.0"),
+        "{finished}"
+    );
+    assert_eq!(lines[1], "/tmp/pegel-0.1/push.sock", "{finished}");
+    for said in [
+        "lanes: /dev/shm/pegel.0: it is not a directory of user 0",
+        "/tmp/pegel-0 belongs to user 65534: the socket is /tmp/pegel-0.1/push.sock",
+        "no home directory, /tmp/pegel-0 belongs to user 65534: the store is in /tmp/pegel-0.1/",
+    ] {
+        assert!(finished.stdout.contains(said), "{said} in {finished}");
+    }
+}

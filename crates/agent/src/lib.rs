@@ -27,8 +27,6 @@ mod survey;
 mod until;
 pub mod words;
 
-use std::path::PathBuf;
-
 pub use check::check;
 pub use config::{Config, Dragon, Own};
 pub use log_output::LogOutput;
@@ -46,16 +44,5 @@ pub use sources::{Argument, Environment, Loaded, load};
 pub use survey::survey;
 pub use until::{Until, UntilError};
 
-/// Where clients look for an agent when nobody says where it is: the user's own, then the system's.
-pub fn usual_sockets() -> Vec<PathBuf> {
-    let [user, system] = pegel_serve::socket::default_socket_paths();
-    let uid = rustix::process::geteuid().as_raw();
-    // A job without a login has no runtime directory: its agent is here, whatever the client has.
-    let without_login = PathBuf::from(format!("/tmp/pegel-{uid}/push.sock"));
-    let mut sockets = vec![user];
-    if !sockets.contains(&without_login) {
-        sockets.push(without_login);
-    }
-    sockets.push(system);
-    sockets
-}
+/// Where clients look for an agent that is given no path: the user's own places, then the system's.
+pub use pegel_serve::socket::default_socket_paths as usual_sockets;

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use pegel_collect::{Own, Sampler};
 use pegel_ingest::Intake;
+use pegel_ingest::lanes::LanesStatus;
 use pegel_ingest::statsd::{self, Bound, Listening, Statsd};
 use pegel_metric::{Millis, Selector};
 use pegel_serve::{App, BindError, GuardError, LocalUsers, Running, Server};
@@ -142,7 +143,8 @@ impl Node {
         if let Err(error) = endpoint.write() {
             tracing::warn!(%error, "cannot write endpoint.json; it is tried again");
         }
-        let announcement = announce(&plan, http, socket, statsd.bound(), active);
+        let mut announcement = announce(&plan, http, socket, statsd.bound(), active);
+        announcement.extend(intake.lanes().iter().flat_map(LanesStatus::remarks));
         let remove_store = plan.remove_store.then_some(dir);
         let notify = plan.notify.take();
         if let Some(notify) = &notify {

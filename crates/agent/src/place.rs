@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use pegel_lane::private;
 use rustix::fs::Access;
 use rustix::io::Errno;
 
@@ -79,32 +80,24 @@ pub fn default_dir(
     let state = absolute("XDG_STATE_HOME")
         .or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
     let uid = rustix::process::geteuid().as_raw();
-    let temporary = || {
+    let temporary = |why: String| {
         let dir = absolute("TMPDIR").unwrap_or_else(|| PathBuf::from("/tmp"));
-        dir.join(format!("pegel-{uid}")).join(host)
-    };
-    let Some(state) = state else {
-        let path = temporary();
-        let remark = format!("no home directory: the store is in {}", path.display());
-        return DefaultDir {
+        let (dir, obstacles) = private::choose(private::candidates(&dir, uid), uid);
+        let path = dir.join(host);
+        let mut reasons = vec![why];
+        reasons.extend(obstacles);
+        let remark = format!("{}: the store is in {}", reasons.join(", "), path.display());
+        DefaultDir {
             path,
             remark: Some(remark),
-        };
+        }
+    };
+    let Some(state) = state else {
+        return temporary("no home directory".to_owned());
     };
     let usual = state.join("pegel").join(host);
     match file_system(&usual) {
-        FileSystem::Network(kind) => {
-            let path = temporary();
-            let remark = format!(
-                "{} is on {kind}: the store is in {}",
-                state.display(),
-                path.display()
-            );
-            DefaultDir {
-                path,
-                remark: Some(remark),
-            }
-        }
+        FileSystem::Network(kind) => temporary(format!("{} is on {kind}", state.display())),
         _ => DefaultDir {
             path: usual,
             remark: None,
@@ -117,7 +110,7 @@ pub fn default_dir(
 /// root too, whose agent would otherwise write where another user wants it to.
 pub fn prepare(dir: &Path) -> io::Result<()> {
     let uid = rustix::process::geteuid().as_raw();
-    let is_temporary = |path: &&Path| path.file_name() == Some(format!("pegel-{uid}").as_ref());
+    let is_temporary = |path: &&Path| private::is_candidate(path, uid);
     if let Some(parent) = dir.parent().filter(is_temporary) {
         make(parent)?;
         // Anyone who knows the number of a user could have put a link here.

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pegel_collect::{Host, REGISTRY, Settings as CollectSettings};
-use pegel_config::{Address, Bytes, Secret};
+use pegel_config::{Address, Bytes, Secret, User};
 use pegel_ingest::gate::GateSettings;
-use pegel_ingest::lanes::LanesSettings;
+use pegel_ingest::lanes::{LaneDirectory, LanesSettings};
 use pegel_ingest::reserved::ReservedNames;
 use pegel_ingest::rules::Rules;
 use pegel_ingest::statsd::Plan as StatsdPlan;
-use pegel_serve::{Settings as ServeSettings, TlsFiles, TokenSource};
+use pegel_serve::socket::default_socket;
+use pegel_serve::{LocalUsers, Settings as ServeSettings, TlsFiles, TokenSource};
 use pegel_snapshot::Subject;
 use pegel_store::Options as StoreOptions;
 
@@ -82,6 +83,9 @@ impl Plan {
             _ => config.own.rate.duration(),
         };
         let serve = serve(loaded, environment);
+        if config.places.socket.is_none() {
+            remarks.extend(default_socket().1);
+        }
         remarks.extend(exposure(&serve));
         let statsd = StatsdPlan::new(
             &config.own.statsd,
@@ -92,7 +96,7 @@ impl Plan {
             node: config.own.node.clone().unwrap_or(host_name),
             level: config.own.level.get(),
             host: host(environment),
-            lanes: lanes(&store.dir, !serve.allow_users.is_empty(), environment),
+            lanes: lanes(&store.dir, &serve.allow_users, environment),
             store,
             collect: config.own.collectors.settings(rate),
             ingest: GateSettings {
@@ -119,24 +123,33 @@ impl Plan {
     }
 }
 
-/// Where programs of this agent's user put their lanes: `$PEGEL_LANES`, or the system's directory and the
-/// user's own. Those of other users cannot get into the latter.
-fn lanes(dir: &Path, has_guests: bool, environment: Environment<'_>) -> Option<LanesSettings> {
+/// Where programs put their lanes: `$PEGEL_LANES`, or the system's directory and the user's own. Where other users are
+/// allowed in, they have a directory beside it, in which only their lanes are read.
+fn lanes(dir: &Path, allow_users: &[User], environment: Environment<'_>) -> Option<LanesSettings> {
     if pegel_lane::is_disabled() {
         return None;
     }
     let uid = rustix::process::geteuid().as_raw();
+    let own = pegel_lane::user_directories(uid).enumerate();
+    let own = own.map(|(number, path)| LaneDirectory {
+        // The others are made by programs that cannot use the first one.
+        is_optional: number > 0,
+        ..LaneDirectory::of_user(path, uid)
+    });
     let directories = match environment("PEGEL_LANES").filter(|path| !path.is_empty()) {
-        Some(path) => vec![PathBuf::from(path)],
-        None if Path::new(pegel_lane::SYSTEM_DIRECTORY).is_dir() => vec![
-            PathBuf::from(pegel_lane::SYSTEM_DIRECTORY),
-            pegel_lane::user_directory(uid),
-        ],
-        None if has_guests => vec![
-            pegel_lane::user_directory(uid),
-            pegel_lane::guests_directory(uid),
-        ],
-        None => vec![pegel_lane::user_directory(uid)],
+        Some(path) => vec![LaneDirectory::open_to_all(path)],
+        None if Path::new(pegel_lane::SYSTEM_DIRECTORY).is_dir() => {
+            let system = LaneDirectory::open_to_all(pegel_lane::SYSTEM_DIRECTORY);
+            std::iter::once(system).chain(own).collect()
+        }
+        None if !allow_users.is_empty() => {
+            // A user who does not exist is said at the start.
+            let users = LocalUsers::new(allow_users).map(|users| users.uids());
+            let path = pegel_lane::guests_directory(uid);
+            let guests = LaneDirectory::of_guests(path, users.unwrap_or_default());
+            own.chain([guests]).collect()
+        }
+        None => own.collect(),
     };
     Some(LanesSettings {
         directories,

@@ -141,8 +141,10 @@ pub fn run_with(args: &Args, announce: impl FnOnce(&Node, bool)) -> anyhow::Resu
     // A wrong number is found before anything is touched.
     let mut until = args.until_pid.map(Until::pid).transpose()?;
     if args.until_lanes_end {
-        let lanes = plan.lanes.as_ref().map(|lanes| lanes.directories.clone());
-        until = Some(Until::lanes_end(lanes.unwrap_or_default()));
+        let lanes = plan.lanes.iter().flat_map(|lanes| &lanes.directories);
+        until = Some(Until::lanes_end(
+            lanes.map(|directory| directory.path.clone()).collect(),
+        ));
     }
     if args.once {
         return once(plan, args.format);

@@ -116,6 +116,13 @@ impl Intake {
         )
     }
 
+    /// Why what lanes counted cannot be remembered.
+    pub fn journal_fault(&self) -> Option<String> {
+        let status = self.lanes_status.as_ref()?;
+        let status = status.lock().unwrap_or_else(PoisonError::into_inner);
+        status.journal.clone()
+    }
+
     /// Takes the last values and ends the threads.
     pub fn stop(&self) {
         self.pulse.stop();

@@ -2,19 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use pegel_ingest::gate::{Gate, GateSettings};
-use pegel_ingest::lanes::{Lanes, LanesSettings};
+use pegel_ingest::lanes::{LaneDirectory, Lanes, LanesSettings, LanesStatus};
 use pegel_ingest::points::Points;
 use pegel_ingest::pulse::Source;
 use pegel_ingest::rules::Rules;
 use pegel_lane::{Aggregation, Calls, Counter, Gauge, Handle, Histogram, Home, Kind, Spec};
 use pegel_metric::{Clock, Input, Millis, Selector, Tick};
 use pegel_store::{Options, Store};
-use pegel_testkit::{FakeClock, Forked, TempDir, eventually};
+use pegel_testkit::{FakeClock, Forked, Stranger, TempDir, eventually};
 
 const START: Millis = 1_800_000_000_000;
 
@@ -58,6 +59,17 @@ impl Node {
     }
 
     fn agent_at(&self, journal: &Path, store: &Path, series_per_sender: u32) -> Agent {
+        let directory = LaneDirectory::open_to_all(self.lanes());
+        self.agent_with(journal, store, series_per_sender, directory)
+    }
+
+    fn agent_with(
+        &self,
+        journal: &Path,
+        store: &Path,
+        series_per_sender: u32,
+        directory: LaneDirectory,
+    ) -> Agent {
         let mut options = Options::new(store);
         options.clock = self.clock.clone();
         // A child that was just made by another test has all descriptors for a moment, with their locks.
@@ -73,7 +85,7 @@ impl Node {
         let gate = Arc::new(Gate::new(settings, store.ledger().clone()));
         let points = Arc::new(Points::new(gate.clone(), store.clone()));
         let settings = LanesSettings {
-            directories: vec![self.lanes()],
+            directories: vec![directory],
             journal: journal.to_owned(),
         };
         let clock: Arc<dyn Clock> = self.clock.clone();
@@ -88,7 +100,22 @@ impl Node {
 
     /// How many lanes have their file.
     fn files(&self) -> usize {
-        fs::read_dir(self.lanes()).expect("readable").count()
+        self.lane_files().len()
+    }
+
+    fn lane_files(&self) -> Vec<PathBuf> {
+        let files = fs::read_dir(self.lanes()).expect("readable");
+        let is_lane = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "lane");
+        files
+            .filter_map(|file| Some(file.ok()?.path()))
+            .filter(is_lane)
+            .collect()
+    }
+
+    fn only_lane(&self) -> PathBuf {
+        let mut files = self.lane_files();
+        assert_eq!(files.len(), 1, "{files:?}");
+        files.remove(0)
     }
 }
 
@@ -117,6 +144,10 @@ impl Agent {
         values
     }
 
+    fn status(&self) -> LanesStatus {
+        self.lanes.status().lock().expect("not poisoned").clone()
+    }
+
     #[track_caller]
     fn assert_value(&self, series: &str, expected: f64) {
         let values = self.values();
@@ -130,7 +161,7 @@ impl Agent {
     /// As by `kill -9`: nothing is said to anybody.
     fn kill(self) {
         let Agent { lanes, store, .. } = self;
-        std::mem::forget(lanes);
+        lanes.abort();
         store.close();
     }
 }
@@ -380,7 +411,7 @@ fn a_torn_journal_is_cut_at_every_byte_without_harm() {
     let whole = fs::read(node.dir.join("lanes.journal")).expect("read");
     assert!(whole.len() > 100);
     for length in (0..=whole.len()).step_by(7) {
-        let journal = node.dir.join("cut");
+        let journal = node.dir.join("lanes.journal");
         fs::write(&journal, &whole[..length]).expect("written");
         let store = node.dir.join(format!("store-{length}"));
         let mut agent = node.agent_at(&journal, &store, 1000);
@@ -580,4 +611,153 @@ fn what_is_no_lane_is_left_alone_and_said() {
     agent.assert_value("good_total", 4.0);
     agent.assert_value("steps_total", 77.0);
     bad.kill();
+}
+
+#[test]
+fn a_lane_whose_program_ended_is_read_once_more_and_then_no_longer() {
+    let node = Node::new();
+    let mut agent = node.agent();
+    let child = counting_child(&node, 5);
+    agent.pass_after(SECOND);
+    child.kill();
+    agent.pass_after(SECOND);
+    agent.assert_value("steps_total", 5.0);
+    let lane = node.only_lane();
+    let bytes = fs::read(&lane).expect("readable");
+    let at = bytes
+        .chunks(8)
+        .position(|word| word == 5_u64.to_le_bytes())
+        .expect("the counter");
+    let file = fs::OpenOptions::new()
+        .write(true)
+        .open(&lane)
+        .expect("ours");
+    file.write_all_at(&1000_u64.to_le_bytes(), 8 * at as u64)
+        .expect("written");
+    agent.pass_after(SECOND);
+    agent.assert_value("steps_total", 5.0);
+    assert_eq!(agent.status().ended, 1);
+}
+
+#[test]
+fn files_without_number_hide_no_lane_and_are_said() {
+    // More than two looks read, and then some: where files are removed during a scan, it may skip some.
+    const JUNK: u128 = 40_000;
+    let node = Node::new();
+    let mut agent = node.agent();
+    let before = counter(node.home(), "before_total");
+    before.add(1);
+    agent.pass_after(SECOND);
+    agent.kill();
+    for number in 0..JUNK {
+        fs::write(node.lanes().join(format!("{number:032x}.lane")), "").expect("written");
+    }
+    let after = counter(node.home(), "after_total");
+    after.add(1);
+    let mut agent = node.agent();
+    before.add(1);
+    agent.pass();
+    agent.assert_value("before_total", 2.0);
+    let status = agent.status();
+    let is_said = |text: &str| status.faults.iter().any(|fault| fault.contains(text));
+    assert!(is_said("more than 16384 files"), "{:?}", status.faults);
+    assert!(is_said("that are no lanes"), "{:?}", status.faults);
+    for _ in 0..4 {
+        agent.pass_after(SECOND);
+    }
+    agent.assert_value("after_total", 1.0);
+    assert!(node.files() <= 4_096 + 2, "{} files are left", node.files());
+    let status = agent.status();
+    assert_eq!(status.alive, 2);
+    assert!(
+        !status
+            .faults
+            .iter()
+            .any(|fault| fault.contains("more than")),
+        "{:?}",
+        status.faults
+    );
+}
+
+#[test]
+fn an_agent_with_another_store_counts_from_when_it_took_over() {
+    let node = Node::new();
+    let other = || {
+        node.agent_at(
+            &node.dir.join("other.journal"),
+            &node.dir.join("other"),
+            1000,
+        )
+    };
+    let mut first = node.agent();
+    let steps = counter(node.home(), "steps_total");
+    steps.add(10);
+    first.pass_after(SECOND);
+    // Two at once: the second one does not read, and says so.
+    let mut second = other();
+    second.pass_after(SECOND);
+    assert_eq!(second.values().get("steps_total"), None);
+    let faults = second.status().faults;
+    assert!(
+        faults[0].contains("its lanes are read by another agent (pid "),
+        "{faults:?}"
+    );
+    first.kill();
+    // The second one takes over, and counts nothing that the first one counted. It is killed in between.
+    second.pass_after(SECOND);
+    second.assert_value("steps_total", 0.0);
+    assert_eq!(second.status().counted_elsewhere, 1);
+    steps.add(3);
+    second.pass_after(SECOND);
+    second.assert_value("steps_total", 3.0);
+    second.kill();
+    let mut second = other();
+    second.pass_after(SECOND);
+    second.assert_value("steps_total", 3.0);
+    // A program that no agent has read is counted whole.
+    let late = counter(node.home(), "late_total");
+    late.add(4);
+    second.pass_after(SECOND);
+    second.assert_value("late_total", 4.0);
+    second.kill();
+    // The first one comes back to what its journal knows.
+    let mut first = node.agent();
+    first.pass_after(SECOND);
+    first.assert_value("steps_total", 13.0);
+    first.assert_value("late_total", 0.0);
+}
+
+#[test]
+fn lanes_of_users_who_are_not_admitted_are_not_read() {
+    let Some(_) = Stranger::new() else { return };
+    let node = Node::new();
+    let own = rustix::process::geteuid().as_raw();
+    let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    fs::set_permissions(node.lanes(), private).expect("ours");
+    let guests = LaneDirectory::of_guests(node.lanes(), vec![own, 4242]);
+    counter(node.home(), "own_total").add(1);
+    for (name, uid) in [("allowed_total", 4242), ("stranger_total", Stranger::UID)] {
+        let known: Vec<PathBuf> = node.lane_files();
+        counter(node.home(), name).add(1);
+        let new = node
+            .lane_files()
+            .into_iter()
+            .find(|path| !known.contains(path));
+        std::os::unix::fs::chown(new.expect("a lane"), Some(uid), None).expect("root");
+    }
+    let mut agent = node.agent_with(
+        &node.dir.join("lanes.journal"),
+        &node.dir.join("store"),
+        1000,
+        guests,
+    );
+    agent.pass_after(SECOND);
+    let values = agent.values();
+    let names: Vec<&str> = values
+        .keys()
+        .map(|text| text.split('{').next().unwrap_or(text))
+        .collect();
+    assert_eq!(names, ["allowed_total", "own_total"]);
+    let reason = format!("the file belongs to user {}", Stranger::UID);
+    assert_eq!(agent.status().refused.get(&reason), Some(&1));
 }

@@ -47,6 +47,7 @@ mod memory;
 #[doc(hidden)]
 pub mod model;
 mod place;
+pub mod private;
 pub mod reader;
 mod ring;
 mod settings;
@@ -62,6 +63,6 @@ pub use handles::{
 pub use home::{Home, home};
 pub use identity::{job_id, rank};
 pub use layout::{Aggregation, FIRST_LANE_BYTES, Kind, LABELS_MAX, LANE_BYTES_MAX, TEXT_BYTES_MAX};
-pub use place::{SYSTEM_DIRECTORY, directory, guests_directory, is_disabled, user_directory};
+pub use place::{SYSTEM_DIRECTORY, directory, guests_directory, is_disabled, user_directories};
 pub use spec::{CreateError, Spec};
 pub use sweep::LANES_LEFT_MAX;

@@ -1,21 +1,45 @@
 //! The directory in which a process puts its lanes.
 
-use std::ffi::{CStr, CString, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs;
 use std::io::Write;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+use crate::private;
+
 /// Where the system's agent reads.
 pub const SYSTEM_DIRECTORY: &str = "/run/pegel/lanes";
 
-/// Where the lanes of one user are when there is no agent of the system.
-pub fn user_directory(uid: u32) -> PathBuf {
-    PathBuf::from(format!("{SHARED_START}{uid}"))
+/// How many directories of a user are tried.
+const USER_DIRECTORIES: u32 = 5;
+
+/// Where the lanes of one user are when there is no agent of the system, best first. Everybody can make files in `/dev/shm`: where
+/// another user took a name, programs use the next one. An agent reads all of them that are its user's own.
+pub fn user_directories(uid: u32) -> impl Iterator<Item = PathBuf> {
+    (0..USER_DIRECTORIES).filter_map(move |number| {
+        let mut path = [0; PATH_BYTES];
+        let path = user_directory(uid, number, &mut path)?;
+        Some(PathBuf::from(OsStr::from_bytes(path.to_bytes())))
+    })
+}
+
+/// Allocates nothing: a child of `fork` calls it from within an update.
+fn user_directory(uid: u32, number: u32, path: &mut [u8; PATH_BYTES]) -> Option<&CStr> {
+    let mut rest = &mut path[..PATH_BYTES - 1];
+    // The rest of the array is the zero byte that ends a path.
+    let written = match number {
+        0 => write!(rest, "{SHARED_START}{uid}"),
+        number if number + 1 < USER_DIRECTORIES => write!(rest, "{SHARED_START}{uid}.{number}"),
+        // Of the system's making, so that no other user can take it; not every user has one.
+        _ => write!(rest, "/run/user/{uid}/pegel.lanes"),
+    };
+    written.ok()?;
+    CStr::from_bytes_until_nul(path).ok()
 }
 
 /// Where an agent of this user reads lanes of the others whom it allows in.
@@ -29,7 +53,11 @@ pub fn directory() -> PathBuf {
     match (named(), Path::new(SYSTEM_DIRECTORY).is_dir()) {
         (Some(path), _) => path,
         (None, true) => PathBuf::from(SYSTEM_DIRECTORY),
-        (None, false) => user_directory(rustix::process::geteuid().as_raw()),
+        (None, false) => {
+            let uid = rustix::process::geteuid().as_raw();
+            let usable = user_directories(uid).find(|path| private::obstacle(path, uid).is_none());
+            usable.unwrap_or_else(|| PathBuf::from(format!("{SHARED_START}{uid}")))
+        }
     }
 }
 
@@ -75,17 +103,23 @@ impl Place {
             Place::Named(path) => open(path),
             Place::System => open(SYSTEM_DIRECTORY_C),
             Place::Shared => {
-                let mut path = [0; 32];
                 let uid = rustix::process::geteuid().as_raw();
-                // The rest of the array is the zero byte that ends a path.
-                write!(&mut path[..31], "{SHARED_START}{uid}").map_err(|_| Errno::NAMETOOLONG)?;
-                let path = CStr::from_bytes_until_nul(&path).map_err(|_| Errno::NAMETOOLONG)?;
-                open_own(path)
+                let mut last = Errno::NAMETOOLONG;
+                for number in 0..USER_DIRECTORIES {
+                    let mut path = [0; PATH_BYTES];
+                    let path = user_directory(uid, number, &mut path).ok_or(last)?;
+                    match open_own(path) {
+                        Ok(opened) => return Ok(opened),
+                        Err(error) => last = error,
+                    }
+                }
+                Err(last)
             }
         }
     }
 }
 
+const PATH_BYTES: usize = 40;
 const SHARED_START: &str = "/dev/shm/pegel.";
 const SYSTEM_DIRECTORY_C: &CStr = c"/run/pegel/lanes";
 
@@ -179,6 +213,8 @@ mod tests {
         let stat = stat.expect("the stranger's own");
         assert_eq!((stat.st_uid, stat.st_mode & 0o777), (Stranger::UID, 0o700));
         // Only when it is empty, as it was before.
-        let _ = fs::remove_dir(user_directory(Stranger::UID));
+        for path in user_directories(Stranger::UID) {
+            let _ = fs::remove_dir(path);
+        }
     }
 }

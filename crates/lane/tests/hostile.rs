@@ -466,12 +466,12 @@ fn limits_on_size_series_and_owner_are_kept() {
     assert!(matches!(error, LaneError::Many { limit: 3 }), "{error:?}");
     let own = rustix::process::geteuid().as_raw();
     let others = Limits {
-        owner: Some(own + 1),
+        owners: Some(vec![own + 1]),
         ..Limits::default()
     };
     assert!(matches!(open(&others), Err(OpenError::Owner(uid)) if uid == own));
     let mine = Limits {
-        owner: Some(own),
+        owners: Some(vec![own]),
         ..Limits::default()
     };
     assert_eq!(open(&mine).expect("good").owner(), own);
@@ -489,7 +489,7 @@ fn a_lane_of_another_user_is_known_by_the_kernel_and_not_by_its_header() {
     assert_eq!(lane.owner(), Stranger::UID);
     assert_eq!(lane.header().uid, 0);
     let own = Limits {
-        owner: Some(0),
+        owners: Some(vec![0]),
         ..Limits::default()
     };
     let refused = trap.directory.open_lane(NAME, &own);

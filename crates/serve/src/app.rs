@@ -65,6 +65,8 @@ impl App {
     /// Why the agent is not well.
     pub(crate) fn degraded(&self) -> Option<String> {
         let store = self.store.status().degraded.map(|degraded| degraded.reason);
-        store.or_else(|| self.source.degraded())
+        store
+            .or_else(|| self.source.degraded())
+            .or_else(|| self.intake.journal_fault())
     }
 }

@@ -71,7 +71,7 @@ impl Default for Settings {
             allow_users: Vec::new(),
             hosts: Vec::new(),
             reload_time: Duration::from_secs(10),
-            socket: Some(crate::socket::default_socket_paths()[0].clone()),
+            socket: Some(crate::socket::default_socket().0),
             connections_max: 256,
             // A wrapper whose program the agent counts keeps one to its end.
             socket_connections_max: 576,

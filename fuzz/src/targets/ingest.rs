@@ -82,6 +82,7 @@ fn small_journal() -> Vec<u8> {
         has_ended: true,
         position: 3,
         amounts: vec![(0, Amount::Whole(5)), (1, Amount::Float(0.5))],
+        before: vec![(0, Amount::Whole(2))],
     };
     kept.lanes.insert([9; 16], lane);
     kept.to_bytes()

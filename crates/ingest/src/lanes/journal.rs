@@ -8,6 +8,7 @@
 //! 2 base    number u32 · amount u64                     what lanes that are gone left, in all
 //! 3 lane    id 16 bytes · flags u8 · ring position u64 · (number u32 · amount u64)…
 //! 4 gone    id 16 bytes                                 its file is removed: its amounts go to the base
+//! 5 before  id 16 bytes · (number u32 · amount u64)…    the part of its amounts that another journal has
 //! ```
 //!
 //! A lane's record holds absolute amounts and replaces the one before. So a record that is written twice, or
@@ -30,6 +31,7 @@ const SERIES: u8 = 1;
 const BASE: u8 = 2;
 const LANE: u8 = 3;
 const GONE: u8 = 4;
+const BEFORE: u8 = 5;
 const HEAD_BYTES: usize = 8;
 /// No record is larger: a lane has at most some ten thousand series.
 const RECORD_BYTES_MAX: usize = 4 << 20;
@@ -57,6 +59,23 @@ pub struct KeptLane {
     pub position: u64,
     /// By the number of the series.
     pub amounts: Vec<(u32, Amount)>,
+    /// The part of the amounts that an agent with another journal has counted.
+    pub before: Vec<(u32, Amount)>,
+}
+
+impl KeptLane {
+    /// What this journal's agent counted, by the number of the series.
+    pub fn counted(self) -> impl Iterator<Item = (u32, Amount)> {
+        let mut before = self.before;
+        self.amounts.into_iter().map(move |(number, amount)| {
+            let at = before.iter().position(|(known, _)| *known == number);
+            let counted = at.map(|at| before.swap_remove(at).1);
+            (
+                number,
+                counted.map_or(amount, |counted| amount.minus(counted)),
+            )
+        })
+    }
 }
 
 /// Everything that a journal says.
@@ -134,7 +153,7 @@ impl Journal {
     }
 
     pub fn put_lane(&mut self, id: &LaneId, lane: &KeptLane) {
-        self.put(|body| put_lane(body, id, lane));
+        put_lane(&mut self.buffer, id, lane);
     }
 
     pub fn put_gone(&mut self, id: &LaneId) {
@@ -234,12 +253,26 @@ fn put_series(body: &mut Vec<u8>, number: u32, series: &KeptSeries) {
     body.extend(series.help.as_bytes());
 }
 
-fn put_lane(body: &mut Vec<u8>, id: &LaneId, lane: &KeptLane) {
-    body.push(LANE);
-    body.extend(id);
-    body.push(u8::from(lane.has_ended));
-    body.extend(lane.position.to_le_bytes());
-    for (number, amount) in &lane.amounts {
+/// What was counted before stands first: without it, the lane's amounts would be counted whole.
+fn put_lane(out: &mut Vec<u8>, id: &LaneId, lane: &KeptLane) {
+    if !lane.before.is_empty() {
+        put(out, |body| {
+            body.push(BEFORE);
+            body.extend(id);
+            put_amounts(body, &lane.before);
+        });
+    }
+    put(out, |body| {
+        body.push(LANE);
+        body.extend(id);
+        body.push(u8::from(lane.has_ended));
+        body.extend(lane.position.to_le_bytes());
+        put_amounts(body, &lane.amounts);
+    });
+}
+
+fn put_amounts(body: &mut Vec<u8>, amounts: &[(u32, Amount)]) {
+    for (number, amount) in amounts {
         body.extend(number.to_le_bytes());
         body.extend(amount.to_bits().to_le_bytes());
     }
@@ -285,7 +318,7 @@ impl Kept {
             });
         }
         for (id, lane) in &self.lanes {
-            put(&mut bytes, |body| put_lane(body, id, lane));
+            put_lane(&mut bytes, id, lane);
         }
         bytes
     }
@@ -309,17 +342,17 @@ impl Kept {
             LANE => {
                 let id: LaneId = take(&mut rest)?;
                 let [flags] = take(&mut rest)?;
-                let mut lane = KeptLane {
-                    has_ended: flags & 1 == 1,
-                    position: take_u64(&mut rest)?,
-                    amounts: Vec::with_capacity(rest.len() / 12),
-                };
-                while !rest.is_empty() {
-                    let number = take_u32(&mut rest)?;
-                    let amount = self.amount(number, take_u64(&mut rest)?)?;
-                    lane.amounts.push((number, amount));
-                }
-                self.lanes.insert(id, lane);
+                let position = take_u64(&mut rest)?;
+                let amounts = self.take_amounts(rest)?;
+                let lane = self.lanes.entry(id).or_default();
+                lane.has_ended = flags & 1 == 1;
+                lane.position = position;
+                lane.amounts = amounts;
+            }
+            BEFORE => {
+                let id: LaneId = take(&mut rest)?;
+                let before = self.take_amounts(rest)?;
+                self.lanes.entry(id).or_default().before = before;
             }
             GONE => self.forget(&take(&mut rest)?),
             _ => return None,
@@ -345,6 +378,15 @@ impl Kept {
             .then_some(())
     }
 
+    fn take_amounts(&self, mut rest: &[u8]) -> Option<Vec<(u32, Amount)>> {
+        let mut amounts = Vec::with_capacity(rest.len() / 12);
+        while !rest.is_empty() {
+            let number = take_u32(&mut rest)?;
+            amounts.push((number, self.amount(number, take_u64(&mut rest)?)?));
+        }
+        Some(amounts)
+    }
+
     fn amount(&self, number: u32, bits: u64) -> Option<Amount> {
         Some(Amount::from_bits(self.series.get(&number)?.kind, bits))
     }
@@ -354,7 +396,7 @@ impl Kept {
         let Some(lane) = self.lanes.remove(id) else {
             return;
         };
-        for (number, amount) in lane.amounts {
+        for (number, amount) in lane.counted() {
             let zero = amount.minus(amount);
             let base = self.base.entry(number).or_insert(zero);
             *base = base.plus(amount);

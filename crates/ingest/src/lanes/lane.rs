@@ -5,10 +5,9 @@ use std::sync::Arc;
 use pegel_lane::reader::{LaneError, LaneFile, ProcessState};
 use pegel_metric::Millis;
 
-use super::amount::Amount;
 use super::journal::{KeptLane, LaneId};
 use super::part::{Part, PointsPart, Refuse, declare, labels_of};
-use super::totals::{Number, Totals};
+use super::totals::Totals;
 use crate::senders::Sender;
 
 /// The file goes this long after its process.
@@ -27,7 +26,11 @@ pub(super) struct KnownLane {
     parts: Vec<Part>,
     /// What the journal said of it, until it was read.
     resumed: Option<KeptLane>,
+    /// An agent with another journal has counted it so far: it counts from its first reading on.
+    is_counted_elsewhere: bool,
     pub has_ended: bool,
+    /// Read to its end after its program ended: there is nothing more to read.
+    pub is_drained: bool,
     /// Since when its process has been gone, or nothing has changed.
     pub quiet_since: Millis,
     /// Whether the journal has what is here.
@@ -42,6 +45,7 @@ impl KnownLane {
         directory: usize,
         sender: Arc<Sender>,
         resumed: Option<KeptLane>,
+        is_counted_elsewhere: bool,
         now: Millis,
     ) -> KnownLane {
         if let Some(kept) = &resumed {
@@ -53,7 +57,9 @@ impl KnownLane {
             sender,
             parts: Vec::new(),
             resumed,
+            is_counted_elsewhere,
             has_ended: false,
+            is_drained: false,
             quiet_since: now,
             is_journaled: false,
             fault: None,
@@ -88,17 +94,44 @@ impl KnownLane {
             self.parts.push(part);
             is_changed = true;
         }
-        // All of it is read anew: what the journal said is in there.
-        self.resumed = None;
         let is_alive = !self.has_ended;
         for (index, part) in self.parts.iter_mut().enumerate() {
             is_changed |= part.take(totals, &self.sender, &view, index, is_alive, now, refuse);
         }
+        self.leave_out_what_was_counted(totals);
         if is_changed {
             self.is_journaled = false;
             self.quiet_since = now;
         }
         Ok(is_changed)
+    }
+
+    /// At the first reading: what an agent with another journal counted is not counted again.
+    fn leave_out_what_was_counted(&mut self, totals: &mut Totals) {
+        // All of it was read anew: the amounts of the journal are in there.
+        let mut before = self.resumed.take().unwrap_or_default().before;
+        let is_counted_elsewhere = std::mem::take(&mut self.is_counted_elsewhere);
+        if is_counted_elsewhere {
+            self.file.skip_points();
+        } else if before.is_empty() {
+            return;
+        }
+        for contribution in self.parts.iter_mut().flat_map(Part::all_mut) {
+            let kept = before
+                .iter()
+                .position(|(number, _)| *number == contribution.number);
+            let counted = match kept {
+                _ if is_counted_elsewhere => contribution.amount,
+                Some(at) => before.swap_remove(at).1,
+                None => continue,
+            };
+            // A lane that shows less than it did is not believed.
+            if counted.is_more_than(contribution.amount) {
+                continue;
+            }
+            totals.lower(contribution.number, counted);
+            contribution.before = counted;
+        }
     }
 
     pub fn points_part(&self, index: usize) -> Option<&PointsPart> {
@@ -108,39 +141,38 @@ impl KnownLane {
         }
     }
 
-    /// For the journal.
-    pub fn kept(&self) -> KeptLane {
-        let contributions = self.parts.iter().flat_map(Part::all);
-        let mut amounts: Vec<(Number, Amount)> = contributions
-            .map(|part| (part.number, part.amount))
-            .collect();
-        // Not read yet: what the journal said still holds.
-        amounts.extend(
-            self.resumed
-                .iter()
-                .flat_map(|kept| kept.amounts.iter().copied()),
-        );
-        KeptLane {
+    /// For the journal. None while it is not known what another agent has counted of it.
+    pub fn kept(&self) -> Option<KeptLane> {
+        if self.is_counted_elsewhere {
+            return None;
+        }
+        let mut kept = match &self.resumed {
+            // Not read yet: what the journal said still holds.
+            Some(resumed) => resumed.clone(),
+            None => KeptLane::default(),
+        };
+        for part in self.parts.iter().flat_map(Part::all) {
+            kept.amounts.push((part.number, part.amount));
+            if part.before.value() > 0.0 {
+                kept.before.push((part.number, part.before));
+            }
+        }
+        Some(KeptLane {
             has_ended: self.has_ended,
             position: self.file.position(),
-            amounts,
-        }
+            ..kept
+        })
     }
 
     /// The lane is gone for good: its counters stay in the totals, its gauges go.
     pub fn leave(&mut self, totals: &mut Totals) {
-        for (number, amount) in self
-            .resumed
-            .take()
-            .into_iter()
-            .flat_map(|kept| kept.amounts)
-        {
+        for (number, amount) in self.resumed.take().unwrap_or_default().counted() {
             totals.raise(number, amount, self.quiet_since);
             totals.keep(number, amount);
         }
         for part in self.parts.drain(..) {
             for contribution in part.all() {
-                totals.keep(contribution.number, contribution.amount);
+                totals.keep(contribution.number, contribution.counted());
                 totals.leave(contribution.number);
             }
             if let Part::Gauge(number) = part {

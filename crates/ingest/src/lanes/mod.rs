@@ -5,19 +5,23 @@
 //! See `pegel_lane` for the file, [`journal`] for what is remembered, [`totals`] for the sums.
 
 pub mod amount;
+mod claim;
 mod directories;
 mod histograms;
 pub mod journal;
+mod journal_sync;
 mod lane;
 mod part;
+mod quota;
 mod remember;
 mod ring;
+mod settings;
 mod status;
 mod totals;
 mod wanted;
+mod watched;
 
-use std::collections::HashMap;
-use std::path::PathBuf;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use pegel_metric::{Clock, Input, Millis, Reason, Tick};
@@ -30,10 +34,12 @@ use crate::pulse::Source;
 use crate::senders::Sender;
 use directories::{Directories, Opened};
 use journal::{Journal, Kept, LaneId};
+use journal_sync::JournalSync;
 use lane::KnownLane;
 use totals::Totals;
 
 pub use journal::JournalError;
+pub use settings::{LaneDirectory, LanesSettings};
 pub use status::LanesStatus;
 
 /// Counters of programs that ended leave the board when nobody added to them for this long.
@@ -42,13 +48,6 @@ const FORGET_AFTER_MS: Millis = 24 * 3_600_000;
 const LOOK_MS: Millis = 1_000;
 /// How often what lanes counted goes to the journal.
 const JOURNAL_MS: Millis = 1_000;
-
-/// Where lanes are, and where to remember them.
-#[derive(Debug, Clone)]
-pub struct LanesSettings {
-    pub directories: Vec<PathBuf>,
-    pub journal: PathBuf,
-}
 
 /// All lanes of the node.
 #[derive(Debug)]
@@ -60,6 +59,14 @@ pub struct Lanes {
     lanes: HashMap<LaneId, KnownLane>,
     totals: Totals,
     journal: Journal,
+    journal_sync: JournalSync,
+    /// Lanes of the journal whose files could not be read at the start: what they had counted is in the base.
+    folded: HashSet<LaneId>,
+    /// Lanes that another agent counted before this one took over.
+    counted_elsewhere: u64,
+    is_aborted: bool,
+    /// The numbers of series are new since the start, and the journal has the old ones.
+    needs_rewrite: bool,
     looked: Millis,
     journaled: Millis,
     synced: Millis,
@@ -78,7 +85,12 @@ impl Lanes {
         clock: Arc<dyn Clock>,
     ) -> Result<Lanes, JournalError> {
         let now = clock.utc();
+        let is_new = !settings.journal.exists();
         let (journal, kept) = Journal::open(&settings.journal)?;
+        let journal_sync = JournalSync::start().map_err(|source| JournalError::Io {
+            path: settings.journal.clone(),
+            source,
+        })?;
         if kept.torn > 0 {
             tracing::warn!(
                 bytes = kept.torn,
@@ -90,10 +102,15 @@ impl Lanes {
             gate,
             points,
             clock,
-            directories: Directories::new(&settings.directories),
+            directories: Directories::new(settings, is_new),
             lanes: HashMap::new(),
             totals,
             journal,
+            journal_sync,
+            folded: HashSet::new(),
+            counted_elsewhere: 0,
+            is_aborted: false,
+            needs_rewrite: true,
             looked: Millis::MIN,
             journaled: now,
             synced: now,
@@ -103,6 +120,12 @@ impl Lanes {
         };
         lanes.resume(kept, now);
         Ok(lanes)
+    }
+
+    /// Ends without a last write, as a kill would: for tests.
+    #[doc(hidden)]
+    pub fn abort(mut self) {
+        self.is_aborted = true;
     }
 
     pub fn status(&self) -> Arc<Mutex<LanesStatus>> {
@@ -134,27 +157,43 @@ impl Lanes {
                 new.is_some()
             });
         }
-        for opened in self.directories.look(|_| false, now) {
-            let resumed = known.remove(&opened.file.header().id);
-            self.add(opened, resumed, now);
+        // By their names: the listing of a directory may be very long, and others must not hide these lanes.
+        let ids: Vec<LaneId> = known.keys().copied().collect();
+        for id in ids {
+            if let Some(opened) = self.directories.open_known(&id) {
+                let resumed = known.remove(&id);
+                self.add(opened, resumed, now);
+            }
         }
-        // Their files are gone: the machine was started anew, or somebody removed them.
-        for lane in known.into_values() {
-            for (number, amount) in lane.amounts {
+        // Their files are gone: the machine was started anew, or they were removed. Or another agent reads them.
+        for (id, lane) in known {
+            self.folded.insert(id);
+            for (number, amount) in lane.counted() {
                 self.totals.raise(number, amount, now);
                 self.totals.keep(number, amount);
             }
         }
-        // Numbers are new.
-        self.rewrite();
+        self.find_new(now);
     }
 
     fn add(&mut self, opened: Opened, resumed: Option<journal::KeptLane>, now: Millis) {
         // The user, whom the kernel vouches for; what the lane says of itself would be a way around limits.
         let who = format!("uid {}", opened.file.owner());
         let sender = self.gate.sender(Input::Lane, &who);
-        let lane = KnownLane::new(opened.file, opened.directory, sender, resumed, now);
-        self.lanes.insert(lane.id(), lane);
+        let id = opened.file.header().id;
+        let is_claimed = self.directories.claim(opened.directory, &id);
+        let is_folded = self.folded.remove(&id);
+        let is_elsewhere = resumed.is_none() && (is_claimed || is_folded);
+        self.counted_elsewhere += u64::from(is_elsewhere);
+        let lane = KnownLane::new(
+            opened.file,
+            opened.directory,
+            sender,
+            resumed,
+            is_elsewhere,
+            now,
+        );
+        self.lanes.insert(id, lane);
     }
 
     fn refuse(&self, sender: &Arc<Sender>, refusal: Refusal) {
@@ -162,19 +201,17 @@ impl Lanes {
         self.gate.dropped(sender, refusal.reason(), 1);
     }
 
-    fn look(&mut self, now: Millis) {
+    fn find_new(&mut self, now: Millis) {
         let lanes = &self.lanes;
         for opened in self.directories.look(|id| lanes.contains_key(id), now) {
             self.add(opened, None, now);
         }
-        self.looked = now;
-        self.say_status();
     }
 
     /// Reads every lane.
     fn read(&mut self, now: Millis) {
         let mut points = Vec::new();
-        for lane in self.lanes.values_mut() {
+        for lane in self.lanes.values_mut().filter(|lane| !lane.is_drained) {
             let gate = &self.gate;
             let mut refuse = |sender: &Arc<Sender>, refusal: Refusal| {
                 gate.received(sender, 1);
@@ -191,6 +228,7 @@ impl Lanes {
                     gate.received(&lane.sender, read.lost);
                     gate.dropped(&lane.sender, Reason::Overrun, read.lost);
                     ring::store_points(lane, &points, &self.points, gate, now);
+                    lane.is_drained = has_ended;
                 }
                 Err(error) => lane.fault = Some(error.to_string()),
             }
@@ -232,7 +270,10 @@ impl Lanes {
         } else {
             // The journal first: a file that is gone cannot be read again.
             self.journal_lane(&mut lane);
-            let written = self.journal.write();
+            let written = match self.needs_rewrite {
+                true => Err(std::io::Error::other("it is not written anew yet")),
+                false => self.journal.write(),
+            };
             if let Err(error) = written {
                 self.say_journal(Some(error.to_string()));
                 lane.quiet_since = now;
@@ -269,6 +310,7 @@ impl Lanes {
         let ended = self.lanes.values().filter(|lane| lane.has_ended).count() as u64;
         status.ended = ended;
         status.alive = self.lanes.len() as u64 - ended;
+        status.counted_elsewhere = self.counted_elsewhere;
     }
 }
 
@@ -278,7 +320,9 @@ impl Source for Lanes {
         let is_time = |last: Millis, every: Millis| (now - last).abs() >= every;
         let is_time_to_look = self.looked == Millis::MIN || is_time(self.looked, LOOK_MS);
         if self.directories.has_news() || is_time_to_look {
-            self.look(now);
+            self.find_new(now);
+            self.looked = now;
+            self.say_status();
         }
         // Before reading: what is read after the end is all there is.
         if is_time_to_look {
@@ -286,7 +330,7 @@ impl Source for Lanes {
         }
         self.read(now);
         self.totals.emit(tick);
-        if is_time(self.journaled, JOURNAL_MS) {
+        if self.needs_rewrite || is_time(self.journaled, JOURNAL_MS) {
             self.remember(now);
         }
     }
@@ -294,6 +338,8 @@ impl Source for Lanes {
 
 impl Drop for Lanes {
     fn drop(&mut self) {
-        self.remember(self.clock.utc());
+        if !self.is_aborted {
+            self.remember(self.clock.utc());
+        }
     }
 }

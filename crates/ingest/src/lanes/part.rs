@@ -28,6 +28,8 @@ pub(super) enum Part {
 pub(super) struct Contribution {
     pub number: Number,
     pub amount: Amount,
+    /// The part of it that an agent with another journal has counted.
+    pub before: Amount,
 }
 
 #[derive(Debug)]
@@ -54,6 +56,21 @@ pub(super) struct PointsPart {
 pub(super) type Refuse<'a> = dyn FnMut(&Arc<Sender>, Refusal) + 'a;
 
 impl Part {
+    pub fn all_mut(&mut self) -> Vec<&mut Contribution> {
+        match self {
+            Part::Counter(contribution) => vec![contribution],
+            Part::Calls(three) => three.iter_mut().collect(),
+            Part::Distribution(part) => {
+                let buckets = part.buckets.iter_mut().flatten();
+                [&mut part.count, &mut part.sum]
+                    .into_iter()
+                    .chain(buckets)
+                    .collect()
+            }
+            Part::Gauge(_) | Part::Points(_) | Part::Nothing => Vec::new(),
+        }
+    }
+
     pub fn all(&self) -> Vec<Contribution> {
         match self {
             Part::Counter(contribution) => vec![*contribution],
@@ -124,7 +141,13 @@ impl Contribution {
         Contribution {
             number,
             amount: Amount::zero(kind),
+            before: Amount::zero(kind),
         }
+    }
+
+    /// What this agent counts of it.
+    pub fn counted(&self) -> Amount {
+        self.amount.minus(self.before)
     }
 
     /// Counters only grow: a lane that says less than before is not believed.

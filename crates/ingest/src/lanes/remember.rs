@@ -28,15 +28,23 @@ impl Lanes {
                 self.lanes.insert(id, lane);
             }
         }
-        if self.journal.is_overdue() {
+        let is_time_to_sync = (now - self.synced).abs() >= SYNC_MS;
+        // After a failed sync the kernel may have dropped what was written: the journal is written anew, as often as it is
+        // synced.
+        let is_overdue = self.needs_rewrite || self.journal.is_overdue();
+        if is_overdue || (is_time_to_sync && self.journal_sync.has_failed()) {
+            self.synced = now;
             self.rewrite();
             return;
         }
         let written = self.journal.write();
-        self.say_journal(written.err().map(|error| error.to_string()));
-        if now - self.synced >= SYNC_MS {
+        let fault = written.err().map(|error| error.to_string());
+        self.say_journal(fault.or_else(|| self.journal_sync.fault()));
+        if is_time_to_sync {
             self.synced = now;
-            self.sync();
+            if let Some(file) = self.journal.for_sync() {
+                self.journal_sync.request(file);
+            }
         }
     }
 
@@ -45,7 +53,7 @@ impl Lanes {
         if self.journal.pending_bytes() > PENDING_BYTES_MAX {
             return;
         }
-        let kept = lane.kept();
+        let Some(kept) = lane.kept() else { return };
         for (number, _) in &kept.amounts {
             if let Some(series) = self.totals.introduce(*number) {
                 self.journal.put_series(*number, &series);
@@ -62,23 +70,15 @@ impl Lanes {
             kept.base.insert(number, base);
         }
         for (id, lane) in &mut self.lanes {
-            kept.lanes.insert(*id, lane.kept());
+            kept.lanes.extend(lane.kept().map(|kept| (*id, kept)));
             lane.is_journaled = true;
         }
         let written = self.journal.rewrite(&kept);
-        self.say_journal(written.err().map(|error| error.to_string()));
-    }
-
-    /// Off this thread: a disk may take its time.
-    fn sync(&self) {
-        if let Some(file) = self.journal.for_sync() {
-            let syncing = move || {
-                let _ = file.sync_data();
-            };
-            let _ = std::thread::Builder::new()
-                .name("lane-journal".to_owned())
-                .spawn(syncing);
+        if written.is_ok() {
+            self.needs_rewrite = false;
+            self.journal_sync.reset();
         }
+        self.say_journal(written.err().map(|error| error.to_string()));
     }
 
     pub(super) fn say_journal(&self, trouble: Option<String>) {

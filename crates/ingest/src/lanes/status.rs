@@ -7,14 +7,30 @@ use serde::Serialize;
 pub struct LanesStatus {
     /// Where they are looked for.
     pub directories: Vec<String>,
-    /// Directories that cannot be used, and why.
+    /// Directories that cannot be used, or whose lanes are not all read, and why.
     pub faults: Vec<String>,
     /// Lanes of programs that run.
     pub alive: u64,
     /// Lanes of programs that ended, whose files are still there.
     pub ended: u64,
+    /// Lanes that another agent counted before: this one counts what came after it took over.
+    pub counted_elsewhere: u64,
     /// Files that are not read, by the reason.
     pub refused: BTreeMap<String, u64>,
-    /// Why what lanes counted cannot be remembered, if so.
+    /// Why what lanes counted cannot be remembered, if so. The agent is degraded then.
     pub journal: Option<String>,
+}
+
+impl LanesStatus {
+    /// What a person who starts an agent should know.
+    pub fn remarks(&self) -> Vec<String> {
+        let faults = self.faults.iter().map(|fault| format!("lanes: {fault}"));
+        let elsewhere = (self.counted_elsewhere > 0).then(|| {
+            format!(
+                "lanes: {} were counted by another agent before; this one counts from now on",
+                self.counted_elsewhere
+            )
+        });
+        faults.chain(elsewhere).collect()
+    }
 }

@@ -191,6 +191,12 @@ impl Totals {
         self.touch(number);
     }
 
+    /// An agent with another journal has counted this much of what was just raised. Nothing of it was published.
+    pub fn lower(&mut self, number: Number, by: Amount) {
+        let entry = self.entry_mut(number);
+        entry.total = entry.total.minus(by);
+    }
+
     /// The next pass looks at it.
     fn touch(&mut self, number: Number) {
         let entry = self.entry_mut(number);

@@ -27,7 +27,7 @@ pub struct Listing {
     pub found: Vec<Found>,
     /// Files with other names, which are left alone.
     pub others: usize,
-    /// Whether there were more than asked for.
+    /// Whether there may be more than asked for.
     pub is_cut: bool,
 }
 
@@ -49,31 +49,20 @@ impl Directory {
         rustix::fs::flock(&self.fd, FlockOperation::NonBlockingLockShared).is_ok()
     }
 
-    /// The lanes that are there now, at most `most` of them.
+    /// Starts reading the directory from its beginning.
+    pub fn scan(&self) -> io::Result<Scan> {
+        Ok(Scan(Dir::read_from(&self.fd)?))
+    }
+
+    /// The lanes among the first `most` entries of the directory.
     pub fn list(&self, most: usize) -> io::Result<Listing> {
-        let mut listing = Listing::default();
-        for file in Dir::read_from(&self.fd)? {
-            let file = file?;
-            let Ok(name) = file.file_name().to_str() else {
-                listing.others += 1;
-                continue;
-            };
-            if matches!(name, "." | "..") {
-                continue;
-            }
-            match is_temporary(name) {
-                Some(_) if listing.found.len() >= most => {
-                    listing.is_cut = true;
-                    break;
-                }
-                Some(is_temporary) => listing.found.push(Found {
-                    name: name.to_owned(),
-                    is_temporary,
-                }),
-                None => listing.others += 1,
-            }
-        }
-        Ok(listing)
+        self.scan()?.next_portion(most)
+    }
+
+    /// The user that a file of the directory belongs to, without opening it.
+    pub fn owner_of(&self, name: &str) -> io::Result<u32> {
+        let found = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok(found.st_uid)
     }
 
     pub fn open_lane(&self, name: &str, limits: &Limits) -> Result<LaneFile, OpenError> {
@@ -89,6 +78,37 @@ impl Directory {
             Err(rustix::io::Errno::NOENT) => Ok(()),
             done => Ok(done?),
         }
+    }
+}
+
+/// A directory that is read in portions, so that one with very many files takes several turns and hides none.
+#[derive(Debug)]
+pub struct Scan(Dir);
+
+impl Scan {
+    /// Goes through the next `most` entries.
+    pub fn next_portion(&mut self, most: usize) -> io::Result<Listing> {
+        let mut listing = Listing::default();
+        for _ in 0..most {
+            let Some(file) = self.0.next() else {
+                return Ok(listing);
+            };
+            let file = file?;
+            let Ok(name) = file.file_name().to_str() else {
+                listing.others += 1;
+                continue;
+            };
+            match is_temporary(name) {
+                Some(is_temporary) => listing.found.push(Found {
+                    name: name.to_owned(),
+                    is_temporary,
+                }),
+                None if matches!(name, "." | "..") => {}
+                None => listing.others += 1,
+            }
+        }
+        listing.is_cut = true;
+        Ok(listing)
     }
 }
 

@@ -11,14 +11,14 @@ use crate::reader::header::published;
 use crate::reader::{Header, Lane, LaneError, ProcessState, View};
 
 /// What a reader accepts.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Limits {
     /// The largest file.
     pub bytes_max: usize,
     /// The most series in one lane.
     pub series_max: usize,
-    /// Only lanes of this user; None: of any.
-    pub owner: Option<u32>,
+    /// Only lanes of these users; None: of any.
+    pub owners: Option<Vec<u32>>,
 }
 
 impl Default for Limits {
@@ -26,7 +26,7 @@ impl Default for Limits {
         Limits {
             bytes_max: LANE_BYTES_MAX,
             series_max: 20_000,
-            owner: None,
+            owners: None,
         }
     }
 }
@@ -121,7 +121,8 @@ impl LaneFile {
         if stat.st_nlink != 1 {
             return Err(OpenError::Linked(stat.st_nlink as u64));
         }
-        if limits.owner.is_some_and(|owner| owner != stat.st_uid) {
+        let is_accepted = |owners: &Vec<u32>| owners.contains(&stat.st_uid);
+        if !limits.owners.as_ref().is_none_or(is_accepted) {
             return Err(OpenError::Owner(stat.st_uid));
         }
         let file_bytes = stat.st_size as u64;

@@ -14,7 +14,7 @@ mod process;
 mod series;
 mod value;
 
-pub use directory::{Directory, Found, Listing};
+pub use directory::{Directory, Found, Listing, Scan};
 pub use error::LaneError;
 pub use header::Header;
 pub use lane::{Lane, View};

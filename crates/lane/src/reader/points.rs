@@ -37,6 +37,11 @@ impl LaneFile {
         self.position = position;
     }
 
+    /// Leaves out the points that are in the ring as of the last [`LaneFile::read`].
+    pub fn skip_points(&mut self) {
+        self.position = self.head;
+    }
+
     /// Appends the points that have come, as of the last [`LaneFile::read`], in the order of their
     /// numbers. `has_ended`: nobody will finish a point that is half written.
     pub fn points(

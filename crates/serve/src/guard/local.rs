@@ -28,6 +28,13 @@ impl LocalUsers {
         self.registrar.owner_of(client, server)
     }
 
+    /// The numbers of all users that are admitted.
+    pub fn uids(&self) -> Vec<u32> {
+        let mut uids = vec![self.own_uid, 0];
+        uids.extend(&self.allowed);
+        uids
+    }
+
     /// The agent's user, root, and those in `allow_users`.
     pub fn admits(&self, uid: u32) -> bool {
         let is_somebody = self.registrar.is_somebody(uid);

@@ -15,7 +15,7 @@ use crate::guard::{Caller, Rights};
 pub(super) async fn status(State(site): Shared) -> impl IntoResponse {
     let app = &site.app;
     let store = app.store.status();
-    let degraded = store.degraded.is_some() || app.source.degraded().is_some();
+    let degraded = app.degraded().is_some();
     let mut status = app.source.facts();
     let refused: Map<String, Value> = site
         .refusals

@@ -14,6 +14,7 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
+use pegel_lane::private;
 use rustix::fs::{Access, Mode, fchmod};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -25,23 +26,44 @@ use claim::{check_directory, check_taken, clear_stale, make_directory, take_lock
 pub const SYSTEM_SOCKET: &str = "/run/pegel/push.sock";
 const BACKLOG: i32 = 128;
 
-/// Where agents of this user and of the system are found: first the user's own, which is also the
-/// place that an agent takes when it is not told another.
-pub fn default_socket_paths() -> [PathBuf; 2] {
-    let runtime_dir = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+const SOCKET_NAME: &str = "push.sock";
+
+/// Where agents of this user and of the system are found, best first. Directories that are not the user's own are left out: what
+/// answers there is another user's.
+pub fn default_socket_paths() -> Vec<PathBuf> {
     let uid = rustix::process::geteuid().as_raw();
-    [
-        user_socket(runtime_dir.as_deref(), uid),
-        PathBuf::from(SYSTEM_SOCKET),
-    ]
+    let own = default_directories(runtime_dir().as_deref(), uid);
+    own.filter(|dir| private::obstacle(dir, uid).is_none())
+        .map(|dir| dir.join(SOCKET_NAME))
+        .chain([PathBuf::from(SYSTEM_SOCKET)])
+        .collect()
 }
 
-/// A runtime directory that is not there (a job without a login) does not count.
-fn user_socket(runtime_dir: Option<&Path>, uid: u32) -> PathBuf {
-    match runtime_dir {
-        Some(dir) if dir.is_absolute() && dir.is_dir() => dir.join("pegel/push.sock"),
-        _ => PathBuf::from(format!("/tmp/pegel-{uid}/push.sock")),
-    }
+/// The socket of an agent that is given no path, and what keeps it from a better one.
+pub fn default_socket() -> (PathBuf, Option<String>) {
+    let uid = rustix::process::geteuid().as_raw();
+    let directories = default_directories(runtime_dir().as_deref(), uid);
+    let (dir, obstacles) = private::choose(directories, uid);
+    let path = dir.join(SOCKET_NAME);
+    let remark = (!obstacles.is_empty())
+        .then(|| format!("{}: the socket is {}", obstacles.join(", "), path.display()));
+    (path, remark)
+}
+
+fn runtime_dir() -> Option<PathBuf> {
+    std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from)
+}
+
+/// A runtime directory that is not there (a job without a login) does not count. Clients with one find agents without.
+fn default_directories(
+    runtime_dir: Option<&Path>,
+    uid: u32,
+) -> impl Iterator<Item = PathBuf> + use<> {
+    let runtime_dir = runtime_dir.filter(|dir| dir.is_absolute() && dir.is_dir());
+    let runtime_dir = runtime_dir.map(|dir| dir.join("pegel"));
+    runtime_dir
+        .into_iter()
+        .chain(private::candidates(Path::new("/tmp"), uid))
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -180,7 +202,10 @@ fn check_length(path: &Path) -> Result<(), SocketError> {
 }
 
 fn is_default(path: &Path) -> bool {
-    default_socket_paths().iter().any(|default| default == path)
+    let uid = rustix::process::geteuid().as_raw();
+    let mut directories = default_directories(runtime_dir().as_deref(), uid);
+    let is_own = directories.any(|dir| dir.join(SOCKET_NAME) == path);
+    is_own || path == Path::new(SYSTEM_SOCKET)
 }
 
 fn listen(path: &Path, is_shared: bool) -> Result<UnixListener, Errno> {
@@ -216,15 +241,16 @@ mod tests {
     #[test]
     fn the_users_socket_lies_in_the_runtime_directory_if_there_is_one() {
         let dir = TempDir::new();
-        assert_eq!(
-            user_socket(Some(dir.path()), 7),
-            dir.join("pegel/push.sock")
-        );
-        let tmp = PathBuf::from("/tmp/pegel-7/push.sock");
-        assert_eq!(user_socket(Some(&dir.join("missing")), 7), tmp);
-        assert_eq!(user_socket(Some(Path::new("relative")), 7), tmp);
-        assert_eq!(user_socket(None, 7), tmp);
-        assert_eq!(default_socket_paths()[1], Path::new("/run/pegel/push.sock"));
+        let directories =
+            |runtime: Option<&Path>| -> Vec<PathBuf> { default_directories(runtime, 7).collect() };
+        let tmp = ["", ".1", ".2", ".3"].map(|end| PathBuf::from(format!("/tmp/pegel-7{end}")));
+        assert_eq!(directories(None), tmp);
+        assert_eq!(directories(Some(&dir.join("missing"))), tmp);
+        assert_eq!(directories(Some(Path::new("relative"))), tmp);
+        let all = directories(Some(dir.path()));
+        assert_eq!((&all[0], &all[1..]), (&dir.join("pegel"), &tmp[..]));
+        let last = default_socket_paths().pop();
+        assert_eq!(last.as_deref(), Some(Path::new("/run/pegel/push.sock")));
     }
 
     #[test]

@@ -1,0 +1,255 @@
+//! Which agent reads a directory of lanes. One at a time: it holds a lock on the file `agent.claim` there.
+//!
+//! The file says who that is (pid, lane journal), and which lanes were read so far, by this agent or by those before it.
+//! An agent with another journal counts these lanes from when it took over: what they had before is in the
+//! totals of the earlier one. The file lies in memory beside the lanes and goes with them when the machine restarts.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use pegel_lane::reader::Directory;
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::journal::LaneId;
+
+pub(super) const CLAIM_NAME: &str = "agent.claim";
+const FORMAT: &str = "pegel lanes 1";
+/// When the file has more lines than this, those of lanes that are gone are removed.
+const LINES_MAX: usize = 1 << 18;
+const BYTES_MAX: u64 = 64 << 20;
+
+/// A lock on a directory of lanes, released when dropped.
+#[derive(Debug)]
+pub(super) struct Claim {
+    file: File,
+    journal: PathBuf,
+    bytes: u64,
+    lines: usize,
+    /// Lanes that an agent with another journal has counted.
+    counted_elsewhere: HashSet<LaneId>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ClaimError {
+    #[error("its lanes are read by another agent{}", described(.0))]
+    Held(Option<Holder>),
+    #[error("{CLAIM_NAME} cannot be used: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// What the file says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Holder {
+    pid: u32,
+    journal: PathBuf,
+}
+
+fn described(holder: &Option<Holder>) -> String {
+    holder.as_ref().map_or_else(String::new, |holder| {
+        let (pid, journal) = (holder.pid, holder.journal.display());
+        format!(" (pid {pid}, journal {journal})")
+    })
+}
+
+impl Claim {
+    /// Takes the directory for the agent with this journal. `is_new`: the journal did not exist before.
+    pub fn take(directory: &Directory, journal: &Path, is_new: bool) -> Result<Claim, ClaimError> {
+        let mut file = open(directory)?;
+        let lock = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
+        let (holder, lanes) = read(&mut file)?;
+        match lock {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Err(ClaimError::Held(holder)),
+            Err(error) => return Err(io::Error::from(error).into()),
+        }
+        let is_same = holder.is_some_and(|holder| holder.journal == journal);
+        let mut claim = Claim {
+            file,
+            journal: journal.to_owned(),
+            bytes: 0,
+            lines: 0,
+            counted_elsewhere: HashSet::new(),
+        };
+        let lanes = claim.rewrite(directory, lanes)?;
+        if !is_same || is_new {
+            claim.counted_elsewhere = lanes;
+        }
+        Ok(claim)
+    }
+
+    /// Whether an agent with another journal has counted the lane.
+    pub fn is_counted_elsewhere(&self, id: &LaneId) -> bool {
+        self.counted_elsewhere.contains(id)
+    }
+
+    /// Notes that the lane is read.
+    pub fn add(&mut self, directory: &Directory, id: &LaneId) -> io::Result<()> {
+        let line = format!("{}\n", digits(id));
+        self.file.write_all_at(line.as_bytes(), self.bytes)?;
+        self.bytes += line.len() as u64;
+        self.lines += 1;
+        if self.lines > LINES_MAX {
+            let (_, lanes) = read(&mut self.file)?;
+            self.rewrite(directory, lanes)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the file anew, without lanes whose files are gone. Returns those that are there.
+    fn rewrite(
+        &mut self,
+        directory: &Directory,
+        mut lanes: HashSet<LaneId>,
+    ) -> io::Result<HashSet<LaneId>> {
+        lanes.retain(|id| directory.owner_of(&file_name(id)).is_ok());
+        let mut text = format!("{FORMAT}\n{}\n", std::process::id()).into_bytes();
+        text.extend(self.journal.as_os_str().as_bytes());
+        text.push(b'\n');
+        for id in &lanes {
+            text.extend(digits(id).as_bytes());
+            text.push(b'\n');
+        }
+        self.file.write_all_at(&text, 0)?;
+        self.file.set_len(text.len() as u64)?;
+        self.bytes = text.len() as u64;
+        self.lines = lanes.len();
+        Ok(lanes)
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // Explicitly: a child that was forked a moment ago may hold the same open file.
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
+/// The name of a lane's file.
+pub(super) fn file_name(id: &LaneId) -> String {
+    format!("{}.lane", digits(id))
+}
+
+fn digits(id: &LaneId) -> String {
+    format!("{:032x}", u128::from_be_bytes(*id))
+}
+
+/// Opens the file, or makes it. In a directory where everybody can make files it may be another user's, or a link: that is
+/// removed first, which the directory's owner may do. Agents of root and of the directory's owner respect each other's.
+fn open(directory: &Directory) -> io::Result<File> {
+    if let Some(file) = try_open(directory)? {
+        return Ok(file);
+    }
+    let foreign = || io::Error::other("it belongs to another user, or is no plain file");
+    if directory.owner_of(CLAIM_NAME)? == 0 && !rustix::process::geteuid().is_root() {
+        return Err(foreign());
+    }
+    rustix::fs::unlinkat(directory, CLAIM_NAME, AtFlags::empty())?;
+    try_open(directory)?.ok_or_else(foreign)
+}
+
+fn try_open(directory: &Directory) -> io::Result<Option<File>> {
+    let flags =
+        OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let mode = Mode::RUSR | Mode::WUSR;
+    let file = match rustix::fs::openat(directory, CLAIM_NAME, flags, mode) {
+        Ok(file) => File::from(file),
+        Err(Errno::LOOP | Errno::ACCESS | Errno::ISDIR | Errno::NXIO) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let found = file.metadata()?;
+    let owners = [
+        rustix::process::geteuid().as_raw(),
+        rustix::fs::fstat(directory)?.st_uid,
+    ];
+    let is_usable = found.is_file() && owners.contains(&found.uid()) && found.nlink() == 1;
+    Ok(is_usable.then_some(file))
+}
+
+fn read(file: &mut File) -> io::Result<(Option<Holder>, HashSet<LaneId>)> {
+    let mut text = Vec::new();
+    io::Seek::rewind(file)?;
+    file.take(BYTES_MAX).read_to_end(&mut text)?;
+    Ok(parse(&text))
+}
+
+fn parse(text: &[u8]) -> (Option<Holder>, HashSet<LaneId>) {
+    let mut lines = text.split(|byte| *byte == b'\n');
+    if lines.next() != Some(FORMAT.as_bytes()) {
+        return (None, HashSet::new());
+    }
+    let pid = lines
+        .next()
+        .and_then(|line| str::from_utf8(line).ok()?.parse().ok());
+    let journal = lines
+        .next()
+        .map(|line| PathBuf::from(OsStr::from_bytes(line)));
+    let holder = pid
+        .zip(journal)
+        .map(|(pid, journal)| Holder { pid, journal });
+    let id = |line: &[u8]| {
+        let digits = str::from_utf8(line).ok().filter(|line| line.len() == 32)?;
+        Some(u128::from_str_radix(digits, 16).ok()?.to_be_bytes())
+    };
+    (holder, lines.filter_map(id).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use pegel_testkit::TempDir;
+
+    use super::*;
+
+    const ONE: LaneId = [1; 16];
+    const TWO: LaneId = [2; 16];
+
+    #[test]
+    fn one_agent_at_a_time_and_the_next_one_knows_what_was_counted() {
+        let dir = TempDir::new();
+        let directory = Directory::open(dir.path()).expect("opened");
+        for id in [&ONE, &TWO] {
+            fs::write(dir.join(file_name(id)), "").expect("written");
+        }
+        let take = |journal: &str, is_new| Claim::take(&directory, Path::new(journal), is_new);
+        let mut first = take("/a/lanes.journal", true).expect("free");
+        first.add(&directory, &ONE).expect("written");
+        let held = take("/b/lanes.journal", true)
+            .expect_err("held")
+            .to_string();
+        let pid = std::process::id();
+        let expected =
+            format!("its lanes are read by another agent (pid {pid}, journal /a/lanes.journal)");
+        assert_eq!(held, expected);
+        drop(first);
+        let again = take("/a/lanes.journal", false).expect("free");
+        assert!(!again.is_counted_elsewhere(&ONE), "by itself");
+        drop(again);
+        let emptied = take("/a/lanes.journal", true).expect("free");
+        assert!(emptied.is_counted_elsewhere(&ONE), "by the one before");
+        drop(emptied);
+        let second = take("/b/lanes.journal", true).expect("free");
+        assert!(second.is_counted_elsewhere(&ONE) && !second.is_counted_elsewhere(&TWO));
+        drop(second);
+        fs::remove_file(dir.join(file_name(&ONE))).expect("removed");
+        let third = take("/c/lanes.journal", true).expect("free");
+        assert!(!third.is_counted_elsewhere(&ONE), "its file is gone");
+    }
+
+    #[test]
+    fn what_is_no_file_of_ours_is_replaced() {
+        let dir = TempDir::new();
+        let directory = Directory::open(dir.path()).expect("opened");
+        fs::write(dir.join("target"), "kept").expect("written");
+        std::os::unix::fs::symlink("target", dir.join(CLAIM_NAME)).expect("linked");
+        Claim::take(&directory, Path::new("/a"), true).expect("taken");
+        let text = fs::read_to_string(dir.join("target")).expect("readable");
+        assert_eq!(text, "kept");
+    }
+}
