@@ -9,7 +9,8 @@ settings! {
         memory: Span = Span::seconds(5 * 60),
         /// How long samples are kept at all.
         disk: Span = Span::seconds(2 * 86_400),
-        /// How large the store may grow on disk; the oldest samples go first.
+        /// How large the store may grow on disk; the oldest samples go first. Half is reserved for the node's own, a
+        /// sixth each for lanes, statsd and points; what one does not use the others may.
         /// Without this key: 1GiB, or 64MiB where the store lies on a tmpfs.
         bytes: Option<Bytes> = None => "1GiB",
     }

@@ -20,9 +20,10 @@
 //! A file of another version is refused at opening, and nothing is changed. Times are milliseconds
 //! (i64), values f64, bit for bit. Of two samples of one series and time the last one counts.
 //! Samples that come late, but before their hour is sealed (one hour after its end), are merged into
-//! it; later ones go to late blocks.
+//! it; later ones go to late blocks. Each class of inputs (`class.rs`) has blocks of its own and a share of the bytes.
 
 mod block;
+mod class;
 mod codec;
 mod config;
 mod error;

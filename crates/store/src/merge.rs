@@ -10,6 +10,7 @@ use std::sync::Arc;
 use pegel_metric::{Members, Millis, Series};
 
 use crate::block::{BlockReader, BlockWriter, ReadError};
+use crate::class::Class;
 use crate::codec::ROWS_MAX;
 use crate::head::sort_last_wins;
 use crate::run::{Column, Effort, Owner, Run, Samples, bit, decode_column, set_bit};
@@ -25,9 +26,10 @@ pub(crate) enum Source {
     Block(BlockReader),
 }
 
-/// The samples that go into the block: `start <= time < end`.
+/// The samples that go into the block: of this class, `start <= time < end`. [`Class::Mixed`] takes all.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Window {
+    pub class: Class,
     pub start: Millis,
     pub end: Millis,
 }
@@ -35,6 +37,10 @@ pub(crate) struct Window {
 impl Window {
     fn touches(&self, min: Millis, max: Millis) -> bool {
         min < self.end && self.start <= max
+    }
+
+    fn takes(&self, series: &Series) -> bool {
+        self.class == Class::Mixed || self.class == Class::of(series)
     }
 
     fn rows(&self, times: &[Millis]) -> std::ops::Range<usize> {
@@ -86,6 +92,17 @@ impl Source {
         }
     }
 
+    /// Whether a run has series that the window takes. A block's are all of its class.
+    fn has_any(&self, number: u32, window: Window) -> bool {
+        match self {
+            Source::Memory(runs) => {
+                let series = runs[number as usize].owner.series();
+                series.iter().any(|series| window.takes(series))
+            }
+            Source::Block(_) => true,
+        }
+    }
+
     /// The series of a loose run.
     fn loose_series(&self, number: u32) -> Option<Arc<Series>> {
         match self {
@@ -132,7 +149,7 @@ pub(crate) fn merge(
     let mut loose: BTreeMap<Arc<Series>, Vec<Place>> = BTreeMap::new();
     for (at, source) in sources.iter().enumerate() {
         for (number, run) in (0u32..).zip(source.outlines()) {
-            if !window.touches(run.min, run.max) {
+            if !window.touches(run.min, run.max) || !source.has_any(number, window) {
                 continue;
             }
             match run.group {
@@ -206,14 +223,14 @@ fn merge_group(
         };
         let steps_back = times.last().is_some_and(|last| first <= *last);
         if steps_back || times.len() >= JOINED_ROWS || times.len() + added.len() > ROWS_MAX {
-            write_joined(group, sources, &parts, &times, effort, writer)?;
+            write_joined(group, sources, &parts, &times, window, effort, writer)?;
             parts.clear();
             times.clear();
         }
         times.extend_from_slice(added);
         parts.push(Part { run, source, rows });
     }
-    write_joined(group, sources, &parts, &times, effort, writer)
+    write_joined(group, sources, &parts, &times, window, effort, writer)
 }
 
 fn write_joined(
@@ -221,6 +238,7 @@ fn write_joined(
     sources: &[Source],
     parts: &[Part],
     times: &[Millis],
+    window: Window,
     effort: Effort,
     writer: &mut BlockWriter,
 ) -> Result<(), ReadError> {
@@ -233,6 +251,9 @@ fn write_joined(
     for (number, part) in parts.iter().enumerate() {
         for (column, entry) in part.run.columns.iter().enumerate() {
             let series = &part.run.owner.series()[entry.member as usize];
+            if !window.takes(series) {
+                continue;
+            }
             let places = columns.entry(series).or_default();
             match places.last_mut() {
                 None => order.push(series),

@@ -3,12 +3,14 @@
 mod retention;
 mod seal;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use pegel_metric::Millis;
 
 use crate::block::{Block, BlockKind, BlockWriter, Ending, ReadError};
+use crate::class::Class;
 use crate::log::{segment_number, segment_path};
 use crate::merge::{Source, Window, merge};
 use crate::run::Effort;
@@ -65,65 +67,99 @@ fn pass(shared: &Shared, trust: &mut Trust) -> Result<(), String> {
         };
         store_frozen(shared, &frozen).map_err(|error| format!("cannot write a block: {error}"))?;
     }
-    while seal_hour(shared).map_err(|error| format!("cannot seal an hour: {error}"))? {}
+    for class in Class::ALL {
+        while seal_hour(shared, class).map_err(|error| format!("cannot seal an hour: {error}"))? {}
+    }
     drop_old(shared, trust);
     Ok(())
 }
 
-/// Samples before this go to late blocks, because their hours are sealed.
-fn sealed_until(shared: &Shared) -> Millis {
+/// Samples of a class before this go to late blocks, because their hours are sealed.
+fn sealed_until(shared: &Shared, class: Class) -> Millis {
     shared
         .read()
         .blocks
         .iter()
+        .filter(|block| block.class == class || block.class == Class::Mixed)
         .map(|block| block.sealed_until)
         .max()
         .unwrap_or(Millis::MIN)
 }
 
+/// Writes a frozen head to one block for each class of inputs, and one more for what comes late.
 fn store_frozen(shared: &Shared, frozen: &Frozen) -> Result<(), ReadError> {
-    let sources = [Source::Memory(frozen.head.runs())];
-    let boundary = sealed_until(shared);
-    let late = Window {
-        start: Millis::MIN,
-        end: boundary,
-    };
-    let fresh = Window {
-        start: boundary,
-        end: Millis::MAX,
-    };
+    let runs = frozen.head.runs();
+    let series = runs.iter().flat_map(|run| run.owner.series());
+    let mut classes: BTreeSet<Class> = series.map(|series| Class::of(series)).collect();
+    let last = classes.pop_last().unwrap_or(Class::Node);
+    let sources = [Source::Memory(runs)];
     let mut made = Vec::new();
-    let is_late = frozen.head.span.is_some_and(|(min, _)| min < boundary);
-    if is_late {
-        made.extend(write_block(
-            shared,
-            shared.next_block_id(),
-            BlockKind::Late,
-            &sources,
-            late,
-            Ending::default(),
-        )?);
+    for class in classes {
+        write_class(shared, frozen, class, &sources, 0, &mut made)?;
     }
     // The last block of a head makes its log superfluous; until then the log would restore all of it.
-    let ending = Ending {
-        log_through: frozen.log_through,
-        ..Ending::default()
-    };
-    let id = shared.next_block_id() + made.len() as u64;
-    made.extend(write_block(
+    write_class(
         shared,
-        id,
-        BlockKind::Fresh,
+        frozen,
+        last,
         &sources,
-        fresh,
-        ending,
-    )?);
+        frozen.log_through,
+        &mut made,
+    )?;
     let mut state = shared.write();
     state.add_blocks(made.into_iter().map(Arc::new));
     let stored = state.frozen.remove(0);
     drop(state);
     drop(stored);
     drop_segments(shared, frozen.log_through);
+    Ok(())
+}
+
+/// Writes the samples of one class, late ones first.
+fn write_class(
+    shared: &Shared,
+    frozen: &Frozen,
+    class: Class,
+    sources: &[Source],
+    log_through: u64,
+    made: &mut Vec<Block>,
+) -> Result<(), ReadError> {
+    let boundary = sealed_until(shared, class);
+    let late = Window {
+        class,
+        start: Millis::MIN,
+        end: boundary,
+    };
+    let fresh = Window {
+        class,
+        start: boundary,
+        end: Millis::MAX,
+    };
+    let ending = Ending {
+        log_through,
+        ..Ending::default()
+    };
+    let next_id = |made: &[Block]| shared.next_block_id() + made.len() as u64;
+    if frozen.head.span.is_some_and(|(min, _)| min < boundary) {
+        let id = next_id(made);
+        made.extend(write_block(
+            shared,
+            id,
+            BlockKind::Late,
+            sources,
+            late,
+            Ending::default(),
+        )?);
+    }
+    let id = next_id(made);
+    made.extend(write_block(
+        shared,
+        id,
+        BlockKind::Fresh,
+        sources,
+        fresh,
+        ending,
+    )?);
     Ok(())
 }
 
@@ -141,7 +177,13 @@ fn write_block(
     } else {
         Effort::Quick
     };
-    let mut writer = BlockWriter::create(&shared.options.files, &shared.block_dir(), id, kind)?;
+    let mut writer = BlockWriter::create(
+        &shared.options.files,
+        &shared.block_dir(),
+        id,
+        kind,
+        window.class,
+    )?;
     if let Err(error) = merge(sources, window, effort, &mut writer) {
         writer.abandon();
         return Err(error);

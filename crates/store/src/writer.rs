@@ -273,7 +273,7 @@ impl Writer {
             return;
         };
         let is_old = now.saturating_sub(self.head_since) >= options.keep_memory;
-        let is_long = log.segment.len() >= SEGMENT_BYTES_MAX.min(options.keep_bytes / 8);
+        let is_long = log.segment.len() >= SEGMENT_BYTES_MAX.min(options.keep_bytes / 16);
         // A block frees samples, not live series: those alone are no reason for one.
         let grown = self.head_bytes.saturating_sub(self.head_bytes_least);
         let is_large = grown >= options.memory_bytes_max / 4;

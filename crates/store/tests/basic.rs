@@ -163,7 +163,7 @@ fn ticks_read_back_from_memory_from_blocks_and_after_reopening() {
     };
     assert_eq!(read(&store), wanted, "from memory");
     store.settle();
-    assert_eq!(store.status().blocks, 1);
+    assert_eq!(store.status().blocks, 2, "one for each class of inputs");
     assert_eq!(read(&store), wanted, "from a block");
     store.close();
     drop(store);
@@ -228,8 +228,8 @@ fn hours_are_sealed_and_keep_every_sample() {
         .collect();
     assert_eq!(
         names.len(),
-        2,
-        "two hours, one sealed block each: {names:?}"
+        4,
+        "two hours, one sealed block for each class: {names:?}"
     );
     let wanted = expected_turns(0..14_400);
     assert_eq!(

@@ -17,7 +17,9 @@ const MINUTE: u64 = 60;
 /// A power cut may cost this much.
 const LOSS_MAX: Duration = Duration::from_secs(1);
 
-static DEPTH: Family = Family::new("depth", Kind::Gauge, "", 1, "How deep it is.");
+/// Of another class than the node's: a head becomes two blocks.
+static DEPTH: Family =
+    Family::new("depth", Kind::Gauge, "", 1, "How deep it is.").of_input(Input::Push);
 static TURNS: Family = Family::new("turns_total", Kind::Counter, "", 1, "Turns.");
 
 /// What a client was told is stored: how many file operations there were by then, and when it was told.

@@ -3,7 +3,8 @@
 //! ```text
 //! blocks/NNNNNNNNNN.blk
 //!
-//! header     "PEGELBLK" · version u32 · kind u32 (1 fresh, 2 sealed, 3 late) · crc u32 of the 16 bytes before
+//! header     "PEGELBLK" · version u32 · kind u8 (1 fresh, 2 sealed, 3 late) · class u8 (`Class`) · 0 u16 ·
+//!            crc u32 of the 16 bytes before
 //! runs       each: time column, then its value columns (codec module), without gaps
 //! index      LZ4 (pack module) of: groups · series · runs
 //!   groups   count · names
@@ -17,7 +18,9 @@
 //!
 //! Lengths, counts and positions inside the index are varints. The footer's crc covers the replaces list
 //! and the footer before it. A block is written to `NAME.tmp`, synced, renamed, and the directory synced.
-//! `log through` is the last log segment that the block makes superfluous (0: none). Of two samples of one
+//! A block holds the samples of one class of inputs; class 0 is that of blocks written before there were classes.
+//! `log through` is the last log segment that the block makes superfluous (0: none): of the blocks made from one
+//! head only the last one names it. Of two samples of one
 //! series and time the one in the block with the higher id counts, in one block that of the later run.
 
 mod index;
@@ -30,6 +33,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pegel_metric::Millis;
 
+use crate::class::Class;
 use crate::files::Files;
 
 pub(crate) use index::{Index, IndexCache};
@@ -64,6 +68,7 @@ impl BlockKind {
 pub(crate) struct Block {
     pub id: u64,
     pub kind: BlockKind,
+    pub class: Class,
     pub path: PathBuf,
     pub min: Millis,
     pub max: Millis,

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 use pegel_metric::{Members, Millis};
 
 use crate::FORMAT_VERSION;
+use crate::class::Class;
 use crate::codec::bytes::Reader;
 use crate::codec::{self, Corrupt};
 use crate::files::{FileHandle, Files, read_exact_at};
@@ -40,7 +41,7 @@ pub(crate) fn block_version(file: &dyn FileHandle) -> Result<u32, ReadError> {
     Ok(read_header(file)?.0)
 }
 
-/// Version and code of the kind.
+/// The version, and the word with the codes of kind and class.
 fn read_header(file: &dyn FileHandle) -> Result<(u32, u32), ReadError> {
     let header = read_exact_at(file, 0, HEADER_LEN)?;
     if &header[..8] != MAGIC {
@@ -64,7 +65,8 @@ pub(crate) fn open_block(files: &Arc<dyn Files>, path: &Path, id: u64) -> Result
     if version != FORMAT_VERSION {
         return Err(ReadError::Version(version));
     }
-    let kind = BlockKind::from_code(kind).ok_or(Corrupt("an unknown kind of block"))?;
+    let class = Class::from_code(kind >> 8).ok_or(Corrupt("an unknown class of inputs"))?;
+    let kind = BlockKind::from_code(kind & 0xff).ok_or(Corrupt("an unknown kind of block"))?;
     let footer_at = len
         .checked_sub(FOOTER_LEN as u64)
         .ok_or(Corrupt("the file is cut off"))?;
@@ -101,6 +103,7 @@ pub(crate) fn open_block(files: &Arc<dyn Files>, path: &Path, id: u64) -> Result
     Ok(Block {
         id,
         kind,
+        class,
         path: path.to_owned(),
         min,
         max,

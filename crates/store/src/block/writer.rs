@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 use pegel_metric::{Millis, Series};
 
 use crate::FORMAT_VERSION;
+use crate::class::Class;
 use crate::codec::bytes::{put_str, put_varint, put_zigzag};
 use crate::files::{FileHandle, Files, write_all_at};
 use crate::pack::pack;
@@ -25,6 +26,7 @@ pub(crate) struct BlockWriter {
     dir: PathBuf,
     id: u64,
     kind: BlockKind,
+    class: Class,
     file: Arc<dyn FileHandle>,
     tmp: PathBuf,
     written: u64,
@@ -68,6 +70,7 @@ impl BlockWriter {
         dir: &Path,
         id: u64,
         kind: BlockKind,
+        class: Class,
     ) -> io::Result<BlockWriter> {
         files.make_dir(dir)?;
         let tmp = dir.join(format!("{id:010}.tmp"));
@@ -75,7 +78,7 @@ impl BlockWriter {
         let mut buffer = Vec::with_capacity(BUFFER_LEN);
         buffer.extend_from_slice(MAGIC);
         buffer.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
-        buffer.extend_from_slice(&(kind as u32).to_le_bytes());
+        buffer.extend_from_slice(&[kind as u8, class as u8, 0, 0]);
         let crc = crc32fast::hash(&buffer);
         buffer.extend_from_slice(&crc.to_le_bytes());
         debug_assert_eq!(buffer.len(), HEADER_LEN);
@@ -84,6 +87,7 @@ impl BlockWriter {
             dir: dir.to_owned(),
             id,
             kind,
+            class,
             file,
             tmp,
             written: 0,
@@ -150,6 +154,7 @@ impl BlockWriter {
             Ok((min, max, index_at, index_len, index_crc)) => Ok(Block {
                 id: self.id,
                 kind: self.kind,
+                class: self.class,
                 path: block_path(&self.dir, self.id),
                 min,
                 max,

@@ -1,4 +1,5 @@
-//! Retention: whole blocks are dropped by age and by size.
+//! Retention: whole blocks are dropped by age and by size. Each class of inputs has a share of the bytes. What others
+//! do not use may be borrowed, and is given back when they need it: by programs first, by the node last.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,6 +7,7 @@ use std::time::Duration;
 use pegel_metric::Millis;
 
 use crate::block::Block;
+use crate::class::Class;
 use crate::shared::Shared;
 
 /// A clock that gains more than this on the monotonic one has leapt.
@@ -56,27 +58,30 @@ impl Trust {
     }
 }
 
-/// Drops whole blocks: those beyond their age, if the clock is believed, then the oldest until log and blocks fit.
+/// Drops whole blocks: those beyond their age, if the clock is believed, then the oldest of the classes that take more
+/// than their shares, until log and blocks fit.
 pub(super) fn drop_old(shared: &Shared, trust: &mut Trust) {
     let oldest_kept = match trust.look(shared) {
         true => shared.oldest_kept(),
         false => Millis::MIN,
     };
-    let mut state = shared.write();
-    let (mut dropped, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut state.blocks)
-        .into_iter()
-        .partition(|block| block.max < oldest_kept);
-    state.blocks = kept;
-    let mut total = state.log_bytes() + state.blocks.iter().map(|block| block.bytes).sum::<u64>();
-    while total > shared.options.keep_bytes {
-        let Some(at) = oldest_block(&state.blocks) else {
-            break;
-        };
-        let block = state.blocks.remove(at);
-        total -= block.bytes;
-        dropped.push(block);
+    // Only this thread changes the list, so that the choice needs no lock.
+    let (mut kept, log_bytes) = {
+        let state = shared.read();
+        (state.blocks.clone(), state.log_bytes())
+    };
+    let mut dropped: Vec<_> = kept
+        .extract_if(.., |block| block.max < oldest_kept)
+        .collect();
+    let budget = shared.options.keep_bytes.saturating_sub(log_bytes);
+    while let Some(at) = class_to_shrink(&kept, budget).and_then(|class| oldest_block(&kept, class))
+    {
+        dropped.push(kept.remove(at));
     }
-    drop(state);
+    if dropped.is_empty() {
+        return;
+    }
+    shared.write().blocks = kept;
     for block in dropped {
         tracing::debug!(path = %block.path.display(), "dropped a block by age or size");
         shared.indexes.forget(block.id);
@@ -84,17 +89,36 @@ pub(super) fn drop_old(shared: &Shared, trust: &mut Trust) {
     }
 }
 
-/// The block to drop first when there is no room: the oldest of those that overrule no other. Without a block
-/// that overrules it, an older one would show samples that were replaced. (What is beyond its age is not
-/// shown at all.)
-fn oldest_block(blocks: &[Arc<Block>]) -> Option<usize> {
+/// The class that must give back bytes, if the blocks take more than `budget` together: that of programs which is
+/// furthest beyond its share, or the node.
+fn class_to_shrink(blocks: &[Arc<Block>], budget: u64) -> Option<Class> {
+    let used = |class: Class| -> u64 {
+        let its = blocks.iter().filter(|block| block.class.account() == class);
+        its.map(|block| block.bytes).sum()
+    };
+    let total: u64 = blocks.iter().map(|block| block.bytes).sum();
+    if total <= budget {
+        return None;
+    }
+    let excess = |class: Class| used(class).saturating_sub(class.share(budget));
+    let classes = Class::OF_PROGRAMS.into_iter();
+    let (bytes, class) = classes.map(|class| (excess(class), class)).max()?;
+    Some(if bytes > 0 { class } else { Class::Node })
+}
+
+/// The block of a class to drop first: the oldest of those that overrule no other. Without a block that overrules
+/// it, an older one would show samples that were replaced. (What is beyond its age is not shown at all.)
+fn oldest_block(blocks: &[Arc<Block>], class: Class) -> Option<usize> {
+    let its: Vec<usize> = (0..blocks.len())
+        .filter(|at| blocks[*at].class.account() == class)
+        .collect();
     let overrules = |at: usize| {
         let block = &blocks[at];
-        blocks[..at]
-            .iter()
+        let weaker = its.iter().take_while(|weaker| **weaker < at);
+        weaker
+            .map(|weaker| &blocks[*weaker])
             .any(|weaker| weaker.overlaps(block.min, block.max))
     };
-    (0..blocks.len())
-        .filter(|at| !overrules(*at))
-        .min_by_key(|at| blocks[*at].max)
+    let free = its.iter().copied().filter(|at| !overrules(*at));
+    free.min_by_key(|at| blocks[*at].max)
 }

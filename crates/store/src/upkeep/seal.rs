@@ -1,10 +1,11 @@
-//! Sealing: the fresh blocks of an hour that is over become one sealed block.
+//! Sealing: the fresh blocks of one class and of an hour that is over become one sealed block.
 
 use std::sync::Arc;
 
 use pegel_metric::Millis;
 
 use crate::block::{Block, BlockKind, BlockReader, Ending, ReadError};
+use crate::class::Class;
 use crate::merge::{Source, Window};
 use crate::shared::Shared;
 
@@ -16,8 +17,8 @@ const HOUR_MS: Millis = 3_600_000;
 const SEAL_AFTER_MS: Millis = HOUR_MS;
 
 /// Merges the fresh blocks of the oldest hour that is over; false when there is none.
-pub(super) fn seal_hour(shared: &Shared) -> Result<bool, ReadError> {
-    let fresh = fresh_blocks(shared);
+pub(super) fn seal_hour(shared: &Shared, class: Class) -> Result<bool, ReadError> {
+    let fresh = fresh_blocks(shared, class);
     let Some(end) = hour_that_is_over(&fresh, shared.now()) else {
         return Ok(false);
     };
@@ -35,6 +36,7 @@ pub(super) fn seal_hour(shared: &Shared) -> Result<bool, ReadError> {
         // What lies beyond the hour goes to a fresh block again. Until the sealed block is there, which names what
         // it replaces, these samples are only there twice.
         let window = Window {
+            class,
             start: end,
             end: Millis::MAX,
         };
@@ -53,6 +55,7 @@ pub(super) fn seal_hour(shared: &Shared) -> Result<bool, ReadError> {
         )?);
     }
     let window = Window {
+        class,
         start: Millis::MIN,
         end,
     };
@@ -79,12 +82,12 @@ pub(super) fn seal_hour(shared: &Shared) -> Result<bool, ReadError> {
     Ok(true)
 }
 
-fn fresh_blocks(shared: &Shared) -> Vec<Arc<Block>> {
+fn fresh_blocks(shared: &Shared, class: Class) -> Vec<Arc<Block>> {
     let state = shared.read();
     let fresh = state
         .blocks
         .iter()
-        .filter(|block| block.kind == BlockKind::Fresh);
+        .filter(|block| block.kind == BlockKind::Fresh && block.class == class);
     fresh.cloned().collect()
 }
 

@@ -1,6 +1,6 @@
 //! What must hold at any time, and questions with random ranges, steps and folds.
 
-use pegel_metric::{Clock, Millis, Selector};
+use pegel_metric::{Clock, Input, Millis, Selector};
 use pegel_store::{Fold, Question, Step};
 
 use crate::naive::{Answer, fold};
@@ -99,21 +99,43 @@ impl World {
                 );
             }
         }
-        let oldest = match self.mode {
-            Mode::Tight => return answer,
-            // Whatever is missing, is missing from the beginning.
-            Mode::Ordered => answer
-                .iter()
-                .filter_map(|(_, points)| Some(points.first()?.0))
-                .min()
-                .unwrap_or(Millis::MAX),
-            _ => self.floor,
-        };
-        compare(
-            &from(&answer, oldest),
-            &self.naive.raw(selector, start.max(oldest), end),
-        );
+        match self.mode {
+            Mode::Tight => {}
+            Mode::Ordered => {
+                for input in Input::ALL {
+                    self.check_beginning(&answer, *input, selector, start, end);
+                }
+            }
+            _ => compare(
+                &from(&answer, self.floor),
+                &self.naive.raw(selector, start.max(self.floor), end),
+            ),
+        }
         answer
+    }
+
+    /// Whatever is missing of an input is missing from its beginning: each has bytes of its own.
+    fn check_beginning(
+        &self,
+        answer: &Answer,
+        input: Input,
+        selector: &Selector,
+        start: Millis,
+        end: Millis,
+    ) {
+        let of_input = |answer: &Answer| -> Answer {
+            let its = answer
+                .iter()
+                .filter(|(series, _)| series.family().input == input);
+            its.cloned().collect()
+        };
+        let answer = of_input(answer);
+        let firsts = answer
+            .iter()
+            .filter_map(|(_, points)| Some(points.first()?.0));
+        let oldest = firsts.min().unwrap_or(Millis::MAX);
+        let wanted = self.naive.raw(selector, start.max(oldest), end);
+        compare(&from(&answer, oldest), &of_input(&wanted));
     }
 
     fn check_folded(&self, selector: &Selector, start: Millis, end: Millis, step: Step) {

@@ -1,0 +1,81 @@
+//! Classes of inputs. Each has blocks of its own and a share of `keep.bytes`, so that an input that fills the disk
+//! drops its own history and no other's. A series belongs to the class of its family's input.
+
+use pegel_metric::{Input, Series};
+
+/// Whose samples a block holds. The order is that of precedence: of the blocks that are made from one head, later
+/// classes have higher ids, so that points count more than groups, as they do in a head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Class {
+    /// All inputs: written before blocks had classes. It is accounted to the node.
+    Mixed,
+    /// The node's own collectors.
+    Node,
+    /// What programs count in lanes.
+    Lanes,
+    Statsd,
+    /// Points that came by the socket and by HTTP.
+    Points,
+}
+
+impl Class {
+    pub const ALL: [Class; 5] = [
+        Class::Mixed,
+        Class::Node,
+        Class::Lanes,
+        Class::Statsd,
+        Class::Points,
+    ];
+    /// Classes other than the node's, which give back first what they took beyond their shares.
+    pub const OF_PROGRAMS: [Class; 3] = [Class::Lanes, Class::Statsd, Class::Points];
+
+    pub fn of(series: &Series) -> Class {
+        match series.family().input {
+            Input::Collect => Class::Node,
+            Input::Programs | Input::Lane => Class::Lanes,
+            Input::Statsd => Class::Statsd,
+            Input::Push | Input::Http | Input::Put => Class::Points,
+        }
+    }
+
+    /// The class with this number in the header of a block.
+    pub fn from_code(code: u32) -> Option<Class> {
+        Class::ALL.into_iter().find(|class| *class as u32 == code)
+    }
+
+    /// The class to which the bytes of this one are accounted.
+    pub fn account(self) -> Class {
+        match self {
+            Class::Mixed => Class::Node,
+            class => class,
+        }
+    }
+
+    /// How much of `bytes` is reserved for it: half for the node, a sixth for each of the others.
+    pub fn share(self, bytes: u64) -> u64 {
+        match self.account() {
+            Class::Node | Class::Mixed => bytes / 2,
+            Class::Lanes | Class::Statsd | Class::Points => bytes / 6,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_fit_together_and_codes_read_back() {
+        for bytes in [0, 1, 7, 1 << 30, u64::MAX] {
+            let accounts = Class::ALL
+                .into_iter()
+                .filter(|class| class.account() == *class);
+            let shares: u64 = accounts.map(|class| class.share(bytes)).sum();
+            assert!(shares <= bytes, "{shares} of {bytes}");
+        }
+        for class in Class::ALL {
+            assert_eq!(Class::from_code(class as u32), Some(class));
+        }
+        assert_eq!(Class::from_code(5), None);
+    }
+}

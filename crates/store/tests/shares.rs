@@ -1,0 +1,207 @@
+//! Shares of `keep.bytes`: an input that fills the disk drops its own history and no other's.
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pegel_metric::{
+    Clock, Family, Group, Input, Kind, Millis, Point, Selector, Series, Slot, Tick,
+};
+use pegel_store::{Options, Question, Store};
+use pegel_testkit::{FakeClock, Rng, TempDir};
+
+/// On the hour.
+const START: Millis = 1_700_006_400_000;
+const KEEP_BYTES: u64 = 1 << 20;
+const STEP: Duration = Duration::from_secs(240);
+
+static LOAD: Family = Family::new("load", Kind::Gauge, "", 1, "The node's own.");
+
+struct Scene {
+    _home: TempDir,
+    clock: Arc<FakeClock>,
+    options: Options,
+    rng: Rng,
+    group: Group,
+    slots: Vec<Slot>,
+    tick: Tick,
+    /// Steps in which the node was sampled.
+    sampled: u64,
+}
+
+impl Scene {
+    fn new(node_series: u64) -> Scene {
+        let home = TempDir::new();
+        let clock = Arc::new(FakeClock::new(START));
+        let mut options = Options::new(home.join("store"));
+        options.clock = clock.clone();
+        options.keep_bytes = KEEP_BYTES;
+        let mut group = Group::new("load", 1, 300_000);
+        let family = Arc::new(LOAD.clone());
+        let slots = (0..node_series)
+            .map(|n| group.declare(&family, &[("cpu", &n.to_string())]))
+            .map(|slot| slot.expect("valid"));
+        let slots = slots.collect();
+        Scene {
+            _home: home,
+            clock,
+            options,
+            rng: Rng::new(24),
+            group,
+            slots,
+            tick: Tick::new(Input::Collect),
+            sampled: 0,
+        }
+    }
+
+    fn random(&mut self) -> f64 {
+        f64::from_bits(self.rng.below(1 << 52) | 0x3ff0 << 48)
+    }
+
+    fn sample_node(&mut self, store: &Store) {
+        self.tick.reset(self.clock.utc());
+        for at in 0..self.slots.len() {
+            let value = self.random();
+            self.group.set(self.slots[at], value);
+        }
+        self.group.append_to(&mut self.tick);
+        store.tick(&mut self.tick);
+        self.sampled += 1;
+    }
+
+    /// Values that do not compress: eight bytes for each series.
+    fn flood(&mut self, store: &Store, input: Input, series: u64) {
+        let family = Arc::new(Family {
+            name: "".into(),
+            input,
+            ..LOAD.clone()
+        });
+        let time = self.clock.utc();
+        let points = (0..series)
+            .map(|n| {
+                let labels = [("n", &*n.to_string())];
+                let series = Series::named(family.clone(), input.as_str(), &labels);
+                Point {
+                    series: Arc::new(series.expect("valid")),
+                    time,
+                    value: self.random(),
+                }
+            })
+            .collect();
+        store.push(input, points).expect("taken");
+    }
+
+    fn step(&mut self, store: &Store) {
+        store.settle();
+        self.clock.advance(STEP);
+    }
+}
+
+/// Samples of one series, and the time of the oldest.
+fn history(store: &Store, text: &str) -> (u64, Option<Millis>) {
+    let wanted = Selector::parse(text).expect("valid");
+    let question = Question::new(wanted, 0, Millis::MAX / 2, None);
+    let mut found = (0, None);
+    let read = store.range(&question, &mut |_, points| {
+        found = (points.len() as u64, points.first().map(|point| point.0));
+    });
+    read.expect("an answer");
+    found
+}
+
+fn disk_bytes(store: &Store) -> u64 {
+    let status = store.status();
+    status.block_bytes + status.log_bytes
+}
+
+#[test]
+fn a_flood_of_one_input_drops_only_its_own_history() {
+    for input in [Input::Statsd, Input::Put] {
+        let mut scene = Scene::new(4);
+        let store = Store::open(scene.options.clone()).expect("opens");
+        // Four hours: fresh blocks, sealed hours; several times what the store may keep.
+        for _ in 0..60 {
+            scene.sample_node(&store);
+            scene.flood(&store, input, 4_000);
+            scene.step(&store);
+            assert!(disk_bytes(&store) <= KEEP_BYTES, "{:?}", store.status());
+        }
+        let node = history(&store, r#"load{cpu="0"}"#);
+        assert_eq!(node, (scene.sampled, Some(START)), "{input:?}");
+        let (kept, oldest) = history(&store, &format!(r#"{}{{n="0"}}"#, input.as_str()));
+        assert!(0 < kept && kept < 60, "{input:?}: {kept} kept");
+        assert!(oldest > Some(START), "{input:?}");
+        // The same after a restart.
+        store.close();
+        drop(store);
+        let store = Store::open(scene.options.clone()).expect("opens");
+        assert_eq!(history(&store, r#"load{cpu="0"}"#), node, "{input:?}");
+    }
+}
+
+#[test]
+fn what_was_borrowed_is_given_back_to_the_node() {
+    let mut scene = Scene::new(1_000);
+    let store = Store::open(scene.options.clone()).expect("opens");
+    while disk_bytes(&store) < KEEP_BYTES * 7 / 8 {
+        scene.flood(&store, Input::Statsd, 4_000);
+        scene.step(&store);
+    }
+    // The node needs nearly its half of the bytes: 8,000 in each step.
+    for _ in 0..30 {
+        scene.sample_node(&store);
+        scene.flood(&store, Input::Statsd, 4_000);
+        scene.step(&store);
+        assert!(disk_bytes(&store) <= KEEP_BYTES, "{:?}", store.status());
+    }
+    let (kept, _) = history(&store, r#"load{cpu="0"}"#);
+    assert_eq!(kept, 30, "its share is its own");
+    // Beyond its share it drops its own history, not that of others.
+    let (before, oldest) = history(&store, r#"statsd{n="0"}"#);
+    assert!(before > 0);
+    for _ in 0..100 {
+        scene.sample_node(&store);
+        scene.step(&store);
+    }
+    assert!(history(&store, r#"load{cpu="0"}"#).0 < 130);
+    let after = history(&store, r#"statsd{n="0"}"#);
+    assert!(
+        after.0 > 0 && after.1 >= oldest,
+        "{before} before, {after:?} after"
+    );
+}
+
+/// Blocks of the version before classes: the second byte of the kind is zero.
+#[test]
+fn blocks_without_a_class_are_read_and_accounted_to_the_node() {
+    let mut scene = Scene::new(4);
+    let store = Store::open(scene.options.clone()).expect("opens");
+    for _ in 0..10 {
+        scene.sample_node(&store);
+        scene.flood(&store, Input::Statsd, 10);
+        scene.step(&store);
+    }
+    store.close();
+    drop(store);
+    let blocks = scene.options.dir.join("blocks");
+    for entry in fs::read_dir(&blocks).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        let mut bytes = fs::read(&path).expect("a block");
+        assert_ne!(bytes[13], 0, "{}", path.display());
+        bytes[13] = 0;
+        let crc = crc32fast::hash(&bytes[..16]).to_le_bytes();
+        bytes[16..20].copy_from_slice(&crc);
+        fs::write(&path, bytes).expect("written");
+    }
+    let store = Store::open(scene.options.clone()).expect("opens");
+    assert_eq!(store.status().set_aside, [] as [std::path::PathBuf; 0]);
+    for _ in 0..60 {
+        scene.sample_node(&store);
+        scene.flood(&store, Input::Statsd, 4_000);
+        scene.step(&store);
+        assert!(disk_bytes(&store) <= KEEP_BYTES, "{:?}", store.status());
+    }
+    // Sealed as they were, together with the node's.
+    let node = history(&store, r#"load{cpu="0"}"#);
+    assert_eq!(node, (scene.sampled, Some(START)));
+}
