@@ -1,6 +1,8 @@
 //! Lanes, from the outside: a program counts in shared memory, and every reader of the agent sees it.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +10,7 @@ use std::time::Duration;
 
 use pegel_lane::{Counter, Gauge, Handle, Home, Kind, Points, Spec};
 use pegel_testkit::{
-    AgentBuilder, AgentProcess, Forked, Process, Stranger, TempDir, eventually, need,
+    AgentBuilder, AgentProcess, Forked, Process, Stranger, TempDir, eventually, need, post,
 };
 use rustix::process::Signal;
 
@@ -193,6 +195,92 @@ fn rules_and_limits_hold_for_lanes() {
     assert_eq!(sender["series"], 5, "{sender}");
     assert_eq!(sender["dropped"]["sender_limit"], 6, "{sender}");
     assert_eq!(sender["dropped"]["rule"], 1, "{sender}");
+    agent.assert_conserved();
+}
+
+/// All current values of one name, by their labels.
+fn by_labels(agent: &AgentProcess, name: &str) -> BTreeMap<String, f64> {
+    let values = agent.get(&format!("/api/v1/values?names={name}")).json();
+    let values = values.as_array().expect("a list").iter();
+    values
+        .map(|one| {
+            let text = one["name"].as_str().expect("a text");
+            (
+                text.replace(name, ""),
+                one["value"].as_f64().expect("a number"),
+            )
+        })
+        .collect()
+}
+
+/// A line that anybody can send.
+fn overwrite(agent: &AgentProcess, name: &str) {
+    let udp = &agent.endpoint.json["statsd"]["udp"][0];
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let line = format!("{name}:7|c");
+    let address = udp.as_str().expect("an address");
+    socket.send_to(line.as_bytes(), address).expect("sent");
+}
+
+#[test]
+fn no_other_input_overwrites_what_a_lane_counted() {
+    let scene = Scene::new();
+    let agent = scene.agent();
+    // One name was a lane's before, one is statsd's first.
+    let first = scene.counter("first_total");
+    first.add(100);
+    assert_eq!(value(&agent, "first_total"), Some(100.0));
+    overwrite(&agent, "first_total");
+    overwrite(&agent, "second_total");
+    eventually("statsd has it", || {
+        let found = value(&agent, "second_total");
+        (found == Some(7.0)).then_some(()).ok_or(found)
+    });
+    let second = scene.counter("second_total");
+    second.add(100);
+    for name in ["first_total", "second_total"] {
+        let put = format!(
+            r#"{{"metric":"{name}","timestamp":{},"value":7,"tags":{{}}}}"#,
+            pegel_lane::now_ms()
+        );
+        let answer = post(agent.http(), "/api/put?details", &[], put.as_bytes());
+        assert_eq!(answer.expect("asked").status, 200);
+        let pushed = agent.client(PEGEL, &["push", "-t", "counter", &format!("{name}=7")]);
+        assert_eq!(pushed.code(), Some(0), "{pushed}");
+    }
+    let expected: BTreeMap<String, f64> = [
+        ("", 100.0),
+        ("{input=\"push\"}", 7.0),
+        ("{input=\"put\"}", 7.0),
+        ("{input=\"statsd\"}", 7.0),
+    ]
+    .map(|(labels, value)| (labels.to_owned(), value))
+    .into();
+    let shows = |agent: &AgentProcess, name: &str| {
+        eventually("the values", || {
+            let found = by_labels(agent, name);
+            (found == expected).then_some(()).ok_or(found)
+        });
+    };
+    shows(&agent, "first_total");
+    shows(&agent, "second_total");
+    let stored = agent.get("/api/v1/range?match=first_total").json();
+    let series = stored.as_array().expect("a list").iter();
+    let plain = series.filter(|series| series["labels"] == serde_json::json!({}));
+    for point in plain.flat_map(|series| series["points"].as_array().expect("points")) {
+        assert_eq!(point[1], 100.0, "{stored}");
+    }
+    agent.kill();
+    // The lines come before the lane is read, and after.
+    let agent = scene.agent();
+    assert_eq!(value(&agent, "first_total"), Some(100.0));
+    overwrite(&agent, "first_total");
+    eventually("it goes on with its label", || {
+        let found = by_labels(&agent, "first_total");
+        let is_right =
+            found.get("") == Some(&100.0) && found.get("{input=\"statsd\"}") == Some(&14.0);
+        is_right.then_some(()).ok_or(found)
+    });
     agent.assert_conserved();
 }
 

@@ -11,7 +11,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use pegel_testkit::{AgentBuilder, AgentProcess, Process, Stranger, eventually, need_peer, post};
+use pegel_testkit::{
+    AgentBuilder, AgentProcess, Process, Stranger, TempDir, eventually, need_peer, post,
+};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use serde_json::Value;
 
@@ -227,6 +229,52 @@ fn no_spelling_writes_into_a_family_of_the_node() {
         .collect();
     assert!(forged.is_empty(), "{forged:?}");
     agent.assert_conserved();
+}
+
+#[test]
+fn senders_that_fill_their_part_do_not_lock_out_the_agents_user() {
+    let dir = TempDir::new();
+    let limits = "limits: {series: 16000, series_per_sender: 16000}";
+    // The second agent finds a store that is full of names that it did not admit.
+    for round in 0..2 {
+        let agent = agent().dir(dir.join("store")).config(limits).start();
+        eventually("there are too many names", || {
+            for from in ["127.0.0.2", "127.0.0.3", "127.0.0.4"] {
+                let socket = UdpSocket::bind((from, 0)).expect("a free port");
+                socket.connect(place(&agent, "udp")).expect("an address");
+                for at in 0..300 {
+                    let lines = (0..20).map(|line| format!("flood.{from}.{at}.{line}:1|g\n"));
+                    let lines: String = lines.collect();
+                    socket.send(lines.as_bytes()).expect("sent");
+                }
+            }
+            let dropped = books(&agent)["dropped"].clone();
+            match dropped["series_limit"].as_u64() {
+                Some(1..) => Ok(()),
+                _ => Err(dropped),
+            }
+        });
+        let mine: Vec<String> = (0..200).map(|at| format!("mine.{round}.{at}=1")).collect();
+        let args: Vec<&str> = ["push"]
+            .into_iter()
+            .chain(mine.iter().map(|one| &**one))
+            .collect();
+        let pushed = agent.client(PEGEL, &args);
+        assert_eq!(pushed.code(), Some(0), "{pushed}");
+        let put = format!(
+            r#"{{"metric":"mine.put","value":1,"timestamp":{},"tags":{{}}}}"#,
+            now()
+        );
+        let answer = post(agent.http(), "/api/put?details", &[], put.as_bytes()).expect("asked");
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        agent.assert_conserved();
+        agent.kill();
+    }
+}
+
+fn now() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.expect("after 1970").as_secs()
 }
 
 #[test]

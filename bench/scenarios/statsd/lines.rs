@@ -15,6 +15,7 @@ pub fn row(report: &mut Report) {
         series_max: 100_000,
         series_per_sender: 100_000,
         text_bytes_max: 64 << 20,
+        sender_bytes: 1 << 30,
         rules: Default::default(),
         reserved: Arc::default(),
     };

@@ -104,6 +104,7 @@ impl Plan {
                 series_max: u64::from(config.own.limits.series.get()),
                 series_per_sender: config.own.limits.series_per_sender.get(),
                 text_bytes_max: config.own.limits.memory.count() / 16,
+                sender_bytes: sender_bytes(config.own.limits.sender_bytes.as_ref(), keep_bytes),
                 rules: Rules::new(config.own.rules.clone()),
                 reserved: reserved_names(),
             },
@@ -155,6 +156,12 @@ fn lanes(dir: &Path, allow_users: &[User], environment: Environment<'_>) -> Opti
         directories,
         journal: dir.join("lanes.journal"),
     })
+}
+
+/// By default no sender can replace all that the store holds in less than a day.
+fn sender_bytes(key: Option<&Bytes>, keep_bytes: u64) -> u64 {
+    const LEAST: u64 = 4 << 10;
+    key.map_or((keep_bytes / 86_400).max(LEAST), Bytes::count)
 }
 
 /// The names of everything that the agent collects by itself.

@@ -134,6 +134,7 @@ mod tests {
             series_max: 100,
             series_per_sender: 3,
             text_bytes_max: 16 << 20,
+            sender_bytes: 1 << 30,
             rules: Rules::default(),
             reserved: Arc::default(),
         };

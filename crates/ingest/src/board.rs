@@ -130,6 +130,35 @@ impl Board {
         self.before = before;
     }
 
+    /// Moves totals from before a restart to other names. `rename` returns the new series of one that must move.
+    pub fn rename_before(&mut self, rename: impl Fn(&Series) -> Option<Arc<Series>>) {
+        let renamed: Vec<(Box<str>, Arc<Series>)> = self
+            .before
+            .iter()
+            .filter_map(|(text, one)| Some((text.clone(), rename(&one.series)?)))
+            .collect();
+        for (text, series) in renamed {
+            let Some(mut one) = self.before.remove(&text) else {
+                continue;
+            };
+            if let Some(place) = one.place.take() {
+                self.remove(place);
+            }
+            if self.before.contains_key(series.text()) {
+                continue;
+            }
+            let place = self.place(series.clone());
+            self.set(place, one.value);
+            let value = one.value;
+            let before = Before {
+                series,
+                value,
+                place: Some(place),
+            };
+            self.before.insert(before.series.text().into(), before);
+        }
+    }
+
     fn place(&mut self, series: Arc<Series>) -> Place {
         let at = match self.roomy.last() {
             Some(&at) => at as usize,
@@ -168,6 +197,12 @@ impl Board {
             shelf.group.set(place.slot, value);
             shelf.is_changed = true;
         }
+    }
+
+    /// Whether the series has this value.
+    pub fn has(&self, place: Place, value: f64) -> bool {
+        let held = self.groups[place.group as usize].group.get(place.slot);
+        held.map(f64::to_bits) == Some(value.to_bits())
     }
 
     /// The series has no value for now; it keeps its place.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pegel_metric::{Family, Input, Kind, Ledger, Level, Reason, Series, SeriesError};
 
+use crate::owners::{INPUT_LABEL, NameClaim, NameOwners, NameTaken};
 use crate::reserved::ReservedNames;
 use crate::rules::Rules;
 use crate::senders::{Sender, Senders};
@@ -46,6 +47,10 @@ pub enum Refusal {
     Reserved,
     #[error("a series of another kind has this name and these labels")]
     OtherKind,
+    #[error("another input has a series of this name and these labels")]
+    Taken,
+    #[error("the sender writes more bytes than it may (limits.sender_bytes)")]
+    SenderRate,
     #[error(transparent)]
     Series(#[from] SeriesError),
 }
@@ -58,9 +63,12 @@ impl Refusal {
             Refusal::SenderLimit(_) | Refusal::SenderBytes(_) => Reason::SenderLimit,
             Refusal::SeriesLimit(_) => Reason::SeriesLimit,
             Refusal::Bytes(_) => Reason::Memory,
-            Refusal::Reserved | Refusal::Control | Refusal::OtherKind | Refusal::Series(_) => {
-                Reason::BadName
-            }
+            Refusal::SenderRate => Reason::SenderRate,
+            Refusal::Reserved
+            | Refusal::Control
+            | Refusal::OtherKind
+            | Refusal::Taken
+            | Refusal::Series(_) => Reason::BadName,
         }
     }
 }
@@ -74,6 +82,8 @@ pub struct GateSettings {
     /// What names and labels of programs' series may take in all. They are held several times over, and every
     /// answer that names all series must have room for them.
     pub text_bytes_max: u64,
+    /// What one sender may write to the disk in a second, on average.
+    pub sender_bytes: u64,
     pub rules: Rules,
     /// Names of the node and of the agent, which no program may write.
     pub reserved: Arc<ReservedNames>,
@@ -84,6 +94,7 @@ pub struct Gate {
     settings: GateSettings,
     ledger: Arc<Ledger>,
     senders: Senders,
+    owners: Arc<NameOwners>,
     /// Series that passed and are still held.
     held: Arc<Held>,
     /// Series of the store that did not come through here.
@@ -102,6 +113,8 @@ struct Held {
 pub struct Admitted {
     pub series: Arc<Series>,
     pub pass: Pass,
+    /// Whether it has the label `input`, because its plain name belongs to another input.
+    pub is_apart: bool,
 }
 
 /// Gives series back to the accounts when dropped.
@@ -111,6 +124,8 @@ pub struct Pass {
     held: Arc<Held>,
     series: u32,
     text_bytes: u64,
+    owners: Arc<NameOwners>,
+    claim: Option<NameClaim>,
 }
 
 impl Pass {
@@ -118,9 +133,18 @@ impl Pass {
         &self.sender
     }
 
+    /// Makes a pass for many series: each is given back with [`Pass::give_back`].
+    pub(crate) fn for_many(mut self) -> Pass {
+        if let Some(claim) = self.claim.take() {
+            claim.keep();
+        }
+        self
+    }
+
     /// Takes over the series of another pass of the same sender: one for all of them is enough.
-    pub(crate) fn join(&mut self, mut other: Pass) {
+    pub(crate) fn join(&mut self, other: Pass) {
         debug_assert!(Arc::ptr_eq(&self.sender, &other.sender));
+        let mut other = other.for_many();
         self.series += std::mem::take(&mut other.series);
         self.text_bytes += std::mem::take(&mut other.text_bytes);
     }
@@ -129,6 +153,7 @@ impl Pass {
     pub(crate) fn give_back(&mut self, series: &Series) -> bool {
         let bytes = series.text().len() as u64;
         self.give(1, bytes);
+        self.owners.release(series.text(), series.family().input);
         self.series -= 1;
         self.text_bytes -= bytes;
         self.series > 0
@@ -152,9 +177,10 @@ impl Drop for Pass {
 impl Gate {
     pub fn new(settings: GateSettings, ledger: Arc<Ledger>) -> Gate {
         Gate {
+            senders: Senders::new(settings.sender_bytes),
             settings,
             ledger,
-            senders: Senders::default(),
+            owners: Arc::default(),
             held: Arc::default(),
             others: AtomicU64::new(0),
             families: Families::default(),
@@ -163,6 +189,10 @@ impl Gate {
 
     pub fn senders(&self) -> &Senders {
         &self.senders
+    }
+
+    pub fn owners(&self) -> &NameOwners {
+        &self.owners
     }
 
     pub fn ledger(&self) -> &Arc<Ledger> {
@@ -199,25 +229,45 @@ impl Gate {
             .store(stored.saturating_sub(held), Ordering::Relaxed);
     }
 
-    /// Applies the rules and the limits to a new series.
+    /// Applies the rules and the limits to a new series. Where another input owns its name, it gets the label `input`.
     pub fn admit(&self, sender: &Arc<Sender>, offer: &Offer<'_>) -> Result<Admitted, Refusal> {
         if offer.level > self.settings.level {
             return Err(Refusal::Level(offer.level, self.settings.level));
         }
         let series = self.name(offer)?;
-        let pass = self.pass(sender, &series)?;
-        Ok(Admitted { series, pass })
+        match self.pass(sender, &series) {
+            Err(Refusal::Taken) => {
+                let series = Arc::new(apart(&series)?);
+                Ok(Admitted {
+                    pass: self.pass(sender, &series)?,
+                    series,
+                    is_apart: true,
+                })
+            }
+            pass => Ok(Admitted {
+                pass: pass?,
+                series,
+                is_apart: false,
+            }),
+        }
     }
 
-    /// One more series for this sender, if there is room.
+    /// One more series for this sender, if its name is free and there is room.
     pub fn pass(&self, sender: &Arc<Sender>, series: &Series) -> Result<Pass, Refusal> {
         let settings = &self.settings;
+        let claim = self.owners.claim(series.text(), series.family().input);
+        let claim = claim.map_err(|NameTaken| Refusal::Taken)?;
         let max = settings.series_per_sender;
         if !sender.take_series(max) {
             return Err(Refusal::SenderLimit(max));
         }
-        // A twentieth is left to the node: a program must not keep a new disk from being shown.
-        let room = settings.series_max - settings.series_max / 20;
+        // A twentieth is left to the node, so that a program does not keep a new disk from being shown, and a quarter
+        // to the agent's user, root and the node.
+        let reserve = |of_trusted: u64, of_others: u64| match sender.is_trusted() {
+            true => of_trusted,
+            false => of_others,
+        };
+        let room = settings.series_max - settings.series_max / reserve(20, 4);
         let room = room.saturating_sub(self.others.load(Ordering::Relaxed));
         if !take(&self.held.series, 1, room) {
             sender.give_series(1);
@@ -229,17 +279,22 @@ impl Gate {
             held: self.held.clone(),
             series: 1,
             text_bytes: 0,
+            owners: self.owners.clone(),
+            claim,
         };
         let bytes = series.text().len() as u64;
         let (all, half) = (settings.text_bytes_max, settings.text_bytes_max / 2);
         if !sender.take_text(bytes, half) {
             return Err(Refusal::SenderBytes(half));
         }
-        if !take(&self.held.text_bytes, bytes, all) {
+        if !take(&self.held.text_bytes, bytes, reserve(all, all - all / 4)) {
             sender.give_text(bytes);
             return Err(Refusal::Bytes(all));
         }
         pass.text_bytes = bytes;
+        if !sender.take_bytes(bytes) {
+            return Err(Refusal::SenderRate);
+        }
         Ok(pass)
     }
 
@@ -254,15 +309,21 @@ impl Gate {
         self.make(&name, &labels, offer)
     }
 
+    /// Refuses names of the node and of the agent.
+    pub fn check_reserved(&self, name: &str) -> Result<(), Refusal> {
+        match self.settings.reserved.contains(name) {
+            true => Err(Refusal::Reserved),
+            false => Ok(()),
+        }
+    }
+
     fn make(
         &self,
         name: &str,
         labels: &[(&str, &str)],
         offer: &Offer<'_>,
     ) -> Result<Arc<Series>, Refusal> {
-        if self.settings.reserved.contains(name) {
-            return Err(Refusal::Reserved);
-        }
+        self.check_reserved(name)?;
         // They would reach the terminals of those who look.
         let is_control = |c: char| c.is_control() && c != '\n';
         if labels.iter().any(|(_, value)| value.contains(is_control)) {
@@ -271,6 +332,18 @@ impl Gate {
         let family = self.families.get(offer);
         Ok(Arc::new(Series::named(family, name, labels)?))
     }
+}
+
+/// The same series with the label `input`.
+pub(crate) fn apart(series: &Series) -> Result<Series, SeriesError> {
+    let labels: Vec<(&str, Cow<'_, str>)> = series.labels().collect();
+    let own = (INPUT_LABEL, series.family().input.as_str());
+    let labels: Vec<(&str, &str)> = labels
+        .iter()
+        .map(|(key, value)| (*key, &**value))
+        .chain([own])
+        .collect();
+    Series::named(series.family().clone(), series.name(), &labels)
 }
 
 /// Adds `more` unless that is more than `max`.
@@ -336,6 +409,7 @@ mod tests {
             series_max,
             series_per_sender,
             text_bytes_max: 1000,
+            sender_bytes: 1 << 20,
             rules: Rules::default(),
             reserved: Arc::new(ReservedNames::new(["load_average"])),
         };
@@ -379,23 +453,70 @@ mod tests {
     #[test]
     fn the_nodes_own_series_take_room() {
         let gate = gate(10, 100);
-        gate.set_stored(9);
+        gate.set_stored(7);
         let a = gate.sender(Input::Lane, "a");
         let _first = gate.admit(&a, &offer("x")).expect("room");
         assert!(gate.admit(&a, &offer("y")).is_err());
-        gate.set_stored(10);
+        gate.set_stored(8);
         assert!(
             gate.admit(&a, &offer("y")).is_err(),
-            "one of the ten is ours"
+            "one of the eight is ours"
         );
         gate.set_stored(5);
         assert!(gate.admit(&a, &offer("y")).is_ok());
     }
 
     #[test]
+    fn strangers_that_fill_their_part_leave_room_for_the_agents_user_and_root() {
+        let gate = gate(20, 100);
+        let stranger = gate.sender(Input::Statsd, "127.0.0.1");
+        let names: Vec<String> = (0..20).map(|at| format!("s{at}")).collect();
+        let fill = |sender| -> Vec<Admitted> {
+            let offers = names.iter().map(|name| gate.admit(sender, &offer(name)));
+            offers.filter_map(Result::ok).collect()
+        };
+        let held = fill(&stranger);
+        assert_eq!(held.len(), 15);
+        for at in 0..2000 {
+            gate.sender(Input::Statsd, &at.to_string());
+        }
+        let root = gate.sender(Input::Put, "uid 0");
+        assert_eq!(&*root.who, "uid 0", "accounts are not used up");
+        assert_eq!(fill(&root).len(), 4, "one is left to the node");
+        // After a restart the store still has them, and no sender.
+        drop(held);
+        gate.set_stored(15);
+        assert_eq!(fill(&stranger).len(), 0);
+        assert_eq!(fill(&root).len(), 4);
+    }
+
+    #[test]
+    fn a_name_belongs_to_one_input_and_the_other_gets_a_label() {
+        let gate = gate(10, 10);
+        let a = gate.sender(Input::Statsd, "a");
+        let of = |input| Offer {
+            input,
+            ..offer("x")
+        };
+        let lane = gate.admit(&a, &of(Input::Lane)).expect("room");
+        let other = gate.admit(&a, &of(Input::Statsd)).expect("room");
+        assert_eq!(other.series.text(), "x{input=\"statsd\"}");
+        assert!(other.is_apart && !lane.is_apart);
+        let labels = &[("input", "mine")];
+        let labelled = Offer {
+            labels,
+            ..of(Input::Put)
+        };
+        gate.admit(&a, &labelled).expect("another name");
+        drop(lane);
+        let plain = gate.admit(&a, &of(Input::Statsd)).expect("room");
+        assert_eq!(plain.series.text(), "x");
+    }
+
+    #[test]
     fn names_without_end_have_a_bound_for_each_sender_and_for_all() {
         let gate = gate(100, 100);
-        let senders = ["a", "b", "c"].map(|who| gate.sender(Input::Statsd, who));
+        let senders = ["a", "b", "uid 0"].map(|who| gate.sender(Input::Statsd, who));
         let long = "x".repeat(300);
         let mut held = Vec::new();
         for sender in &senders {
@@ -413,7 +534,7 @@ mod tests {
             (&Refusal::Bytes(1000), Reason::Memory)
         );
         assert_eq!(other.series(), 0);
-        held.remove(0).expect("held");
+        held.truncate(1);
         gate.admit(&other, &offer(&long)).expect("room again");
     }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use pegel_metric::{Clock, Input, Millis};
+use pegel_metric::{Clock, Input, Millis, Selector};
 use pegel_store::{PushError, Store};
 
 use crate::gate::{Gate, GateSettings};
@@ -40,6 +40,9 @@ impl Intake {
     ) -> Result<Intake, StartError> {
         let gate = Arc::new(Gate::new(settings, store.ledger().clone()));
         gate.set_stored(store.status().series);
+        store.latest(&Selector::all(), 0, &mut |series, _| {
+            gate.owners().remember(series.text(), series.family().input);
+        });
         let points = Arc::new(Points::new(gate.clone(), store.clone()));
         let mut sources: Vec<Box<dyn Source>> = Vec::new();
         let mut lanes_status = None;

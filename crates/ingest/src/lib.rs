@@ -11,11 +11,13 @@ pub mod board;
 pub mod gate;
 mod intake;
 pub mod lanes;
+pub mod owners;
 pub mod points;
 pub mod pulse;
 pub mod reserved;
 pub mod rules;
 pub mod senders;
 pub mod statsd;
+pub mod users;
 
 pub use intake::{Intake, StartError};

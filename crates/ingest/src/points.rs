@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pegel_metric::{Kind, Level, Millis, Point, Reason, Series};
+use pegel_metric::{Input, Kind, Level, Millis, Point, Reason, Series};
 use pegel_store::{PushError, Store};
 
 use crate::gate::{Admitted, Gate, Offer, Pass, Refusal};
-use crate::senders::Sender;
+use crate::senders::{POINT_BYTES, Sender};
 
 /// A series that nobody wrote to for this long leaves its sender's account.
 const UNUSED_MS: Millis = 10 * 60 * 1000;
@@ -34,6 +34,8 @@ pub enum PointRefusal {
     Series(#[from] Refusal),
     #[error("the value is not a finite number")]
     NotFinite,
+    #[error("the sender writes more bytes than it may (limits.sender_bytes)")]
+    SenderRate,
     #[error("the time lies before what the store keeps")]
     TooOld,
     #[error("the time is more than ten minutes ahead")]
@@ -55,6 +57,7 @@ impl PointRefusal {
         match self {
             PointRefusal::Series(refusal) => refusal.reason(),
             PointRefusal::NotFinite => Reason::BadValue,
+            PointRefusal::SenderRate => Reason::SenderRate,
             PointRefusal::TooOld => Reason::TooOld,
             PointRefusal::Future => Reason::Future,
             PointRefusal::Store(reason) => *reason,
@@ -80,9 +83,11 @@ pub struct Points {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// By name and labels as they were sent.
+    /// By the input, and by name and labels as they were sent.
     series: HashMap<Box<str>, Entry>,
     swept: Millis,
+    /// As the owners of names said when last asked.
+    takeovers: u64,
 }
 
 #[derive(Debug)]
@@ -115,6 +120,7 @@ impl Points {
         {
             let mut known = self.known();
             known.sweep(now);
+            known.yield_names(&self.gate);
             let mut key = String::new();
             for (place, point) in offered.iter().enumerate() {
                 match self.resolve(&mut known, &mut key, sender, point, now) {
@@ -164,7 +170,10 @@ impl Points {
         if !point.value.is_finite() {
             return Err(PointRefusal::NotFinite);
         }
-        write_key(key, point);
+        if !sender.take_bytes(POINT_BYTES) {
+            return Err(PointRefusal::SenderRate);
+        }
+        write_key(key, sender.input, point);
         if let Some(entry) = known.series.get_mut(key.as_str()) {
             entry.used = now;
             return Ok(entry.series.clone());
@@ -177,7 +186,7 @@ impl Points {
             level: point.level,
             input: sender.input,
         };
-        let Admitted { series, pass } = self.gate.admit(sender, &offer)?;
+        let Admitted { series, pass, .. } = self.gate.admit(sender, &offer)?;
         let entry = Entry {
             series: series.clone(),
             _pass: pass,
@@ -193,8 +202,10 @@ impl Points {
 }
 
 /// Lengths keep names apart that have each other's separators in them.
-fn write_key(key: &mut String, point: &Offered<'_>) {
+fn write_key(key: &mut String, input: Input, point: &Offered<'_>) {
     key.clear();
+    key.push_str(input.as_str());
+    key.push('\u{1}');
     key.push_str(point.name);
     for (label, value) in point.labels {
         // Writing to a string cannot fail.
@@ -207,6 +218,18 @@ impl Known {
         if (now - self.swept).abs() >= SWEEP_MS {
             self.swept = now;
             self.series.retain(|_, entry| now - entry.used < UNUSED_MS);
+        }
+    }
+
+    /// Lets go of series whose names another input took over: their next points get the label `input`.
+    fn yield_names(&mut self, gate: &Gate) {
+        let takeovers = gate.owners().takeovers();
+        if std::mem::replace(&mut self.takeovers, takeovers) != takeovers {
+            self.series.retain(|_, entry| {
+                let series = &entry.series;
+                let input = series.family().input;
+                !gate.owners().is_owned_by_other(series.text(), input)
+            });
         }
     }
 }

@@ -14,6 +14,9 @@ use crate::gate::Gate;
 /// Sources are asked this often at most, however fast the node is sampled: a pass reads every lane.
 const FASTEST: Duration = Duration::from_millis(100);
 
+/// Names that the store knows from before a restart are free when no sender of their input used them for this long.
+const FREE_NAMES_MS: Millis = 10 * 60 * 1000;
+
 /// A clock that is this far behind the last pass was set back.
 const SET_BACK_MS: Millis = 5_000;
 
@@ -46,6 +49,8 @@ struct Beat {
     sources: Vec<Box<dyn Source>>,
     tick: Tick,
     last: Millis,
+    /// When names that no series has were last freed.
+    freed: Millis,
 }
 
 impl Pulse {
@@ -56,6 +61,7 @@ impl Pulse {
         clock: Arc<dyn Clock>,
         rate: Duration,
     ) -> std::io::Result<Pulse> {
+        let freed = clock.utc();
         let shared = Arc::new(Shared {
             store,
             gate,
@@ -64,6 +70,7 @@ impl Pulse {
                 sources,
                 tick: Tick::new(Input::Programs),
                 last: Millis::MIN,
+                freed,
             }),
             is_stopping: AtomicBool::new(false),
             wake: Condvar::new(),
@@ -164,6 +171,7 @@ impl Shared {
             sources,
             tick,
             last,
+            freed,
         } = &mut *beat;
         // Readers' passes lie between two nominal times; a clock that was set back starts anew.
         let is_same_clock = last.saturating_sub(nominal) < SET_BACK_MS;
@@ -173,6 +181,11 @@ impl Shared {
             nominal
         };
         tick.reset(time);
+        self.gate.senders().refill(nominal);
+        if (nominal - *freed).abs() >= FREE_NAMES_MS {
+            *freed = nominal;
+            self.gate.owners().forget_unused();
+        }
         for source in sources {
             source.pass(tick);
         }

@@ -2,10 +2,10 @@
 //! known by name and cannot crowd out the others.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pegel_metric::{Input, Reason};
+use pegel_metric::{Input, Millis, Reason};
 use serde::Serialize;
 
 use crate::gate::take;
@@ -13,6 +13,13 @@ use crate::gate::take;
 /// How many senders are told apart. Further ones share the account [`OTHERS`].
 const SENDERS_MAX: usize = 1000;
 pub const OTHERS: &str = "others";
+
+/// What a stored sample of a current value takes at most in the log, about: a difference to the one before.
+pub(crate) const SAMPLE_BYTES: u64 = 8;
+/// The same for a point with its own time.
+pub(crate) const POINT_BYTES: u64 = 16;
+/// A sender that was quiet may write as much at once as in this many seconds.
+const BURST_SECONDS: i64 = 600;
 
 /// One sender's account.
 #[derive(Debug)]
@@ -23,12 +30,17 @@ pub struct Sender {
     received: AtomicU64,
     series: AtomicU32,
     text_bytes: AtomicU64,
+    /// How many bytes may be written now. [`Senders::refill`] adds to it.
+    allowance: AtomicI64,
+    delayed: AtomicU64,
     dropped: [AtomicU64; Reason::ALL.len()],
 }
 
 impl Sender {
-    fn new(input: Input, who: &str) -> Arc<Sender> {
+    fn new(input: Input, who: &str, allowance: i64) -> Arc<Sender> {
         Arc::new(Sender {
+            allowance: AtomicI64::new(allowance),
+            delayed: AtomicU64::new(0),
             input,
             who: who.into(),
             is_trusted: is_trusted(who),
@@ -50,6 +62,28 @@ impl Sender {
 
     pub(crate) fn add_dropped(&self, reason: Reason, count: u64) {
         self.dropped[reason as usize].fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Takes bytes out of what the sender may write; false when that is used up.
+    pub(crate) fn take_bytes(&self, bytes: u64) -> bool {
+        let take = |left: i64| (left > 0).then_some(left - bytes as i64);
+        self.is_trusted
+            || self
+                .allowance
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
+                .is_ok()
+    }
+
+    /// Takes bytes that are written in any case: what is written next waits for it.
+    pub(crate) fn charge(&self, bytes: u64) {
+        if !self.is_trusted {
+            self.allowance.fetch_sub(bytes as i64, Ordering::Relaxed);
+        }
+    }
+
+    /// A changed value is stored later than it would be, because [`Sender::take_bytes`] refused.
+    pub(crate) fn add_delayed(&self, count: u64) {
+        self.delayed.fetch_add(count, Ordering::Relaxed);
     }
 
     pub fn series(&self) -> u32 {
@@ -77,6 +111,7 @@ impl Sender {
     }
 }
 
+/// Accounts of users are called `uid N`, by the word of the kernel.
 fn is_trusted(who: &str) -> bool {
     let uid = who.strip_prefix("uid ").and_then(|uid| uid.parse().ok());
     uid.is_some_and(|uid: u32| uid == 0 || uid == rustix::process::geteuid().as_raw())
@@ -89,6 +124,8 @@ pub struct Account {
     pub sender: String,
     pub received: u64,
     pub series: u32,
+    /// How often a changed value was not stored at its tick but later, because of `limits.sender_bytes`.
+    pub delayed: u64,
     /// Only reasons that happened.
     pub dropped: std::collections::BTreeMap<&'static str, u64>,
 }
@@ -96,29 +133,59 @@ pub struct Account {
 type Known = HashMap<(Input, Box<str>), Arc<Sender>>;
 
 /// All senders.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Senders {
     known: Mutex<Known>,
+    /// What each may write in a second.
+    bytes_per_second: i64,
+    refilled: Mutex<Millis>,
 }
 
 impl Senders {
+    pub fn new(bytes_per_second: u64) -> Senders {
+        Senders {
+            known: Mutex::default(),
+            bytes_per_second: i64::try_from(bytes_per_second)
+                .unwrap_or(i64::MAX)
+                .min(i64::MAX / BURST_SECONDS),
+            refilled: Mutex::new(Millis::MAX),
+        }
+    }
+
+    /// Gives every sender what it may write since the last call.
+    pub fn refill(&self, now: Millis) {
+        let mut refilled = self.refilled.lock().unwrap_or_else(PoisonError::into_inner);
+        // A clock that was set ahead gives no more than a burst, one that was set back nothing.
+        let elapsed = now.saturating_sub(std::mem::replace(&mut *refilled, now));
+        let elapsed = elapsed.clamp(0, BURST_SECONDS * 1000);
+        let more = self.bytes_per_second.saturating_mul(elapsed) / 1000;
+        let max = self.bytes_per_second * BURST_SECONDS;
+        for sender in self.lock().values() {
+            let refill = |left: i64| Some(left.saturating_add(more).clamp(-max, max));
+            let _ = sender
+                .allowance
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, refill);
+        }
+    }
+
     pub fn get(&self, input: Input, who: &str) -> Arc<Sender> {
         let mut known = self.lock();
         if let Some(sender) = known.get(&(input, who.into())) {
             return sender.clone();
         }
-        if known.len() >= SENDERS_MAX {
+        // The agent's user and root always get accounts: others cannot use them up.
+        let is_full = |known: &Known| known.len() >= SENDERS_MAX && !is_trusted(who);
+        if is_full(&known) {
             // Those who hold nothing and are not connected make room; their drops are in the ledger.
-            known.retain(|_, sender| sender.series() > 0 || Arc::strong_count(sender) > 1);
+            known.retain(|_, sender| {
+                sender.is_trusted || sender.series() > 0 || Arc::strong_count(sender) > 1
+            });
         }
-        let who = if known.len() < SENDERS_MAX {
-            who
-        } else {
-            OTHERS
-        };
+        let who = if is_full(&known) { OTHERS } else { who };
+        let burst = self.bytes_per_second * BURST_SECONDS;
         known
             .entry((input, who.into()))
-            .or_insert_with(|| Sender::new(input, who))
+            .or_insert_with(|| Sender::new(input, who, burst))
             .clone()
     }
 
@@ -150,6 +217,7 @@ fn account(sender: &Sender) -> Account {
         sender: sender.who.to_string(),
         received: sender.received.load(Ordering::Relaxed),
         series: sender.series(),
+        delayed: sender.delayed.load(Ordering::Relaxed),
         dropped: dropped.filter(|(_, count)| *count > 0).collect(),
     }
 }
@@ -160,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_sender_cannot_have_more_series_than_it_may() {
-        let senders = Senders::default();
+        let senders = Senders::new(1000);
         let sender = senders.get(Input::Statsd, "127.0.0.1");
         assert!(sender.take_series(2) && sender.take_series(2));
         assert!(!sender.take_series(2));
@@ -176,7 +244,7 @@ mod tests {
 
     #[test]
     fn senders_without_end_share_an_account() {
-        let senders = Senders::default();
+        let senders = Senders::new(1000);
         let held: Vec<_> = (0..SENDERS_MAX)
             .map(|at| senders.get(Input::Statsd, &at.to_string()))
             .collect();
@@ -186,8 +254,27 @@ mod tests {
     }
 
     #[test]
+    fn what_a_sender_writes_is_bounded_except_for_the_agents_user_and_root() {
+        let senders = Senders::new(1000);
+        let (stranger, root) = (
+            senders.get(Input::Statsd, "127.0.0.1"),
+            senders.get(Input::Put, "uid 0"),
+        );
+        let written = |sender: &Sender| (0..2000).filter(|_| sender.take_bytes(1000)).count();
+        senders.refill(0);
+        assert_eq!((written(&stranger), written(&root)), (600, 2000));
+        senders.refill(5_000);
+        senders.refill(6_000);
+        assert_eq!(written(&stranger), 6);
+        senders.refill(i64::MAX);
+        assert_eq!(written(&stranger), 600, "no more than a burst");
+        senders.refill(0);
+        assert_eq!(written(&stranger), 0, "the clock was set back");
+    }
+
+    #[test]
     fn accounts_say_who_dropped_what() {
-        let senders = Senders::default();
+        let senders = Senders::new(1000);
         let small = senders.get(Input::Push, "uid 1");
         let large = senders.get(Input::Lane, "uid 2");
         assert!(large.take_series(9));

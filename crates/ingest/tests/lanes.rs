@@ -15,7 +15,7 @@ use pegel_ingest::rules::Rules;
 use pegel_lane::{Aggregation, Calls, Counter, Gauge, Handle, Histogram, Home, Kind, Spec};
 use pegel_metric::{Clock, Input, Millis, Selector, Tick};
 use pegel_store::{Options, Store};
-use pegel_testkit::{FakeClock, Forked, Stranger, TempDir, eventually};
+use pegel_testkit::{FakeClock, Forked, Stranger, TempDir, eventually, need_hardware};
 
 const START: Millis = 1_800_000_000_000;
 
@@ -79,6 +79,7 @@ impl Node {
             series_max: 100_000,
             series_per_sender,
             text_bytes_max: 16 << 20,
+            sender_bytes: 1 << 30,
             rules: Rules::default(),
             reserved: Arc::default(),
         };
@@ -760,4 +761,44 @@ fn lanes_of_users_who_are_not_admitted_are_not_read() {
     assert_eq!(names, ["allowed_total", "own_total"]);
     let reason = format!("the file belongs to user {}", Stranger::UID);
     assert_eq!(agent.status().refused.get(&reason), Some(&1));
+}
+
+#[test]
+fn lanes_of_different_users_do_not_add_up() {
+    let is_root = rustix::process::geteuid().is_root();
+    if need_hardware(is_root, "root privilege to give files to others").is_none() {
+        return;
+    }
+    let node = Node::new();
+    let counted = |uid: u32, amount: u64| {
+        let before: Vec<PathBuf> = node.lane_files();
+        let home = Home::in_directory(node.lanes());
+        // What a lane says about its user is not believed.
+        let labels: &[(&str, &str)] = match uid {
+            0 => &[],
+            _ => &[("user", "root")],
+        };
+        let spec = Spec {
+            labels,
+            ..Spec::new(Kind::Counter, "steps_total")
+        };
+        let counter = Counter::create_in(home, &spec).expect("made");
+        counter.add(amount);
+        for file in node.lane_files() {
+            if !before.contains(&file) {
+                std::os::unix::fs::chown(&file, Some(uid), None).expect("root");
+            }
+        }
+        counter
+    };
+    let _counters = [(0, 100), (4_000_000_001, 7), (4_000_000_002, 20), (0, 1)]
+        .map(|(uid, amount)| counted(uid, amount));
+    for _ in 0..3 {
+        let mut agent = node.agent();
+        agent.pass_after(SECOND);
+        agent.assert_value("steps_total", 101.0);
+        agent.assert_value("steps_total{user=\"4000000001\"}", 7.0);
+        agent.assert_value("steps_total{user=\"4000000002\"}", 20.0);
+        agent.kill();
+    }
 }

@@ -40,6 +40,7 @@ fn gate(store: &Store, series_max: u64) -> Arc<Gate> {
         series_max,
         series_per_sender: 1000,
         text_bytes_max: 16 << 20,
+        sender_bytes: 1 << 30,
         rules: Rules::default(),
         reserved: Arc::default(),
     };

@@ -81,6 +81,8 @@ closed_set! {
         Busy = "busy",
         /// Nothing that has a place here: an event or a service check of DogStatsD.
         Unsupported = "unsupported",
+        /// The sender wrote more bytes than `limits.sender_bytes`.
+        SenderRate = "sender_rate",
     }
 }
 

@@ -11,10 +11,9 @@ pub struct Owner {
 
 impl Owner {
     pub fn of(uid: u32) -> Owner {
-        let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
         Owner {
             uid,
-            name: name_in(&users, uid).map(str::to_owned),
+            name: pegel_ingest::users::name_of(uid),
         }
     }
 }
@@ -28,23 +27,12 @@ impl fmt::Display for Owner {
     }
 }
 
-fn name_in(users: &str, uid: u32) -> Option<&str> {
-    users.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let name = fields.next()?;
-        (fields.nth(1)?.parse() == Ok(uid)).then_some(name)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn finds_the_name_by_number() {
-        let users = "root:x:0:0:root:/root:/bin/sh\nbroken\n+::::::\nada:x:1001:1001::/home/ada:\n";
-        assert_eq!(name_in(users, 1001), Some("ada"));
-        assert_eq!(name_in(users, 1002), None);
+    fn shows_the_name_where_it_is_known() {
         assert_eq!(
             Owner {
                 uid: 1001,

@@ -23,6 +23,10 @@ settings! {
         series: NonZeroU32 = NonZeroU32::new(200_000).expect("not zero"),
         /// How many of them one sender may have: a user's programs, or a host that sends statsd.
         series_per_sender: NonZeroU32 = NonZeroU32::new(50_000).expect("not zero"),
+        /// How many bytes in a second one sender may have written to the disk, on average over ten minutes; the agent's user
+        /// and root may have any number. Values that change more often are stored less often, further points are refused.
+        /// Without this key: keep.bytes in a day, and at least 4KiB.
+        sender_bytes: Option<Bytes> = None => "12KiB",
         /// How much memory samples and series may take.
         memory: Bytes = Bytes::mebibytes(256),
         /// How many connections the servers hold open at one time.

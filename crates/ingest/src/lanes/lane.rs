@@ -22,6 +22,8 @@ pub(super) struct KnownLane {
     /// Which of the directories it is in.
     pub directory: usize,
     pub sender: Arc<Sender>,
+    /// The name of the user who owns the file; none for the agent's own.
+    user: Option<Arc<str>>,
     /// By the index of the series in the lane.
     parts: Vec<Part>,
     /// What the journal said of it, until it was read.
@@ -43,7 +45,7 @@ impl KnownLane {
     pub fn new(
         mut file: LaneFile,
         directory: usize,
-        sender: Arc<Sender>,
+        (sender, user): (Arc<Sender>, Option<Arc<str>>),
         resumed: Option<KeptLane>,
         is_counted_elsewhere: bool,
         now: Millis,
@@ -55,6 +57,7 @@ impl KnownLane {
             file,
             directory,
             sender,
+            user,
             parts: Vec::new(),
             resumed,
             is_counted_elsewhere,
@@ -83,7 +86,7 @@ impl KnownLane {
         let mut is_changed = false;
         for index in self.parts.len()..view.len() {
             let declared = view.series(index)?;
-            let labels = labels_of(&declared, &header);
+            let labels = labels_of(&declared, &header, self.user.as_deref());
             let part = match declare(totals, &self.sender, &declared, labels, now) {
                 Ok(part) => part,
                 Err(refusal) => {

@@ -32,6 +32,7 @@ use crate::gate::{Gate, Refusal};
 use crate::points::Points;
 use crate::pulse::Source;
 use crate::senders::Sender;
+use crate::users;
 use directories::{Directories, Opened};
 use journal::{Journal, Kept, LaneId};
 use journal_sync::JournalSync;
@@ -46,6 +47,8 @@ pub use status::LanesStatus;
 const FORGET_AFTER_MS: Millis = 24 * 3_600_000;
 /// How often to look for new and for ended lanes.
 const LOOK_MS: Millis = 1_000;
+/// How many names of users are remembered.
+const USERS_MAX: usize = 1024;
 /// How often what lanes counted goes to the journal.
 const JOURNAL_MS: Millis = 1_000;
 
@@ -57,6 +60,8 @@ pub struct Lanes {
     clock: Arc<dyn Clock>,
     directories: Directories,
     lanes: HashMap<LaneId, KnownLane>,
+    /// Names of users whose lanes were seen, by their numbers.
+    users: HashMap<u32, Arc<str>>,
     totals: Totals,
     journal: Journal,
     journal_sync: JournalSync,
@@ -104,6 +109,7 @@ impl Lanes {
             clock,
             directories: Directories::new(settings, is_new),
             lanes: HashMap::new(),
+            users: HashMap::new(),
             totals,
             journal,
             journal_sync,
@@ -134,14 +140,16 @@ impl Lanes {
 
     /// Goes on where the agent before this one ended.
     fn resume(&mut self, kept: Kept, now: Millis) {
-        let sender = self.gate.sender(Input::Lane, "programs that ended");
+        let own = format!("uid {}", rustix::process::geteuid().as_raw());
+        let own = self.gate.sender(Input::Lane, &own);
+        let others = self.gate.sender(Input::Lane, "programs that ended");
         let mut numbers = HashMap::new();
         for (old, series) in &kept.series {
-            match self.totals.restore(&sender, series, now) {
+            match self.totals.restore(&own, &others, series, now) {
                 Ok(number) => {
                     numbers.insert(*old, number);
                 }
-                Err(refusal) => self.refuse(&sender, refusal),
+                Err(refusal) => self.refuse(&others, refusal),
             }
         }
         for (old, base) in &kept.base {
@@ -185,15 +193,32 @@ impl Lanes {
         let is_folded = self.folded.remove(&id);
         let is_elsewhere = resumed.is_none() && (is_claimed || is_folded);
         self.counted_elsewhere += u64::from(is_elsewhere);
+        let owner = (sender, self.user(opened.file.owner()));
         let lane = KnownLane::new(
             opened.file,
             opened.directory,
-            sender,
+            owner,
             resumed,
             is_elsewhere,
             now,
         );
         self.lanes.insert(id, lane);
+    }
+
+    /// The value of the label `user` for lanes of this user: series of different users never add up. The agent's own
+    /// has none.
+    fn user(&mut self, uid: u32) -> Option<Arc<str>> {
+        if uid == rustix::process::geteuid().as_raw() {
+            return None;
+        }
+        if self.users.len() >= USERS_MAX {
+            self.users.clear();
+        }
+        let name = self.users.entry(uid).or_insert_with(|| {
+            let name = users::name_of(uid).unwrap_or_else(|| uid.to_string());
+            name.into()
+        });
+        Some(name.clone())
     }
 
     fn refuse(&self, sender: &Arc<Sender>, refusal: Refusal) {

@@ -212,13 +212,25 @@ impl DistributionPart {
     }
 }
 
-/// The labels of a series: its own, the job where one is known, and those that it asked for.
-pub(super) fn labels_of(declared: &Declared<'_>, header: &Header) -> Vec<(String, String)> {
+/// The label of series of users other than the agent's.
+pub(super) const USER_LABEL: &str = "user";
+
+/// The labels of a series: its own, the user where that is not the agent's, the job where one is known, and those that
+/// it asked for.
+pub(super) fn labels_of(
+    declared: &Declared<'_>,
+    header: &Header,
+    user: Option<&str>,
+) -> Vec<(String, String)> {
+    // The owner of the file is the kernel's word, and replaces what the lane declares.
+    let is_replaced = |key: &str| user.is_some() && key == USER_LABEL;
     let mut labels: Vec<(String, String)> = declared
         .labels
         .iter()
+        .filter(|(key, _)| !is_replaced(key))
         .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
         .collect();
+    labels.extend(user.map(|user| (USER_LABEL.to_owned(), user.to_owned())));
     let mut add = |key: &str, value: &str| {
         if !value.is_empty() && !labels.iter().any(|(known, _)| known == key) {
             labels.push((key.to_owned(), value.to_owned()));

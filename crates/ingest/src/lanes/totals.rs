@@ -12,9 +12,10 @@ use pegel_metric::{Family, Input, Kind, Millis, Series, Tick};
 use super::amount::{Amount, CounterKind};
 use super::histograms::{HistogramId, Histograms};
 use super::journal::KeptSeries;
+use super::part::USER_LABEL;
 use crate::board::{Board, Place};
 use crate::gate::{Admitted, Gate, Pass, Refusal};
-use crate::senders::Sender;
+use crate::senders::{SAMPLE_BYTES, Sender};
 
 pub use super::wanted::{Aggregation, Role, Wanted};
 
@@ -25,7 +26,9 @@ pub type Number = u32;
 struct Entry {
     series: Arc<Series>,
     place: Place,
-    _pass: Pass,
+    pass: Pass,
+    /// Whose lanes contribute: lanes of different users do not add up. None until a lane joins.
+    user: Option<Arc<Sender>>,
     role: Role,
     /// For a bucket.
     histogram: Option<HistogramId>,
@@ -75,8 +78,8 @@ impl Totals {
     }
 
     /// Returns the series for what a lane declares, for one more lane. A name that is taken by another kind of
-    /// series gets the label `lane_type`. A rule may set or overwrite that label, so that the name stays taken: then the series is
-    /// refused, and the one that came first keeps the name.
+    /// series, or by another user's where a rule removes the label `user`, gets the label `lane_type`. A rule may set or
+    /// overwrite that label, so that the name stays taken: then the series is refused, and the one that came first keeps the name.
     pub fn join(
         &mut self,
         sender: &Arc<Sender>,
@@ -93,23 +96,26 @@ impl Totals {
         for wanted in [wanted, &apart] {
             let series = self.gate.name(&wanted.offer())?;
             let number = match self.by_text.get(series.text()).copied() {
-                Some(number) if self.entry(number).role.fits(wanted.role) => number,
+                Some(number) if self.entry(number).fits(wanted.role, sender) => number,
                 Some(_) => continue,
                 None => {
-                    let admitted = self.gate.admit(sender, &wanted.offer())?;
-                    self.add(admitted, wanted.role, now)
+                    let Admitted { series, pass, .. } = self.gate.admit(sender, &wanted.offer())?;
+                    self.add((series, pass), wanted.role, now)
                 }
             };
-            self.entry_mut(number).lanes += 1;
+            let entry = self.entry_mut(number);
+            entry.lanes += 1;
+            entry.user.get_or_insert_with(|| sender.clone());
             return Ok(number);
         }
         Err(Refusal::OtherKind)
     }
 
-    /// A counter as the journal knows it. Its base is set later.
+    /// A counter as the journal knows it, of the agent's user or of another one. Its base is set later.
     pub fn restore(
         &mut self,
-        sender: &Arc<Sender>,
+        own: &Arc<Sender>,
+        others: &Arc<Sender>,
         kept: &KeptSeries,
         now: Millis,
     ) -> Result<Number, Refusal> {
@@ -122,15 +128,16 @@ impl Totals {
             input: Input::Lane,
         };
         let series = Series::parse(&kept.text, |_| Arc::new(family))?;
-        let admitted = Admitted {
-            pass: self.gate.pass(sender, &series)?,
-            series: Arc::new(series),
+        self.gate.check_reserved(series.name())?;
+        let sender = match series.labels().any(|(key, _)| key == USER_LABEL) {
+            true => others,
+            false => own,
         };
-        Ok(self.add(admitted, Role::Counter(kept.kind), now))
+        let pass = self.gate.pass(sender, &series)?;
+        Ok(self.add((Arc::new(series), pass), Role::Counter(kept.kind), now))
     }
 
-    fn add(&mut self, admitted: Admitted, role: Role, now: Millis) -> Number {
-        let Admitted { series, pass } = admitted;
+    fn add(&mut self, (series, pass): (Arc<Series>, Pass), role: Role, now: Millis) -> Number {
         let (place, before) = self.board.add(series.clone());
         let zero = match role {
             Role::Counter(kind) => Amount::zero(kind),
@@ -152,7 +159,8 @@ impl Totals {
         let mut entry = Entry {
             series,
             place,
-            _pass: pass,
+            pass,
+            user: None,
             role,
             histogram,
             is_touched: false,
@@ -237,8 +245,16 @@ impl Totals {
         });
     }
 
-    /// Ends a pass: what changed goes to the board, and the rows that changed into the tick.
+    /// Ends a pass: what changed goes to the board, and the rows that changed into the tick. What a sender may not write
+    /// now is looked at again in the next pass.
     pub fn emit(&mut self, tick: &mut Tick) {
+        self.emit_counters();
+        self.emit_gauges();
+        self.emit_histograms();
+        self.board.emit(tick);
+    }
+
+    fn emit_counters(&mut self) {
         for number in std::mem::take(&mut self.touched) {
             // It may be gone since.
             let Some(entry) = &mut self.entries[number as usize] else {
@@ -248,30 +264,56 @@ impl Totals {
             if self.is_first_pass {
                 entry.lift();
             }
-            if let Role::Counter(_) = entry.role {
+            if !matches!(entry.role, Role::Counter(_)) {
+                continue;
+            }
+            if entry.may_write(1) {
                 self.board.set(entry.place, entry.total.value());
+            } else {
+                entry.is_touched = true;
+                self.touched.push(number);
             }
         }
         self.is_first_pass = false;
+    }
+
+    fn emit_gauges(&mut self) {
         for &number in &self.gauges {
             let Some(entry) = &mut self.entries[number as usize] else {
                 continue;
             };
             match entry.gauge.take() {
-                Some((value, _)) if value.is_finite() => self.board.set(entry.place, value),
+                Some((value, _)) if value.is_finite() => {
+                    if !self.board.has(entry.place, value) && entry.may_write(1) {
+                        self.board.set(entry.place, value);
+                    }
+                }
                 _ => self.board.clear(entry.place),
             }
         }
+    }
+
+    /// The buckets of one histogram go together: they are cumulated.
+    fn emit_histograms(&mut self) {
+        let mut delayed = Vec::new();
         for buckets in self.histograms.take_changed() {
+            let buckets: Vec<Number> = buckets.collect();
+            let entries = &self.entries;
+            let entry = |number: &Number| entries[*number as usize].as_ref();
+            let first = buckets.iter().find_map(entry);
+            if first.is_some_and(|first| !first.may_write(buckets.len() as u64)) {
+                delayed.extend(first.and_then(|first| first.histogram));
+                continue;
+            }
             let mut cumulated = Amount::Whole(0);
-            for number in buckets {
-                if let Some(entry) = &self.entries[number as usize] {
-                    cumulated = cumulated.plus(entry.total);
-                    self.board.set(entry.place, cumulated.value());
-                }
+            for entry in buckets.iter().filter_map(entry) {
+                cumulated = cumulated.plus(entry.total);
+                self.board.set(entry.place, cumulated.value());
             }
         }
-        self.board.emit(tick);
+        for id in delayed {
+            self.histograms.touch(id);
+        }
     }
 
     /// Forgets counters to which no lane contributes and that did not change since `before`.
@@ -335,6 +377,22 @@ impl Totals {
 }
 
 impl Entry {
+    /// Whether lanes of this sender may contribute, as this kind of series.
+    fn fits(&self, role: Role, sender: &Arc<Sender>) -> bool {
+        let is_same = |user: &Arc<Sender>| Arc::ptr_eq(user, sender);
+        self.role.fits(role) && self.user.as_ref().is_none_or(is_same)
+    }
+
+    /// Takes so many samples out of what the sender may write.
+    fn may_write(&self, samples: u64) -> bool {
+        let sender = self.pass.sender();
+        let may_write = sender.take_bytes(samples * SAMPLE_BYTES);
+        if !may_write {
+            sender.add_delayed(samples);
+        }
+        may_write
+    }
+
     fn lift(&mut self) {
         let Role::Counter(kind) = self.role else {
             return;
@@ -372,7 +430,7 @@ impl Entry {
 
 #[cfg(test)]
 mod tests {
-    use pegel_metric::{Input, Ledger};
+    use pegel_metric::Ledger;
     use pegel_store::{Options, Store};
     use pegel_testkit::TempDir;
 
@@ -418,6 +476,7 @@ mod tests {
             series_max: 1000,
             series_per_sender: 1000,
             text_bytes_max: 1 << 20,
+            sender_bytes: 1 << 30,
             rules,
             reserved: Arc::default(),
         };

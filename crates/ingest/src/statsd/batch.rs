@@ -26,6 +26,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub fn new(table: Table, gate: Arc<Gate>) -> Shared {
+        gate.owners().watch();
         Shared {
             table: Mutex::new(table),
             gate,

@@ -31,6 +31,11 @@ impl Figure {
         }
     }
 
+    /// Whether it is published at each tick, and not when an interval ends.
+    pub fn is_of_moment(self) -> bool {
+        matches!(self, Figure::Value | Figure::Count | Figure::Sum)
+    }
+
     /// Whether it goes on from where it was before the agent was started anew.
     pub fn resumes(self, kind: Type) -> bool {
         // Those who send their own totals send them again, from the beginning.

@@ -9,6 +9,7 @@ use super::batch::Shared;
 use super::net::Drops;
 use super::table::{Change, Handle};
 use crate::board::{Board, Place};
+use crate::gate::{Gate, apart};
 use crate::points::Points;
 use crate::pulse::Source;
 
@@ -43,6 +44,7 @@ impl Published {
         now: Millis,
     ) -> Published {
         board.show_before(now);
+        yield_before(&mut board, &shared.gate);
         Published {
             shared,
             drops,
@@ -58,8 +60,30 @@ impl Published {
         }
     }
 
+    /// Renames metrics whose names other inputs claimed.
+    fn yield_names(&mut self) {
+        loop {
+            self.add_newcomers();
+            let mut table = self.shared.table();
+            // The board must know what is about to go.
+            if table.has_newcomers() {
+                continue;
+            }
+            let claimed = self.shared.gate.owners().take_claimed();
+            if claimed.as_ref().is_some_and(Vec::is_empty) {
+                return;
+            }
+            table.yield_names(claimed.as_deref(), &self.shared.gate);
+            let gone = table.take_gone();
+            drop(table);
+            self.remove_gone(&gone);
+            return yield_before(&mut self.board, &self.shared.gate);
+        }
+    }
+
     /// Totals and gauges that changed.
     fn take_changes(&mut self) {
+        self.shared.table().resume_delayed();
         loop {
             self.add_newcomers();
             let more = {
@@ -123,17 +147,7 @@ impl Published {
                 table.take_gone()
             };
             self.put_changes();
-            if gone.is_empty() {
-                continue;
-            }
-            for &(first, length) in &gone {
-                for place in &mut self.places[first as usize..first as usize + length] {
-                    if let Some(place) = place.take() {
-                        self.board.remove(place);
-                    }
-                }
-            }
-            self.shared.table().reuse(&gone);
+            self.remove_gone(&gone);
         }
         self.closed += 1;
         // The first interval began before this agent did.
@@ -144,6 +158,30 @@ impl Published {
                 .forget_before(|series| figures.deletes_idle_series(series.name()));
         }
     }
+
+    fn remove_gone(&mut self, gone: &[(Handle, usize)]) {
+        if gone.is_empty() {
+            return;
+        }
+        for &(first, length) in gone {
+            let end = self.places.len().min(first as usize + length);
+            for place in &mut self.places[(first as usize).min(end)..end] {
+                if let Some(place) = place.take() {
+                    self.board.remove(place);
+                }
+            }
+        }
+        self.shared.table().reuse(gone);
+    }
+}
+
+/// Totals from before a restart whose names other inputs own go on under the names that their metrics will have.
+fn yield_before(board: &mut Board, gate: &Gate) {
+    board.rename_before(|series| {
+        let input = series.family().input;
+        let is_owned = gate.owners().is_owned_by_other(series.text(), input);
+        is_owned.then(|| apart(series).ok().map(Arc::new))?
+    });
 }
 
 impl Source for Published {
@@ -152,6 +190,7 @@ impl Source for Published {
             drops.enter(&self.shared.gate);
         }
         self.shared.timed.store(&self.points, tick.time);
+        self.yield_names();
         self.take_changes();
         let interval = tick.time.div_euclid(self.flush);
         if self

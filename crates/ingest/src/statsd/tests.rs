@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pegel_metric::{Input, Millis, Reason, Selector, Tick};
+use pegel_metric::{Input, Kind, Millis, Reason, Selector, Tick};
 use pegel_store::{Options, Store};
 use pegel_testkit::TempDir;
 
@@ -13,7 +13,7 @@ use super::settings::{Idle, StatsdKeys};
 use super::source::Published;
 use super::table::{Origin, Table};
 use crate::board::Board;
-use crate::gate::{Gate, GateSettings};
+use crate::gate::{Admitted, Gate, GateSettings, Offer};
 use crate::points::Points;
 use crate::pulse::Source;
 use crate::rules::Rules;
@@ -40,16 +40,29 @@ impl Trial {
         change: impl FnOnce(&mut StatsdKeys),
         series_max: u64,
     ) -> Trial {
+        Trial::with_gate(dir, store, change, |settings| {
+            settings.series_max = series_max;
+        })
+    }
+
+    fn with_gate(
+        dir: TempDir,
+        store: Store,
+        change: impl FnOnce(&mut StatsdKeys),
+        change_gate: impl FnOnce(&mut GateSettings),
+    ) -> Trial {
         let mut keys = StatsdKeys::default();
         change(&mut keys);
-        let settings = GateSettings {
+        let mut settings = GateSettings {
             level: 3,
-            series_max,
+            series_max: 1000,
             series_per_sender: 1000,
             text_bytes_max: 16 << 20,
+            sender_bytes: 1 << 30,
             rules: Rules::default(),
             reserved: Arc::default(),
         };
+        change_gate(&mut settings);
         let gate = Arc::new(Gate::new(settings, store.ledger().clone()));
         let memory = keys.memory.count() as usize;
         let shared = Arc::new(Shared::new(
@@ -85,6 +98,28 @@ impl Trial {
             id,
         };
         self.shared.batch().take(lines.as_bytes(), &origin);
+    }
+
+    fn push(&self, lines: &str) {
+        let origin = Origin {
+            sender: self.gate.sender(Input::Push, "uid 1"),
+            id: 1,
+        };
+        self.shared.batch().take(lines.as_bytes(), &origin);
+    }
+
+    /// A series of another input.
+    fn claim(&self, input: Input, name: &str) -> Admitted {
+        let offer = Offer {
+            name,
+            labels: &[],
+            kind: Kind::Counter,
+            help: "",
+            level: 1,
+            input,
+        };
+        let sender = self.gate.sender(input, "uid 1");
+        self.gate.admit(&sender, &offer).expect("room")
     }
 
     /// The values after a tick, half a second after the last one.
@@ -143,6 +178,7 @@ pub(super) fn shared() -> (Arc<Shared>, Arc<Gate>) {
         series_max: 1000,
         series_per_sender: 1000,
         text_bytes_max: 1 << 20,
+        sender_bytes: 1 << 30,
         rules: Rules::default(),
         reserved: Arc::default(),
     };
@@ -361,9 +397,9 @@ fn names_without_end_are_refused_and_known_ones_go_on() {
     }
     trial.send("n.0:1|c\nt:1|ms");
     let after = trial.tick();
-    // A twentieth of the hundred is left to the node.
-    assert_eq!((after.len(), after["n.0"]), (95, 2.0));
-    assert_eq!(trial.dropped(Reason::SeriesLimit), 9_906);
+    // A quarter of the hundred is left to the agent's user, root and the node.
+    assert_eq!((after.len(), after["n.0"]), (75, 2.0));
+    assert_eq!(trial.dropped(Reason::SeriesLimit), 9_926);
     trial.books_balance();
 }
 
@@ -508,4 +544,143 @@ fn a_gauge_with_a_time_is_a_point_of_that_time() {
     );
     assert_eq!(trial.dropped(Reason::TooOld), 1);
     trial.books_balance();
+}
+
+#[test]
+fn a_name_that_a_lane_claims_is_given_up_with_its_value() {
+    let mut trial = Trial::new(|keys| keys.percentiles = Vec::new());
+    trial.send("x:3|c\nt:5|ms\ng:7|g\nx:1|c|#a:b");
+    trial.tick();
+    let _lanes = ["x", "t.count"].map(|name| trial.claim(Input::Lane, name));
+    let put = trial.claim(Input::Put, "g");
+    // Before and after the pulse has seen the new names.
+    trial.send("x:4|c");
+    trial.tick();
+    trial.send("x:1|c\nt:6|ms\ng:-1|g\nx:1|g");
+    let found = trial.tick();
+    let expected = [
+        ("g{input=\"statsd\"}", 6.0),
+        ("t.count{input=\"statsd\"}", 2.0),
+        ("t.sum{input=\"statsd\"}", 11.0),
+        ("x{a=\"b\"}", 1.0),
+        ("x{input=\"statsd\"}", 8.0),
+        ("x{statsd_type=\"g\"}", 1.0),
+    ];
+    assert_eq!(found, values(&expected));
+    assert_eq!(put.series.text(), "g");
+    trial.flush();
+    trial.tick();
+    let account = &trial.gate.senders().accounts()[0];
+    assert_eq!(account.series, 8, "the old names are off the account");
+}
+
+#[test]
+fn a_name_that_came_after_the_lane_has_the_label_at_once() {
+    let mut trial = Trial::new(|_| ());
+    let lane = trial.claim(Input::Lane, "x");
+    trial.send("x:3|c\nx:1|c|#input:statsd");
+    let forged = "x{input=\"statsd\",statsd_type=\"c\"}";
+    let expected = [("x{input=\"statsd\"}", 3.0), (forged, 1.0)];
+    assert_eq!(trial.tick(), values(&expected));
+    drop(lane);
+    trial.send("x:3|c");
+    let expected = [("x{input=\"statsd\"}", 6.0), (forged, 1.0)];
+    assert_eq!(trial.tick(), values(&expected));
+}
+
+#[test]
+fn a_total_from_before_a_restart_moves_when_a_lane_claims_its_name() {
+    let dir = TempDir::new();
+    let store = Store::open(Options::new(dir.path().to_owned())).expect("a new store");
+    let mut first = Trial::on(dir, store, |_| {}, 1000);
+    first.send("x:5|c");
+    first.tick();
+    let Trial { _dir, store, .. } = first;
+    let mut second = Trial::on(_dir, store, |_| {}, 1000);
+    let _lane = second.claim(Input::Lane, "x");
+    let labelled = "x{input=\"statsd\"}";
+    assert_eq!(second.tick(), values(&[(labelled, 5.0)]));
+    second.send("x:2|c");
+    assert_eq!(second.tick(), values(&[(labelled, 7.0)]));
+}
+
+#[test]
+fn pushed_lines_and_others_do_not_mix() {
+    let mut trial = Trial::new(|_| ());
+    trial.send("x:1|c");
+    trial.tick();
+    trial.push("x:5|c");
+    trial.send("x:1|c");
+    let expected = [("x", 5.0), ("x{input=\"statsd\"}", 2.0)];
+    assert_eq!(trial.tick(), values(&expected));
+    let _lane = trial.claim(Input::Lane, "x");
+    trial.push("x:5|c");
+    trial.send("x:1|c");
+    let expected = [("x{input=\"push\"}", 10.0), ("x{input=\"statsd\"}", 3.0)];
+    trial.tick();
+    assert_eq!(trial.tick(), values(&expected));
+}
+
+#[test]
+fn what_a_sender_may_not_write_yet_is_stored_later_and_nothing_is_lost() {
+    let dir = TempDir::new();
+    let store = Store::open(Options::new(dir.path().to_owned())).expect("a new store");
+    // 600 bytes at once.
+    let mut trial = Trial::with_gate(dir, store, |_| (), |settings| settings.sender_bytes = 1);
+    let names: Vec<String> = (10..60).map(|at| format!("c{at}")).collect();
+    let send = |trial: &mut Trial| {
+        let lines: Vec<String> = names.iter().map(|name| format!("{name}:1|c\n")).collect();
+        trial.send(&lines.concat());
+    };
+    send(&mut trial);
+    assert_eq!(trial.tick().len(), 50);
+    let mut written = Vec::new();
+    trial.gate.senders().refill(0);
+    for second in 1..=10 {
+        send(&mut trial);
+        trial.gate.senders().refill(second * 80_000);
+        let values = trial.tick();
+        written.push(
+            values
+                .values()
+                .filter(|&&value| value == (second + 1) as f64)
+                .count(),
+        );
+    }
+    // 50 bytes were left, and 80 come each time: 10 samples of 8 bytes.
+    assert!(
+        written.iter().all(|&now| (9..=17).contains(&now)),
+        "{written:?}"
+    );
+    trial.books_balance();
+    assert_eq!(trial.gate.ledger().kept_total(Input::Statsd), 550);
+    trial.gate.senders().refill(10_000_000);
+    let values = trial.tick();
+    assert!(values.values().all(|&value| value == 11.0), "{values:?}");
+    let account = &trial.gate.senders().accounts()[0];
+    assert_eq!(
+        account.delayed,
+        10 * 50 - written.iter().sum::<usize>() as u64
+    );
+}
+
+#[test]
+fn timers_of_strangers_leave_memory_to_the_agents_user() {
+    let mut trial = Trial::new(|keys| keys.memory = "64KiB".parse().expect("valid"));
+    for at in 0..100 {
+        let lines: Vec<String> = (0..200)
+            .map(|step| format!("t{at}:{}|ms\n", 1.5_f64.powi(step)))
+            .collect();
+        trial.send(&lines.concat());
+    }
+    assert!(trial.dropped(Reason::Memory) > 0);
+    let root = Origin {
+        sender: trial.gate.sender(Input::Statsd, "uid 0"),
+        id: 2,
+    };
+    let before = trial.dropped(Reason::Memory);
+    trial.shared.batch().take(b"mine:5|ms\nmine:500|ms", &root);
+    assert_eq!(trial.dropped(Reason::Memory), before);
+    trial.flush();
+    assert_eq!(trial.tick()["mine.max"], 500.0);
 }

@@ -84,6 +84,7 @@ impl Site {
             series_max: 1000,
             series_per_sender: 1000,
             text_bytes_max: 16 << 20,
+            sender_bytes: 1 << 30,
             rules: Rules::default(),
             reserved: Arc::default(),
         };

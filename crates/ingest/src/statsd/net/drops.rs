@@ -82,6 +82,7 @@ mod tests {
                 series_max: 1,
                 series_per_sender: 1,
                 text_bytes_max: 16 << 20,
+                sender_bytes: 1 << 30,
                 rules: Rules::default(),
                 reserved: Arc::default(),
             },

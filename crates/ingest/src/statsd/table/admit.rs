@@ -9,12 +9,23 @@ use super::changes::Newcomer;
 use super::set::Set;
 use super::sum::Sum;
 use super::timer::Timer;
-use super::{Entry, Mark, Origin, Table, Tagged};
+use super::{Entry, Handle, Mark, Origin, Table, Tagged};
 use crate::gate::{Admitted, Gate, Offer};
+use crate::owners::INPUT_LABEL;
+use crate::senders::Sender;
 
 /// Programs' own metrics are level 1.
 pub(crate) const LEVEL: u8 = 1;
 const TYPE_LABEL: &str = "statsd_type";
+
+/// Which labels tell a metric's series from those of others.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Naming {
+    /// Another type has the name: `statsd_type`.
+    pub with_type: bool,
+    /// Another input has it: `input`.
+    pub with_input: bool,
+}
 
 impl Table {
     /// All series of the metric, or none of them.
@@ -27,30 +38,44 @@ impl Table {
         origin: &Origin,
         gate: &Gate,
     ) -> Result<u32, Reason> {
-        let kind = metric.kind;
-        let is_plain = self.may_be_plain(metric.name, tags, kind);
-        let admitted = match self.offer(metric, tags, is_plain, origin, gate) {
-            // Another metric has one of these series: `a.count` and the timer `a`, or by a rule.
-            Err(Taken::Yes) if is_plain => {
-                return self
-                    .offer(metric, tags, false, origin, gate)
-                    .and_then(|row| self.enter(hash, metric, tags, false, row))
-                    .map_err(Taken::reason);
-            }
-            other => other.map_err(Taken::reason)?,
+        let is_pushed = origin.sender.input == Input::Push;
+        let mut naming = Naming {
+            with_type: !self.may_be_plain(metric.name, tags, metric.kind, is_pushed),
+            with_input: false,
         };
-        self.enter(hash, metric, tags, is_plain, admitted)
-            .map_err(Taken::reason)
+        loop {
+            let taken = match self.offer(
+                (metric.name, tags),
+                metric.kind,
+                naming,
+                &origin.sender,
+                gate,
+            ) {
+                Ok(row) => {
+                    let row = self.enter(hash, metric, tags, (naming, is_pushed), row);
+                    return row.map_err(Taken::reason);
+                }
+                Err(taken) => taken,
+            };
+            match taken {
+                Taken::ByInput if !naming.with_input => naming.with_input = true,
+                // A pushed metric goes before one whose lines came another way.
+                Taken::By(other) if is_pushed && self.yield_entry_of(other, gate) => {}
+                // Another metric has one of these series: `a.count` and the timer `a`, or by a rule.
+                Taken::By(_) if !naming.with_type => naming.with_type = true,
+                other => return Err(other.reason()),
+            }
+        }
     }
 
     /// The first type of a name has it without a label.
-    fn may_be_plain(&self, name: &[u8], tags: &[u8], kind: Type) -> bool {
+    fn may_be_plain(&self, name: &[u8], tags: &[u8], kind: Type, is_pushed: bool) -> bool {
         let has_plain = |other: Type| {
-            let hash = self.hash(name, &[], other);
-            let entry = self.find(hash, name, &[], other);
+            let hash = self.hash(name, &[], other, is_pushed);
+            let entry = self.find(hash, name, &[], other, is_pushed);
             entry.is_some_and(|at| self.entries[at].is_plain)
         };
-        let tagged = self.tagged.get(&self.secret.hash(name));
+        let tagged = self.tagged.get(&self.tagged_hash(name, is_pushed));
         match tagged {
             // Also for lines without tags: the name is what must not have two types.
             Some(tagged) if tagged.kind != kind => false,
@@ -61,42 +86,54 @@ impl Table {
         }
     }
 
-    fn offer(
+    fn tagged_hash(&self, name: &[u8], is_pushed: bool) -> u64 {
+        let name = self.secret.hash(name);
+        self.secret.join(name, u64::from(is_pushed))
+    }
+
+    /// Offers all series of a metric to the gate.
+    pub(super) fn offer(
         &self,
-        metric: &Metric<'_>,
-        tags: &[u8],
-        is_plain: bool,
-        origin: &Origin,
+        (name, tags): (&[u8], &[u8]),
+        kind: Type,
+        naming: Naming,
+        sender: &Arc<Sender>,
         gate: &Gate,
     ) -> Result<Vec<Admitted>, Taken> {
         let bad = |_| Taken::No(Reason::BadName);
-        let mut name = std::str::from_utf8(metric.name).map_err(bad)?.to_owned();
+        let mut name = std::str::from_utf8(name).map_err(bad)?.to_owned();
         let tags = std::str::from_utf8(tags).map_err(bad)?;
         let mut labels: Vec<(&str, &str)> = tags
             .split(',')
             .filter_map(|tag| tag.split_once(':'))
             .collect();
-        if !is_plain {
-            labels.push((TYPE_LABEL, metric.kind.as_str()));
+        if naming.with_type {
+            labels.push((TYPE_LABEL, kind.as_str()));
+        }
+        if naming.with_input {
+            labels.push((INPUT_LABEL, sender.input.as_str()));
         }
         let length = name.len();
         let mut row = Vec::new();
-        for &figure in self.figures.of(metric.kind) {
+        for &figure in self.figures.of(kind) {
             name.truncate(length);
             name.push_str(self.figures.suffix(figure));
             let offer = Offer {
                 name: &name,
                 labels: &labels,
-                kind: self.figures.series_kind(metric.kind, figure),
+                kind: self.figures.series_kind(kind, figure),
                 help: "",
                 level: LEVEL,
-                input: Input::Statsd,
+                input: sender.input,
             };
             let admitted = gate
-                .admit(&origin.sender, &offer)
+                .admit(sender, &offer)
                 .map_err(|refusal| Taken::No(refusal.reason()))?;
-            if self.seats.is_taken(&admitted.series) {
-                return Err(Taken::Yes);
+            if admitted.is_apart && !naming.with_input {
+                return Err(Taken::ByInput);
+            }
+            if let Some(other) = self.seats.find(admitted.series.text()) {
+                return Err(Taken::By(other));
             }
             row.push(admitted);
         }
@@ -108,10 +145,10 @@ impl Table {
         hash: u64,
         metric: &Metric<'_>,
         tags: &[u8],
-        is_plain: bool,
+        (naming, is_pushed): (Naming, bool),
         row: Vec<Admitted>,
     ) -> Result<u32, Taken> {
-        let kind = metric.kind;
+        let (kind, is_plain) = (metric.kind, !naming.with_type);
         // Most names are the text of their only series, which has it already.
         let is_text = |one: &Admitted| one.series.text().as_bytes() == metric.name;
         let key = match tags.is_empty() && row.first().is_some_and(is_text) {
@@ -140,6 +177,7 @@ impl Table {
             handle,
             inner,
             payer,
+            is_pushed,
             kind,
             is_plain,
             is_dirty: false,
@@ -148,11 +186,18 @@ impl Table {
         });
         self.index.insert(hash, at);
         if is_plain && !tags.is_empty() {
-            let tagged = self.tagged.entry(self.secret.hash(metric.name));
+            let name = self.tagged_hash(metric.name, is_pushed);
+            let tagged = self.tagged.entry(name);
             tagged.or_insert(Tagged { kind, entries: 0 }).entries += 1;
         }
-        let figures = self.figures.of(kind);
-        let newcomers = series.into_iter().zip(figures).zip(handle..);
+        self.introduce(at, series);
+        Ok(at)
+    }
+
+    /// Tells the pulse of the series of an entry.
+    pub(super) fn introduce(&mut self, at: u32, series: Vec<Arc<Series>>) {
+        let Entry { kind, handle, .. } = self.entries[at];
+        let newcomers = series.into_iter().zip(self.figures.of(kind)).zip(handle..);
         self.newcomers
             .extend(newcomers.map(|((series, &figure), handle)| Newcomer {
                 entry: at,
@@ -161,7 +206,6 @@ impl Table {
                 resumes: figure.resumes(kind),
                 series,
             }));
-        Ok(at)
     }
 
     /// Takes an entry out. The pulse is told which of its series are gone.
@@ -170,7 +214,8 @@ impl Table {
             return;
         };
         let (name, tags) = self.name_and_tags(&entry);
-        let (hash, name_hash) = (self.hash(name, tags, entry.kind), self.secret.hash(name));
+        let hash = self.hash(name, tags, entry.kind, entry.is_pushed);
+        let name_hash = self.tagged_hash(name, entry.is_pushed);
         if entry.is_plain
             && !tags.is_empty()
             && let Some(tagged) = self.tagged.get_mut(&name_hash)
@@ -215,16 +260,18 @@ impl Table {
 }
 
 /// Why there is no series.
-enum Taken {
-    /// Another metric has it.
-    Yes,
+pub(super) enum Taken {
+    /// Another metric of the table has it.
+    By(Handle),
+    /// Another input has its name.
+    ByInput,
     No(Reason),
 }
 
 impl Taken {
     fn reason(self) -> Reason {
         match self {
-            Taken::Yes => Reason::BadName,
+            Taken::By(_) | Taken::ByInput => Reason::BadName,
             Taken::No(reason) => reason,
         }
     }

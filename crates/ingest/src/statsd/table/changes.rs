@@ -8,6 +8,7 @@ use pegel_wire::statsd::Type;
 use super::super::figures::Figure;
 use super::seats::Handle;
 use super::{Sum, Table};
+use crate::senders::SAMPLE_BYTES;
 
 /// A series that the pulse has not seen yet.
 #[derive(Debug)]
@@ -57,6 +58,11 @@ impl Table {
         }
     }
 
+    /// Those that had to wait come before others in the next pass.
+    pub fn resume_delayed(&mut self) {
+        self.dirty.append(&mut self.delayed);
+    }
+
     /// Totals and gauges that changed, of at most `entries` entries. False when there are no more.
     pub fn take_changes(&mut self, entries: usize, out: &mut Vec<Change>) -> bool {
         let start = self.dirty.len().saturating_sub(entries);
@@ -66,6 +72,15 @@ impl Table {
             let Some(entry) = self.entries.get(at).filter(|entry| entry.is_dirty) else {
                 continue;
             };
+            let figures = self.figures.of(entry.kind).iter();
+            let totals = figures.filter(|figure| figure.is_of_moment()).count();
+            let sender = self.seats.sender(entry.payer);
+            if !sender.take_bytes(SAMPLE_BYTES * totals as u64) {
+                // It stays as it is, and what comes meanwhile is added to it.
+                sender.add_delayed(1);
+                self.delayed.push(at);
+                continue;
+            }
             for (figure, handle) in self.figures.of(entry.kind).iter().zip(entry.handle..) {
                 let value = match figure {
                     Figure::Value => entry.value.value(),
@@ -114,6 +129,13 @@ impl Table {
 
     fn close_one(&mut self, at: u32, out: &mut Vec<Change>) {
         let entry = &self.entries[at];
+        if entry.is_touched {
+            // An interval ends once: its figures cannot wait, and what is written next does.
+            let figures = self.figures.of(entry.kind).iter();
+            let of_interval = figures.filter(|figure| !figure.is_of_moment()).count();
+            let sender = self.seats.sender(entry.payer);
+            sender.charge(SAMPLE_BYTES * of_interval as u64);
+        }
         let handles = entry.handle..;
         match entry.kind {
             Type::Gauge => {}

@@ -16,6 +16,7 @@ mod set;
 mod slab;
 mod sum;
 mod timer;
+mod yielding;
 
 pub(crate) use admit::LEVEL;
 
@@ -23,7 +24,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use pegel_metric::Reason;
+use pegel_metric::{Input, Reason};
 use pegel_wire::statsd::{Metric, Number, Sign, Type};
 
 use self::budget::Budget;
@@ -71,6 +72,8 @@ pub(crate) struct Table {
     tagged: HashMap<u64, Tagged>,
     /// Entries that changed since the pulse looked.
     dirty: Vec<u32>,
+    /// Those among them that their senders may not write yet.
+    delayed: Vec<u32>,
     /// Series that it has not seen, and rows of series that are gone.
     newcomers: Vec<Newcomer>,
     gone: Vec<(Handle, usize)>,
@@ -102,6 +105,8 @@ struct Entry {
     /// Its timer, its set or its mark.
     inner: u32,
     payer: Payer,
+    /// Its lines came by the push socket: they do not mix with others.
+    is_pushed: bool,
     kind: Type,
     /// Without the label `statsd_type`.
     is_plain: bool,
@@ -128,6 +133,7 @@ impl Table {
             seats: Seats::new(secret),
             tagged: HashMap::new(),
             dirty: Vec::new(),
+            delayed: Vec::new(),
             newcomers: Vec::new(),
             gone: Vec::new(),
             ordered_tags: Vec::new(),
@@ -160,8 +166,9 @@ impl Table {
         gate: &Gate,
         tally: &mut Tally,
     ) {
-        let hash = self.hash(metric.name, tags, metric.kind);
-        let found = match self.find(hash, metric.name, tags, metric.kind) {
+        let is_pushed = origin.sender.input == Input::Push;
+        let hash = self.hash(metric.name, tags, metric.kind, is_pushed);
+        let found = match self.find(hash, metric.name, tags, metric.kind, is_pushed) {
             Some(at) => Ok(at),
             None => self.admit(hash, metric, tags, origin, gate),
         };
@@ -188,20 +195,29 @@ impl Table {
     }
 
     #[inline]
-    fn hash(&self, name: &[u8], tags: &[u8], kind: Type) -> u64 {
+    fn hash(&self, name: &[u8], tags: &[u8], kind: Type, is_pushed: bool) -> u64 {
         let name = self.secret.hash(name);
         let name = match tags {
             [] => name,
             tags => self.secret.join(name, self.secret.hash(tags)),
         };
-        self.secret.join(name, kind as u64)
+        self.secret
+            .join(name, kind as u64 | u64::from(is_pushed) << 8)
     }
 
     #[inline]
-    fn find(&self, hash: u64, name: &[u8], tags: &[u8], kind: Type) -> Option<u32> {
+    fn find(
+        &self,
+        hash: u64,
+        name: &[u8],
+        tags: &[u8],
+        kind: Type,
+        is_pushed: bool,
+    ) -> Option<u32> {
         self.index.find(hash, |at| {
             let entry = &self.entries[at];
             entry.kind == kind
+                && entry.is_pushed == is_pushed
                 && match entry.key {
                     Some(key) => self.keys.is(key, name, tags),
                     None => tags.is_empty() && keys::is_same(self.first_text(entry), name),

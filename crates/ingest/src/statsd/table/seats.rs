@@ -8,12 +8,13 @@ use super::hash::Secret;
 use super::index::Index;
 use super::slab::Slab;
 use crate::gate::{Admitted, Pass};
+use crate::senders::Sender;
 
 /// A series of this table, by number. All series of one entry have numbers in a row.
 pub(crate) type Handle = u32;
 
 /// Who pays for the series of an entry.
-pub(crate) type Payer = u32;
+pub(crate) type Payer = u16;
 
 #[derive(Debug)]
 pub(crate) struct Seats {
@@ -38,18 +39,33 @@ impl Seats {
         }
     }
 
-    pub fn is_taken(&self, series: &Series) -> bool {
-        let is_same = |at| self.text(at) == Some(series.text());
-        self.texts.find(self.hash(series), is_same).is_some()
+    /// The series that has this text.
+    pub fn find(&self, text: &str) -> Option<Handle> {
+        let is_same = |at| self.text(at) == Some(text);
+        self.texts.find(self.hash(text), is_same)
+    }
+
+    pub fn series(&self, at: Handle) -> Option<&Arc<Series>> {
+        self.seats.get(at as usize)?.as_ref()
+    }
+
+    /// All series, with their numbers.
+    pub fn all(&self) -> impl Iterator<Item = (Handle, &Arc<Series>)> {
+        let numbered = (0..).zip(&self.seats);
+        numbered.filter_map(|(at, series)| Some((at, series.as_ref()?)))
+    }
+
+    /// On whose account an entry's series are.
+    pub fn sender(&self, payer: Payer) -> &Arc<Sender> {
+        self.payers[u32::from(payer)].sender()
     }
 
     pub fn text(&self, at: Handle) -> Option<&str> {
-        let series = self.seats.get(at as usize)?.as_ref()?;
-        Some(series.text())
+        Some(self.series(at)?.text())
     }
 
-    fn hash(&self, series: &Series) -> u64 {
-        self.secret.hash(series.text().as_bytes())
+    fn hash(&self, text: &str) -> u64 {
+        self.secret.hash(text.as_bytes())
     }
 
     /// Seats a row of series of one sender; none of them is taken, and there is at least one.
@@ -63,7 +79,7 @@ impl Seats {
         });
         let mut payer = 0;
         for (at, one) in (first..).zip(row) {
-            self.texts.insert(self.hash(&one.series), at);
+            self.texts.insert(self.hash(one.series.text()), at);
             self.seats[at as usize] = Some(one.series);
             payer = self.charge(one.pass);
         }
@@ -72,22 +88,24 @@ impl Seats {
 
     fn charge(&mut self, pass: Pass) -> Payer {
         let is_same = |payer: &Pass| Arc::ptr_eq(payer.sender(), pass.sender());
-        match self.payers.position(is_same) {
+        let payer = match self.payers.position(is_same) {
             Some(at) => {
                 self.payers[at].join(pass);
                 at
             }
-            None => self.payers.add(pass),
-        }
+            None => self.payers.add(pass.for_many()),
+        };
+        Payer::try_from(payer).expect("there are far fewer accounts of senders")
     }
 
     /// The numbers are not used again before [`Seats::reuse`].
     pub fn remove(&mut self, first: Handle, length: usize, payer: Payer) {
+        let payer = u32::from(payer);
         for at in first..first + length as Handle {
             let Some(series) = self.seats[at as usize].take() else {
                 continue;
             };
-            self.texts.remove(self.hash(&series), at);
+            self.texts.remove(self.hash(series.text()), at);
             if !self.payers[payer].give_back(&series) {
                 self.payers.remove(payer);
             }

@@ -1,0 +1,242 @@
+//! Which input owns a name.
+//!
+//! A series has one input. Where two inputs want one name, the plain name goes to lanes before points and pushes, and to
+//! those before statsd, whose senders over UDP are not known; among equals, to the first. The other input goes on
+//! under the same name with the label `input`. [`crate::gate`] claims the text of every new series here.
+//!
+//! statsd always yields, so that its names, which may be very many, are not held here: it asks whether a name is
+//! free, and looks through [`NameOwners::take_claimed`] at each pass for names that it must give up.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pegel_metric::Input;
+
+/// The label of a series whose plain name belongs to another input.
+pub const INPUT_LABEL: &str = "input";
+/// How many claimed names wait for statsd. When there are more, it checks all of its own.
+const CLAIMED_MAX: usize = 65_536;
+
+/// The inputs with a higher rank get a plain name, whichever came first.
+fn rank(input: Input) -> u8 {
+    match input {
+        Input::Lane => 2,
+        Input::Push | Input::Put | Input::Http => 1,
+        _ => 0,
+    }
+}
+
+/// The owners of the names of lanes, points and pushes, by the hash of the series' text.
+#[derive(Debug, Default)]
+pub struct NameOwners {
+    hasher: RandomState,
+    names: Mutex<HashMap<u64, Owner>>,
+    /// How often a name in use went from one owner to another.
+    takeovers: AtomicU64,
+    is_watched: AtomicBool,
+    claimed: Mutex<Claimed>,
+}
+
+#[derive(Debug)]
+struct Owner {
+    input: Input,
+    /// How many series in use have this name: several where rules map names to one. 0: the store knows it.
+    holders: u32,
+}
+
+#[derive(Debug, Default)]
+struct Claimed {
+    texts: Vec<Box<str>>,
+    are_too_many: bool,
+}
+
+/// A name in use. Released when dropped, unless it was kept.
+#[derive(Debug)]
+pub(crate) struct NameClaim {
+    owners: Arc<NameOwners>,
+    hash: u64,
+    input: Input,
+    is_kept: bool,
+}
+
+impl NameClaim {
+    /// Leaves the release to [`NameOwners::release`].
+    pub fn keep(mut self) {
+        self.is_kept = true;
+    }
+}
+
+impl Drop for NameClaim {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            self.owners.release_hash(self.hash, self.input);
+        }
+    }
+}
+
+impl NameOwners {
+    /// Claims a name. The error means that another input owns it; for statsd there is nothing to hold.
+    pub(crate) fn claim(
+        self: &Arc<NameOwners>,
+        text: &str,
+        input: Input,
+    ) -> Result<Option<NameClaim>, NameTaken> {
+        let hash = self.hasher.hash_one(text);
+        let mut names = self.names();
+        let owner = names.get_mut(&hash);
+        if rank(input) == 0 {
+            return owner.map_or(Ok(None), |_| Err(NameTaken));
+        }
+        match owner {
+            Some(owner) if owner.input == input => owner.holders += 1,
+            Some(owner) if rank(owner.input) >= rank(input) => return Err(NameTaken),
+            Some(owner) => {
+                if owner.holders > 0 {
+                    self.takeovers.fetch_add(1, Ordering::Relaxed);
+                }
+                *owner = Owner { input, holders: 1 };
+                self.announce(text);
+            }
+            None => {
+                names.insert(hash, Owner { input, holders: 1 });
+                self.announce(text);
+            }
+        }
+        let owners = self.clone();
+        Ok(Some(NameClaim {
+            owners,
+            hash,
+            input,
+            is_kept: false,
+        }))
+    }
+
+    /// Remembers the owner of a name that the store knows from before a restart, until [`NameOwners::forget_unused`].
+    pub fn remember(&self, text: &str, input: Input) {
+        if rank(input) > 0 {
+            let hash = self.hasher.hash_one(text);
+            let owner = Owner { input, holders: 0 };
+            self.names().entry(hash).or_insert(owner);
+        }
+    }
+
+    /// Frees names that no series in use has.
+    pub fn forget_unused(&self) {
+        self.names().retain(|_, owner| owner.holders > 0);
+    }
+
+    pub(crate) fn release(&self, text: &str, input: Input) {
+        self.release_hash(self.hasher.hash_one(text), input);
+    }
+
+    fn release_hash(&self, hash: u64, input: Input) {
+        let mut names = self.names();
+        // A name that was taken over is not this input's any more.
+        if let Some(owner) = names.get_mut(&hash).filter(|owner| owner.input == input) {
+            owner.holders = owner.holders.saturating_sub(1);
+            if owner.holders == 0 {
+                names.remove(&hash);
+            }
+        }
+    }
+
+    /// Whether the name belongs to an input other than this one.
+    pub fn is_owned_by_other(&self, text: &str, input: Input) -> bool {
+        let names = self.names();
+        let owner = names.get(&self.hasher.hash_one(text));
+        owner.is_some_and(|owner| owner.input != input)
+    }
+
+    /// Changes when a name in use went from one owner to another.
+    pub fn takeovers(&self) -> u64 {
+        self.takeovers.load(Ordering::Relaxed)
+    }
+
+    /// From now on claimed names are kept for [`NameOwners::take_claimed`].
+    pub fn watch(&self) {
+        self.is_watched.store(true, Ordering::Relaxed);
+    }
+
+    /// The names that were claimed since the last call. None where there were too many to list.
+    pub fn take_claimed(&self) -> Option<Vec<Box<str>>> {
+        let claimed = &mut *self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
+        let Claimed {
+            texts,
+            are_too_many,
+        } = std::mem::take(claimed);
+        (!are_too_many).then_some(texts)
+    }
+
+    fn announce(&self, text: &str) {
+        if !self.is_watched.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
+        if claimed.texts.len() < CLAIMED_MAX {
+            claimed.texts.push(text.into());
+        } else {
+            claimed.are_too_many = true;
+        }
+    }
+
+    fn names(&self) -> MutexGuard<'_, HashMap<u64, Owner>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Another input owns the name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NameTaken;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lanes_own_names_before_points_and_points_before_statsd() {
+        let owners = Arc::new(NameOwners::default());
+        owners.watch();
+        assert!(owners.claim("x", Input::Statsd).is_ok(), "it is free");
+        let put = owners.claim("x", Input::Put).expect("before statsd");
+        assert!(owners.claim("x", Input::Statsd).is_err());
+        assert!(
+            owners.claim("x", Input::Http).is_err(),
+            "the first of equals"
+        );
+        assert_eq!(owners.takeovers(), 0);
+        let lane = owners.claim("x", Input::Lane).expect("before points");
+        assert_eq!(owners.takeovers(), 1);
+        assert!(owners.is_owned_by_other("x", Input::Put));
+        drop(put);
+        assert!(owners.claim("x", Input::Put).is_err(), "still the lane's");
+        assert_eq!(owners.take_claimed().expect("few").len(), 2);
+        drop(lane);
+        assert!(owners.claim("x", Input::Statsd).is_ok(), "free again");
+    }
+
+    #[test]
+    fn what_the_store_knows_keeps_its_owner_for_a_while() {
+        let owners = Arc::new(NameOwners::default());
+        owners.remember("x", Input::Put);
+        assert!(owners.claim("x", Input::Push).is_err());
+        assert!(owners.claim("x", Input::Statsd).is_err());
+        drop(owners.claim("x", Input::Put).expect("its own"));
+        owners.remember("y", Input::Lane);
+        owners.forget_unused();
+        assert!(owners.claim("y", Input::Statsd).is_ok());
+    }
+
+    #[test]
+    fn claims_beyond_the_list_are_not_lost() {
+        let owners = Arc::new(NameOwners::default());
+        owners.watch();
+        let all: Vec<_> = (0..=CLAIMED_MAX)
+            .map(|at| owners.claim(&at.to_string(), Input::Put).expect("free"))
+            .collect();
+        assert_eq!(owners.take_claimed(), None);
+        assert_eq!(owners.take_claimed(), Some(Vec::new()));
+        drop(all);
+    }
+}

@@ -1,0 +1,27 @@
+//! Names of users, from the machine's own list.
+
+/// Returns the name of a user, where `/etc/passwd` has it.
+pub fn name_of(uid: u32) -> Option<String> {
+    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    name_in(&users, uid).map(str::to_owned)
+}
+
+fn name_in(users: &str, uid: u32) -> Option<&str> {
+    users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(uid)).then_some(name)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_the_name_by_number() {
+        let users = "root:x:0:0:root:/root:/bin/sh\nbroken\n+::::::\nada:x:1001:1001::/home/ada:\n";
+        assert_eq!(name_in(users, 1001), Some("ada"));
+        assert_eq!(name_in(users, 1002), None);
+    }
+}
