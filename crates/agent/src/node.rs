@@ -17,6 +17,7 @@ use pegel_ingest::statsd::{self, Bound, Listening, Statsd};
 use pegel_metric::{Millis, Selector};
 use pegel_serve::{App, BindError, GuardError, LocalUsers, Running, Server};
 use pegel_store::{OpenError, Store};
+use pegel_supervisor::Supervisor;
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::endpoint::Endpoint;
@@ -38,8 +39,6 @@ use crate::{place, private_files, remove, words};
 const FIRST_SAMPLE_TIME: Duration = Duration::from_secs(5);
 /// How long requests get to finish when the agent stops.
 const GRACE: Duration = Duration::from_secs(2);
-/// How often to look whether the sampler still runs.
-const LOOK_AFTER_SAMPLER: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -84,6 +83,7 @@ pub struct Node {
     notify: Option<Notify>,
     announcement: Vec<String>,
     remove_store: Option<PathBuf>,
+    supervisor: Supervisor,
     /// Last, so that everything that runs on it is gone before.
     runtime: Runtime,
 }
@@ -168,6 +168,7 @@ impl Node {
             notify,
             announcement,
             remove_store,
+            supervisor: plan.store.supervisor,
             runtime,
         })
     }
@@ -191,8 +192,8 @@ impl Node {
     }
 
     /// Returns when a signal asks for the end, or when the other process or the terminal is gone. The signals are
-    /// handed back: the next one is for someone who does not want to wait. An agent whose sampler died
-    /// would go on answering and never notice: that is an error, so that whoever watches starts it again.
+    /// handed back: the next one is for someone who does not want to wait. The unexpected end of a critical thread is
+    /// an error; what still works is to be stopped all the same.
     pub fn wait(&mut self, until: Option<Until>) -> io::Result<StopSignals> {
         let mut signals = self
             .signals
@@ -206,8 +207,9 @@ impl Node {
         let for_hangup = self.source.clone();
         let notify = self.notify.as_ref();
         let endpoint = &mut self.endpoint;
+        let supervisor = &self.supervisor;
         self.runtime.block_on(async {
-            let mut died = Box::pin(source.sampler_died(LOOK_AFTER_SAMPLER));
+            let mut failed = Box::pin(supervisor.failed());
             let mut signal = Box::pin(signals.next());
             let mut finished = Box::pin(finished.notified());
             let mut ended: Option<Pin<Box<dyn Future<Output = io::Result<()>>>>> = match until {
@@ -244,8 +246,8 @@ impl Node {
                 if let Some(endpoint) = &mut endpoint {
                     let _ = endpoint.as_mut().poll(context);
                 }
-                if died.as_mut().poll(context).is_ready() {
-                    return Poll::Ready(Err(io::Error::other("the sampler's thread panicked")));
+                if let Poll::Ready(failure) = failed.as_mut().poll(context) {
+                    return Poll::Ready(Err(io::Error::other(failure)));
                 }
                 match &mut ended {
                     Some(ended) => ended.as_mut().poll(context),
@@ -257,10 +259,13 @@ impl Node {
         Ok(signals)
     }
 
-    /// Takes a last sample, lets requests finish, and writes everything out.
+    /// Takes a last sample, lets requests finish, and writes everything out. After a failure, this stops what still
+    /// works; what was acknowledged is in the log and is synced.
     pub fn stop(mut self) {
+        let failure = self.supervisor.failure();
         if let Some(notify) = &self.notify {
-            notify.stopping();
+            let status = failure.as_ref().map(ToString::to_string);
+            notify.stopping(status.as_deref().unwrap_or("writing everything out"));
         }
         drop(self.endpoint.take());
         if let Some(mut sampler) = self.source.take() {
@@ -274,6 +279,7 @@ impl Node {
         self.intake.stop();
         self.store.close();
         if let Some(dir) = &self.remove_store
+            && failure.is_none()
             && let Err(error) = remove::store(dir)
         {
             tracing::warn!(dir = %dir.display(), %error, "cannot remove the store");

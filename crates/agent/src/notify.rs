@@ -47,8 +47,9 @@ impl Notify {
         ));
     }
 
-    pub fn stopping(&self) {
-        self.tell("STOPPING=1\nSTATUS=writing everything out\n");
+    pub fn stopping(&self, status: &str) {
+        let status = status.replace(char::is_control, " ");
+        self.tell(&format!("STOPPING=1\nSTATUS={status}\n"));
     }
 
     pub fn alive(&self) {
@@ -122,7 +123,7 @@ mod tests {
         notify.alive();
         assert_eq!(heard(&manager), "WATCHDOG=1\n");
         drop(manager);
-        notify.stopping();
+        notify.stopping("writing everything out");
     }
 
     #[test]

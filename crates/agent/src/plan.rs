@@ -16,6 +16,7 @@ use pegel_serve::socket::default_socket;
 use pegel_serve::{LocalUsers, Settings as ServeSettings, TlsFiles, TokenSource};
 use pegel_snapshot::Subject;
 use pegel_store::Options as StoreOptions;
+use pegel_supervisor::Supervisor;
 
 use crate::log_output::LogOutput;
 use crate::notify::Notify;
@@ -66,6 +67,8 @@ impl Plan {
         let keep_bytes = keep_bytes(config.own.keep.bytes.as_ref(), &dir, &mut remarks);
 
         let mut store = StoreOptions::new(dir);
+        let supervisor = Supervisor::default();
+        store.supervisor = supervisor.clone();
         let window = config
             .dragon
             .default_tmdb_window
@@ -87,18 +90,21 @@ impl Plan {
             remarks.extend(default_socket().1);
         }
         remarks.extend(exposure(&serve));
-        let statsd = StatsdPlan::new(
+        let mut statsd = StatsdPlan::new(
             &config.own.statsd,
             serve.socket.as_deref(),
             serve.port_search,
         );
+        statsd.supervisor = supervisor.clone();
+        let mut collect = config.own.collectors.settings(rate);
+        collect.supervisor = supervisor;
         Plan {
             node: config.own.node.clone().unwrap_or(host_name),
             level: config.own.level.get(),
             host: host(environment),
             lanes: lanes(&store.dir, &serve.allow_users, environment),
             store,
-            collect: config.own.collectors.settings(rate),
+            collect,
             ingest: GateSettings {
                 level: config.own.level.get(),
                 series_max: u64::from(config.own.limits.series.get()),

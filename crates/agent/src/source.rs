@@ -6,15 +6,18 @@ use std::time::{Duration, Instant};
 use pegel_collect::Sampler;
 use pegel_serve::StatusSource;
 use pegel_snapshot::{Event, Keeper, Provider};
+use pegel_supervisor::Supervisor;
 use serde_json::{Map, Value, json};
 
 use crate::log_output::LogOutput;
 use crate::notify::Notify;
 use crate::plan::Plan;
 
-/// A sampler that took no sample for so long, or for five times its rate, stands still. A machine that is merely busy
+/// A sampler that took no sample for so long, or for five times its rate, is stalled. A machine that is merely busy
 /// does not do that.
-const STILL_MAX: Duration = Duration::from_secs(10);
+const STALLED_AFTER: Duration = Duration::from_secs(10);
+/// How soon a watchdog notification that was withheld is considered again.
+const WITHHELD_PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 pub(crate) struct Source {
@@ -26,6 +29,7 @@ pub(crate) struct Source {
     limits: Value,
     shown: Value,
     log: Option<Arc<dyn LogOutput>>,
+    supervisor: Supervisor,
 }
 
 impl Source {
@@ -40,6 +44,7 @@ impl Source {
             }),
             log: plan.log.clone(),
             shown: plan.shown.clone(),
+            supervisor: plan.store.supervisor.clone(),
             ..Source::default()
         }
     }
@@ -58,7 +63,7 @@ impl Source {
     /// Begins to keep a snapshot of the machine. An agent without one is of use all the same.
     pub fn keep_snapshot(&self, plan: &Plan) {
         let (subject, every) = plan.snapshot.clone();
-        let started = Keeper::start(subject, plan.store.dir.clone(), every);
+        let started = Keeper::start(subject, plan.store.dir.clone(), every, &self.supervisor);
         let started = started.inspect_err(|error| {
             tracing::warn!(%error, "cannot start the thread that takes snapshots");
         });
@@ -91,36 +96,36 @@ impl Source {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
-    fn is_alive(&self) -> bool {
+    /// Why the agent does not do its work, though none of its threads ended: one is stuck, or no sample is taken.
+    fn stalled(&self) -> Option<String> {
         let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
         // Without any collector there is nothing to wait for.
-        last.is_none_or(|last| last.elapsed() < STILL_MAX.max(self.rate * 5))
+        let since = last.map_or(Duration::ZERO, |last| last.elapsed());
+        let is_sampling = since < STALLED_AFTER.max(self.rate * 5);
+        let sampler = || format!("sampler stalled: no sample for {} s", since.as_secs());
+        self.supervisor
+            .stuck()
+            .or_else(|| (!is_sampling).then(sampler))
     }
 
-    /// Gives the service manager signs of life, as long as samples are taken. Never ends.
+    /// Notifies the service manager's watchdog, as long as no thread is stuck. Never ends.
     pub async fn beat(&self, notify: Option<&Notify>) {
         let Some((notify, beat)) = notify.and_then(|notify| Some((notify, notify.beat()?))) else {
             return std::future::pending().await;
         };
+        let mut withheld = false;
         loop {
-            match self.is_alive() {
-                true => notify.alive(),
-                false => tracing::error!(
-                    "no sample was taken for a while; the service manager is not told that all is well"
-                ),
+            let stalled = self.stalled();
+            match &stalled {
+                None => notify.alive(),
+                Some(reason) if !withheld => {
+                    tracing::error!(reason, "withholding the watchdog notification");
+                }
+                Some(_) => {}
             }
-            tokio::time::sleep(beat).await;
-        }
-    }
-
-    /// Waits until the sampler's thread is gone although nobody stopped it.
-    pub async fn sampler_died(&self, look_every: Duration) {
-        loop {
-            tokio::time::sleep(look_every).await;
-            let sampler = self.sampler.lock().unwrap_or_else(PoisonError::into_inner);
-            if sampler.as_ref().is_some_and(Sampler::has_ended) {
-                return;
-            }
+            withheld = stalled.is_some();
+            let pause = if withheld { WITHHELD_PAUSE } else { beat };
+            tokio::time::sleep(pause.min(beat)).await;
         }
     }
 }
@@ -140,6 +145,10 @@ impl StatusSource for Source {
         self.shown.clone()
     }
 
+    fn degraded(&self) -> Option<String> {
+        self.supervisor.trouble().or_else(|| self.stalled())
+    }
+
     fn facts(&self) -> Map<String, Value> {
         let sampler = self.sampler.lock().unwrap_or_else(PoisonError::into_inner);
         let counts = sampler.as_ref().map(Sampler::counts).unwrap_or_default();
@@ -151,6 +160,7 @@ impl StatusSource for Source {
             "clock_steps": counts.clock_steps,
         });
         facts.insert("sampling".to_owned(), sampling);
+        facts.insert("threads".to_owned(), json!(self.supervisor.threads()));
         if let Some(status) = self.with_keeper(Keeper::status) {
             facts.insert("snapshot".to_owned(), json!(status));
         }
@@ -164,55 +174,21 @@ impl StatusSource for Source {
 
 #[cfg(test)]
 mod tests {
-    use pegel_collect::{Host, Settings};
-    use pegel_metric::{Ledger, SystemClock};
-    use tokio::runtime::Builder;
-
     use super::*;
 
     #[test]
-    fn a_sampler_that_died_is_noticed() {
-        let settings = Settings {
-            rate: Duration::from_millis(1),
-            ..Settings::default()
-        };
-        let mut ticks = 0;
-        let sampler = Sampler::start(
-            &settings,
-            Host::local(),
-            0,
-            Vec::new(),
-            Arc::new(Ledger::default()),
-            Arc::new(SystemClock),
-            Box::new(move |_| {
-                ticks += 1;
-                assert!(ticks < 3, "the third tick is one too many");
-            }),
-        );
-        let source = Source::default();
-        source.set(sampler.expect("started"));
-        let runtime = Builder::new_current_thread()
-            .enable_time()
-            .build()
-            .expect("a runtime");
-        runtime.block_on(async {
-            let died = source.sampler_died(Duration::from_millis(1));
-            let waited = tokio::time::timeout(Duration::from_secs(20), died).await;
-            waited.expect("within the bound");
-        });
-    }
-
-    #[test]
-    fn a_sampler_that_stands_still_gives_no_sign_of_life() {
+    fn a_stalled_sampler_is_degraded_and_withholds_the_watchdog_notification() {
         let source = Source {
             rate: Duration::from_secs(1),
             ..Source::default()
         };
-        assert!(source.is_alive(), "nothing is sampled at all");
+        assert_eq!(source.stalled(), None, "nothing is sampled at all");
         source.ticked();
-        assert!(source.is_alive());
-        let long_ago = Instant::now().checked_sub(STILL_MAX + Duration::from_secs(1));
+        assert_eq!(source.stalled(), None);
+        let long_ago = Instant::now().checked_sub(STALLED_AFTER + Duration::from_secs(1));
         *source.last.lock().expect("free") = long_ago;
-        assert!(long_ago.is_none() || !source.is_alive());
+        let reason = source.stalled().expect("no sample for 11 s");
+        assert!(reason.starts_with("sampler stalled"), "{reason}");
+        assert_eq!(source.degraded(), Some(reason));
     }
 }

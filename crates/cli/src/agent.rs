@@ -1,12 +1,16 @@
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Context;
 use pegel_agent::{Argument, Loaded, Node, Plan, StopSignals, Until};
 use pegel_config::LogLevel;
 
-use crate::failure::{Failure, USAGE};
+use crate::failure::{FAILED, Failure, USAGE};
 use crate::format::{self, Format};
 use crate::{logging, output};
+
+/// How long an orderly stop may take after a thread ended unexpectedly.
+const STOP_TIME: Duration = Duration::from_secs(10);
 
 /// Sample this node, keep its samples and serve them, until interrupted
 #[derive(Debug, Default, clap::Args)]
@@ -151,10 +155,19 @@ pub fn run_with(args: &Args, announce: impl FnOnce(&Node, bool)) -> anyhow::Resu
     }
     let mut node = Node::start(plan)?;
     announce(&node, log.level == LogLevel::Off);
-    let signals = node.wait(until).context("the agent cannot go on")?;
-    exit_on_next(&node, signals);
-    node.stop();
-    Ok(())
+    let ended = node.wait(until).context("the agent cannot go on");
+    match ended {
+        Ok(signals) => {
+            exit_on_next(&node, signals);
+            node.stop();
+            Ok(())
+        }
+        Err(error) => {
+            exit_after(STOP_TIME, &error);
+            node.stop();
+            Err(error)
+        }
+    }
 }
 
 fn once(plan: Plan, format: Option<Format>) -> anyhow::Result<()> {
@@ -173,8 +186,20 @@ fn once(plan: Plan, format: Option<Format>) -> anyhow::Result<()> {
     output::write(None, &text)
 }
 
+/// Ends the process if a part of the agent that is stuck keeps it from an orderly stop.
+#[allow(clippy::exit)] // There is no other way to leave a thread that does not return.
+fn exit_after(time: Duration, error: &anyhow::Error) {
+    let message = format!("pegel: {error:#}");
+    // Without a thread for it, the service manager ends the agent a little later.
+    let _ = std::thread::Builder::new().spawn(move || {
+        std::thread::sleep(time);
+        output::note(&message);
+        std::process::exit(i32::from(FAILED));
+    });
+}
+
 /// Whoever asks a second time does not want to wait for an orderly end.
-#[allow(clippy::exit)] // The only place that ends the process at once, and only when told twice.
+#[allow(clippy::exit)] // Ends the process at once, and only when told twice.
 fn exit_on_next(node: &Node, mut signals: StopSignals) {
     node.runtime().spawn(async move {
         signals.next().await;

@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use pegel_metric::{Clock, Input, Level, Tick};
+use pegel_supervisor::RestartedThread;
 
 use crate::figures::CollectorFigures;
 use crate::station::{ABSENT_WAIT, Station};
@@ -49,7 +50,8 @@ pub(crate) struct Aside {
     level: Level,
     rate: Duration,
     desk: Arc<Desk>,
-    is_started: bool,
+    /// `None` where it could not be started.
+    thread: Option<RestartedThread>,
     /// As published.
     state: State,
     reason: Option<String>,
@@ -125,6 +127,14 @@ impl Desk {
         }
     }
 
+    /// Asks anew for a reading that a panic interrupted.
+    fn forget_interrupted(&self) {
+        let mut papers = self.papers();
+        if papers.started.take().is_some() {
+            papers.wanted = Some(Instant::now());
+        }
+    }
+
     /// Leaves a reading and takes the tick of the last one, whose buffers are used again.
     fn deliver(&self, tick: &mut Tick, figures: &CollectorFigures, at: Duration, cost: Duration) {
         let (state, note) = figures.condition_now();
@@ -161,7 +171,7 @@ impl Aside {
             level,
             rate,
             desk: Arc::default(),
-            is_started: false,
+            thread: None,
             state: State::Active,
             reason: None,
             hangs: false,
@@ -179,17 +189,22 @@ impl Aside {
             ..context.clone()
         };
         let clock = context.clock.clone();
-        let station = Station::new(self.entry, self.level, self.rate);
-        let (desk, name) = (self.desk.clone(), self.entry.name);
-        let spawned = std::thread::Builder::new()
-            .name(name.into())
-            .stack_size(STACK_BYTES)
-            .spawn(move || work(&desk, name, station, &context));
-        self.is_started = spawned.is_ok();
-        if let Err(error) = spawned {
-            let reason = format!("cannot start a thread: {error}");
-            self.turn(State::Failed, Some(&reason), &*clock, figures);
-        }
+        let (entry, level, rate) = (self.entry, self.level, self.rate);
+        let desk = self.desk.clone();
+        let thread = context.supervisor.thread(entry.name);
+        let spawned = thread.stack_size(STACK_BYTES).restarted(move || {
+            desk.forget_interrupted();
+            let station = Station::new(entry, level, rate);
+            work(&desk, entry.name, station, &context);
+        });
+        self.thread = match spawned {
+            Ok(thread) => Some(thread),
+            Err(error) => {
+                let reason = format!("cannot start a thread: {error}");
+                self.turn(State::Failed, Some(&reason), &*clock, figures);
+                None
+            }
+        };
     }
 
     /// Publishes the last reading and asks for the next one. Returns how many series have a value,
@@ -201,7 +216,7 @@ impl Aside {
         tick: &mut Tick,
     ) -> (u64, Option<Duration>) {
         let now = context.clock.monotonic();
-        if !self.is_started || self.is_time_to_look_again(now) {
+        if self.thread.is_none() || self.is_time_to_look_again(now) {
             self.start(context, figures);
         }
         let desk = self.desk.clone();

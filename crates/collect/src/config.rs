@@ -37,6 +37,7 @@ impl Collectors {
         Settings {
             rate,
             collectors: collectors.collect(),
+            ..Settings::default()
         }
     }
 }

@@ -2,6 +2,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use pegel_metric::{Clock, Family, Ledger};
+use pegel_supervisor::Supervisor;
 
 use crate::procfile::SharedFile;
 use crate::{Figures, Host, Note};
@@ -15,6 +16,8 @@ pub struct Context {
     /// Readings of other parts of the agent, published by the `agent` collector.
     pub own: Vec<Arc<dyn Own>>,
     pub figures: Arc<Figures>,
+    /// Restarts the threads of single collectors.
+    pub supervisor: Supervisor,
     /// Where a collector with [`Pace::Aside`](crate::Pace::Aside) says what it is about to touch.
     pub note: Note,
     /// `/proc/stat`, which two collectors need: read once per pass.

@@ -24,7 +24,6 @@ mod files;
 mod folder;
 mod host;
 mod left_out;
-mod panics;
 mod places;
 mod procfile;
 mod roster;

@@ -1,10 +1,10 @@
 use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use pegel_metric::{Clock, Input, Ledger, Level, Tick};
+use pegel_supervisor::{CriticalThread, Heartbeat};
 
 use crate::aside::TIMEOUT;
 use crate::{
@@ -33,7 +33,7 @@ pub enum StartError {
 pub struct Sampler {
     stop: Arc<Stop>,
     figures: Arc<Figures>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<CriticalThread>,
 }
 
 #[derive(Debug, Default)]
@@ -60,12 +60,10 @@ impl Sampler {
         let figures = set.figures().clone();
         let mut run = Run::new(set, sink);
         run.take_due();
-        let thread = std::thread::Builder::new()
-            .name("sampler".into())
-            .spawn({
-                let stop = stop.clone();
-                move || run.until(&stop)
-            })
+        let for_thread = stop.clone();
+        let thread = settings.supervisor.thread("sampler");
+        let thread = thread
+            .critical(move |heartbeat| run.until(&for_thread, heartbeat))
             .map_err(StartError::Thread)?;
         Ok(Sampler {
             stop,
@@ -106,25 +104,19 @@ impl Sampler {
         self.figures.counts()
     }
 
-    /// True when the thread is gone although nobody stopped it: outside the collectors something
-    /// panicked, and nothing is sampled any more.
-    pub fn has_ended(&self) -> bool {
-        self.thread.as_ref().is_some_and(JoinHandle::is_finished)
-    }
-
     /// Takes a last sample and ends the thread. When this returns, the sink had its last tick.
     pub fn stop(&mut self) {
+        let Some(thread) = self.thread.take() else {
+            return;
+        };
+        thread.expect_end();
         *self
             .stop
             .is_asked
             .lock()
             .unwrap_or_else(PoisonError::into_inner) = true;
         self.stop.changed.notify_all();
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the sampler's thread had panicked; its last sample is missing");
-        }
+        thread.join();
     }
 }
 
@@ -163,13 +155,15 @@ impl Run {
         }
     }
 
-    fn until(mut self, stop: &Stop) {
+    fn until(mut self, stop: &Stop, heartbeat: &Heartbeat) {
         // By default the kernel may wake a thread 50 µs late, which shows at 1000 Hz. Without the
         // permission it stays so.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let clock = self.set.clock().clone();
         while !self.wait(stop, &*clock) {
+            heartbeat.busy();
             self.take_due();
+            heartbeat.idle();
         }
         self.take_last();
     }

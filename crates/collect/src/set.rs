@@ -89,6 +89,7 @@ impl CollectorSet {
             ledger,
             own,
             figures,
+            supervisor: settings.supervisor.clone(),
             note: Note::default(),
             stat,
         };

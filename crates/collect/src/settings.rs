@@ -1,6 +1,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use pegel_supervisor::Supervisor;
+
 use crate::{Entry, REGISTRY};
 
 /// The fastest and the slowest rate that is accepted.
@@ -8,12 +10,14 @@ pub const RATE_MIN: Duration = Duration::from_millis(1);
 pub const RATE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What the user may choose about collecting.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Settings {
     /// The interval of the fast tier.
     pub rate: Duration,
     /// By the name of the collector.
     pub collectors: BTreeMap<String, CollectorSettings>,
+    /// Watches the sampler's thread, and restarts those of single collectors.
+    pub supervisor: Supervisor,
 }
 
 /// What the user chose for one collector; `None` leaves it as the registry has it.
@@ -41,6 +45,7 @@ impl Default for Settings {
         Settings {
             rate: Duration::from_millis(500),
             collectors: BTreeMap::new(),
+            supervisor: Supervisor::default(),
         }
     }
 }

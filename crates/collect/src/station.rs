@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use pegel_config::with_causes;
 use pegel_metric::{Group, Level, Millis, Tick};
+use pegel_supervisor::panic_message;
 
 use crate::figures::CollectorFigures;
-use crate::panics::message;
 use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, State};
 
 /// How long to wait before an absent source is looked for again, or a failed one opened again.
@@ -47,7 +47,8 @@ impl Work {
         let (collector, group) = (&mut self.collector, &mut self.group);
         let result = catch_unwind(AssertUnwindSafe(|| collector.collect(group)));
         let panicked = result.is_err();
-        let result = result.unwrap_or_else(|panic| Err(CollectError::Panic(message(&*panic))));
+        let result =
+            result.unwrap_or_else(|panic| Err(CollectError::Panic(panic_message(&*panic))));
         if result.is_err() {
             self.group.clear();
             self.is_spoiled = panicked || !Arc::ptr_eq(&members, self.group.members());
@@ -104,7 +105,7 @@ impl Station {
     fn try_open(&self, context: &Context) -> Result<Opened, OpenError> {
         // What was half made when it panicked is dropped on the way.
         catch_unwind(AssertUnwindSafe(|| (self.entry.open)(context)))
-            .unwrap_or_else(|panic| Err(CollectError::Panic(message(&*panic)).into()))
+            .unwrap_or_else(|panic| Err(CollectError::Panic(panic_message(&*panic)).into()))
     }
 
     /// Takes one pass; opens the source again where it is time.
@@ -174,6 +175,7 @@ mod tests {
     use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
 
     use pegel_metric::{Family, Input, Kind, Ledger};
+    use pegel_supervisor::Supervisor;
 
     use super::*;
     use crate::collectors::testing::Hand;
@@ -198,6 +200,7 @@ mod tests {
                 ledger: Arc::new(Ledger::default()),
                 own: Vec::new(),
                 figures: Arc::new(Figures::new([entry.name].into_iter())),
+                supervisor: Supervisor::default(),
                 note: Note::default(),
                 stat: Arc::new(SharedFile::new("/nonexistent".into())),
             };

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use pegel_metric::{Clock, Input, Millis, Reason, Tick};
 use pegel_store::{PushError, Store};
+use pegel_supervisor::{CriticalThread, Heartbeat};
 
 use crate::gate::Gate;
 
@@ -30,7 +30,7 @@ pub trait Source: Send + fmt::Debug {
 #[derive(Debug)]
 pub struct Pulse {
     shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: Mutex<Option<CriticalThread>>,
 }
 
 #[derive(Debug)]
@@ -80,9 +80,8 @@ impl Pulse {
         shared.pass(shared.clock.utc());
         let for_thread = shared.clone();
         let rate = rate.max(FASTEST);
-        let thread = std::thread::Builder::new()
-            .name("programs".to_owned())
-            .spawn(move || for_thread.run(rate))?;
+        let thread = shared.store.supervisor().thread("programs");
+        let thread = thread.critical(move |heartbeat| for_thread.run(rate, heartbeat))?;
         Ok(Pulse {
             shared,
             thread: Mutex::new(Some(thread)),
@@ -120,16 +119,17 @@ impl Pulse {
 
     /// Ends the beat with a last pass.
     pub fn stop(&self) {
-        self.shared.is_stopping.store(true, Ordering::Relaxed);
-        drop(self.shared.sleep.lock());
-        self.shared.wake.notify_all();
         let thread = self
             .thread
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         if let Some(thread) = thread {
-            let _ = thread.join();
+            thread.expect_end();
+            self.shared.is_stopping.store(true, Ordering::Relaxed);
+            drop(self.shared.sleep.lock());
+            self.shared.wake.notify_all();
+            thread.join();
             self.shared.pass(self.shared.clock.utc());
         }
     }
@@ -142,7 +142,7 @@ impl Drop for Pulse {
 }
 
 impl Shared {
-    fn run(&self, rate: Duration) {
+    fn run(&self, rate: Duration, heartbeat: &Heartbeat) {
         let rate = rate.as_millis() as Millis;
         loop {
             let now = self.clock.utc();
@@ -151,9 +151,11 @@ impl Shared {
             if self.is_stopping.load(Ordering::Relaxed) {
                 return;
             }
+            heartbeat.busy();
             self.gate.set_stored(self.store.status().series);
             let now = self.clock.utc();
             self.pass(now - now.rem_euclid(rate));
+            heartbeat.idle();
         }
     }
 

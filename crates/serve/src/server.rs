@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use pegel_query::{Annotations, Engine};
 use pegel_run::Station;
+use pegel_supervisor::{Failure, panic_message};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -146,21 +147,20 @@ impl Server {
                 listener: tokio::net::TcpListener::from_std(listener)?,
                 is_private,
             };
-            accepting.push(handle.spawn(accept_all(listener, seats.tcp.clone(), shared.clone())));
+            let task = accept_all(listener, seats.tcp.clone(), shared.clone());
+            accepting.push(supervise("accept-tcp", task, &shared));
         }
         let mut socket = None;
         if let Some((listener, owned)) = self.socket {
             let listener = tokio::net::UnixListener::from_std(listener)?;
-            accepting.push(handle.spawn(accept_all(
-                listener,
-                seats.socket.clone(),
-                shared.clone(),
-            )));
+            let task = accept_all(listener, seats.socket.clone(), shared.clone());
+            accepting.push(supervise("accept-socket", task, &shared));
             socket = Some(owned);
         }
         let reload = Reload(self.guard);
         if reload.0.has_files() {
-            accepting.push(handle.spawn(reload.clone().now_and_then(shared)));
+            let task = reload.clone().now_and_then(shared.clone());
+            accepting.push(supervise("reload", task, &shared));
         }
         Ok(Running {
             stage,
@@ -172,6 +172,30 @@ impl Server {
             reload,
         })
     }
+}
+
+/// Runs a task that ends only when the server stops. Any other end is a failure of the agent. Must be called inside the
+/// runtime.
+fn supervise(
+    name: &str,
+    task: impl Future<Output = ()> + Send + 'static,
+    shared: &Shared,
+) -> JoinHandle<()> {
+    let supervisor = shared.site.app.store.supervisor().clone();
+    let (name, stage) = (name.to_owned(), shared.stage.clone());
+    tokio::spawn(async move {
+        let panic = match tokio::spawn(task).await {
+            Ok(()) if *stage.borrow() > Stage::Serving => return,
+            Ok(()) => None,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => Some(panic_message(&*panic)),
+                // The runtime ends.
+                Err(_) => return,
+            },
+        };
+        let thread = name;
+        supervisor.fail(Failure { thread, panic });
+    })
 }
 
 /// Reads the token and the certificates again.

@@ -1,15 +1,14 @@
 //! The snapshot in an agent: taken when it starts, when it is asked to, when the cloud says something and every few
 //! minutes, on a thread of its own; stored when something changed; served from memory.
 
-use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use pegel_config::with_causes;
+use pegel_supervisor::{RestartedThread, Supervisor, panic_message};
 use serde::Serialize;
 
 use crate::cloud::{Event, Provider, Watch};
@@ -24,7 +23,7 @@ const APART_MIN: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Keeper {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<RestartedThread>,
 }
 
 /// How the keeper is doing.
@@ -59,13 +58,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Keeper {
     /// Starts to look. Nothing is waited for: the first snapshot is there soon.
-    pub fn start(subject: Subject, dir: PathBuf, every: Duration) -> io::Result<Keeper> {
+    pub fn start(
+        subject: Subject,
+        dir: PathBuf,
+        every: Duration,
+        supervisor: &Supervisor,
+    ) -> io::Result<Keeper> {
         let shared = Arc::new(Shared::default());
         let for_thread = shared.clone();
-        let thread = Builder::new().name("snapshot".into()).spawn(move || {
+        let for_cloud = supervisor.clone();
+        let thread = supervisor.thread("snapshot").restarted(move || {
             // Reading what an earlier agent stored is part of what must not delay the start.
             let shelf = Shelf::open(&dir);
-            for_thread.run(&subject, shelf, every);
+            for_thread.run(&subject, shelf, every, &for_cloud);
         })?;
         Ok(Keeper {
             shared,
@@ -98,7 +103,7 @@ impl Drop for Keeper {
         lock(&self.shared.state).is_stopped = true;
         self.shared.wake.notify_all();
         if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+            thread.join();
         }
         // Its thread calls back into what is shared: it ends first.
         let watch = lock(&self.shared.watch).take();
@@ -107,7 +112,13 @@ impl Drop for Keeper {
 }
 
 impl Shared {
-    fn run(self: &Arc<Self>, subject: &Subject, mut shelf: Shelf, every: Duration) {
+    fn run(
+        self: &Arc<Self>,
+        subject: &Subject,
+        mut shelf: Shelf,
+        every: Duration,
+        supervisor: &Supervisor,
+    ) {
         let mut has_asked = false;
         loop {
             let started = Instant::now();
@@ -117,13 +128,13 @@ impl Shared {
             match catch_unwind(AssertUnwindSafe(look)) {
                 Ok(snapshot) => {
                     if !std::mem::replace(&mut has_asked, true) {
-                        self.ask_cloud(subject, &snapshot);
+                        self.ask_cloud(subject, &snapshot, supervisor);
                     }
                     self.publish(&snapshot, &mut shelf);
                 }
                 Err(panic) => self.fail(format!(
                     "looking at the machine panicked: {}",
-                    said(&*panic)
+                    panic_message(&*panic)
                 )),
             }
             if !self.rest(started, every) {
@@ -132,7 +143,12 @@ impl Shared {
         }
     }
 
-    fn ask_cloud(self: &Arc<Self>, subject: &Subject, snapshot: &Snapshot) {
+    fn ask_cloud(
+        self: &Arc<Self>,
+        subject: &Subject,
+        snapshot: &Snapshot,
+        supervisor: &Supervisor,
+    ) {
         let Some(question) = subject.question(snapshot) else {
             return;
         };
@@ -142,7 +158,7 @@ impl Shared {
                 shared.retake();
             }
         };
-        match Watch::start(question, changed) {
+        match Watch::start(question, changed, supervisor) {
             Ok(watch) => *lock(&self.watch) = Some(watch),
             Err(error) => self.fail(format!(
                 "cannot start the thread that asks the cloud: {error}"
@@ -202,10 +218,4 @@ impl Shared {
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
-}
-
-fn said(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("without a message").to_owned()
 }

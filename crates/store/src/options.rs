@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pegel_metric::{Clock, SystemClock};
+use pegel_supervisor::Supervisor;
 
 use crate::files::{DiskFiles, Files};
 
@@ -24,6 +25,8 @@ pub struct Options {
     pub stall: Duration,
     pub clock: Arc<dyn Clock>,
     pub files: Arc<dyn Files>,
+    /// Watches the store's threads.
+    pub supervisor: Supervisor,
 }
 
 impl Options {
@@ -39,6 +42,7 @@ impl Options {
             stall: Duration::from_secs(3),
             clock: Arc::new(SystemClock),
             files: Arc::new(DiskFiles),
+            supervisor: Supervisor::default(),
         }
     }
 }

@@ -184,6 +184,14 @@ impl Shared {
         self.now().saturating_sub(keep)
     }
 
+    /// Syncs what the syncer has not got to, when the store is closed.
+    pub fn sync_log(&self) {
+        let unsynced = std::mem::take(&mut self.work().unsynced);
+        if let Err(error) = unsynced.iter().try_for_each(|file| file.sync()) {
+            tracing::error!(%error, "cannot sync the log");
+        }
+    }
+
     /// Moves a file that cannot be read, or not in full, out of the way. It is never deleted.
     pub fn set_aside(&self, path: &Path, why: &str) {
         let aside = self.options.dir.join("aside");

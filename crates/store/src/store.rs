@@ -2,10 +2,10 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Condvar, Mutex, RwLock};
-use std::thread::JoinHandle;
 use std::time::Instant;
 
 use pegel_metric::{Input, Ledger, Millis, Point, Reason, Selector, Series, Tick};
+use pegel_supervisor::{CriticalThread, Heartbeat, Supervisor};
 
 use crate::block::IndexCache;
 use crate::hidden::{self, Hidden};
@@ -41,8 +41,8 @@ struct Inner {
 }
 
 struct Threads {
-    writer: JoinHandle<()>,
-    others: Vec<JoinHandle<()>>,
+    writer: CriticalThread,
+    others: Vec<CriticalThread>,
     /// Let go of last: nobody else may open the store while a thread of this one writes to it.
     _lock: Lock,
 }
@@ -88,14 +88,12 @@ impl Store {
         let commands = Arc::new(CommandQueue::default());
         let receiver = CommandReceiver::new(commands.clone());
         let spare = Arc::new(Mutex::new(Vec::new()));
-        let thread = |name: &str, body: Box<dyn FnOnce() + Send>| {
-            std::thread::Builder::new()
-                .name(name.to_owned())
-                .spawn(body)
-                .map_err(|source| OpenError::Io {
-                    path: shared.options.dir.clone(),
-                    source,
-                })
+        let thread = |name: &str, body: Box<dyn FnOnce(&Heartbeat) + Send>| {
+            let thread = shared.options.supervisor.thread(name);
+            thread.critical(body).map_err(|source| OpenError::Io {
+                path: shared.options.dir.clone(),
+                source,
+            })
         };
         let (for_syncer, for_upkeep) = (shared.clone(), shared.clone());
         let (disk, disk_thread) = LogDisk::new(
@@ -104,14 +102,19 @@ impl Store {
             shared.locked_dir.clone(),
             shared.options.stall,
         );
-        let log = thread("store-log", Box::new(move || disk_thread.run()))?;
+        let log = thread("store-log", Box::new(move |_| disk_thread.run()))?;
+        // It returns when the writer has ended, for whatever reason.
+        log.expect_end();
         let writer = Writer::new(shared.clone(), disk, spare.clone(), next_segment);
         let threads = Threads {
-            writer: thread("store-writer", Box::new(move || writer.run(receiver)))?,
+            writer: thread(
+                "store-writer",
+                Box::new(move |beat| writer.run(receiver, beat)),
+            )?,
             others: vec![
                 log,
-                thread("store-syncer", Box::new(move || syncer::run(&for_syncer)))?,
-                thread("store-upkeep", Box::new(move || upkeep::run(&for_upkeep)))?,
+                thread("store-syncer", Box::new(move |_| syncer::run(&for_syncer)))?,
+                thread("store-upkeep", Box::new(move |_| upkeep::run(&for_upkeep)))?,
             ],
             _lock: lock,
         };
@@ -128,6 +131,11 @@ impl Store {
 
     pub fn ledger(&self) -> &Arc<Ledger> {
         &self.inner.shared.ledger
+    }
+
+    /// Watches the store's threads, and those of everything around it.
+    pub fn supervisor(&self) -> &Supervisor {
+        &self.inner.shared.options.supervisor
     }
 
     /// Hands over a tick and gets an empty one back. Never waits: when the queue is full the tick is
@@ -333,15 +341,19 @@ impl Inner {
         else {
             return;
         };
+        threads.writer.expect_end();
+        threads.others.iter().for_each(CriticalThread::expect_end);
         // Behind everything that is queued, so that all of it is written.
         let _ = self.commands.send(Command::Close);
-        let _ = threads.writer.join();
+        threads.writer.join();
+        // What a writer that panicked had written and acknowledged, too.
+        self.shared.sync_log();
         self.shared.work().stop = true;
         self.shared.wake_syncer.notify_all();
         self.shared.wake_upkeep.notify_all();
         self.shared.upkeep_passed.notify_all();
         for thread in threads.others {
-            let _ = thread.join();
+            thread.join();
         }
     }
 }

@@ -25,7 +25,7 @@ pub(crate) fn run(shared: &Shared) {
                 .0;
         }
         if work.stop {
-            // The writer syncs what is left when it ends.
+            // What is left is synced when the store is closed.
             return;
         }
         let files = std::mem::take(&mut work.unsynced);

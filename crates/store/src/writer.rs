@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pegel_metric::{Reason, Tick};
+use pegel_supervisor::Heartbeat;
 
 use crate::PushError;
 use crate::files::FileHandle;
@@ -94,11 +95,12 @@ impl Writer {
         writer
     }
 
-    pub fn run(mut self, mut commands: CommandReceiver) {
+    pub fn run(mut self, mut commands: CommandReceiver, heartbeat: &Heartbeat) {
         let mut batch = Vec::with_capacity(BATCH_MAX);
         let mut received = Vec::with_capacity(BATCH_MAX);
         loop {
             commands.receive(BATCH_MAX, &mut received);
+            heartbeat.busy();
             let mut closing = false;
             let mut freeze = Vec::new();
             let mut admission = Admission::new(&self.shared);
@@ -120,11 +122,12 @@ impl Writer {
                 let _ = reply.send(());
             }
             if closing {
-                break;
+                // What comes from here on goes with the queue: a tick counts itself as dropped, a push notices by its
+                // lost reply.
+                return;
             }
+            heartbeat.idle();
         }
-        drop(commands);
-        self.sync_log();
     }
 
     fn commit(&mut self, batch: &mut Vec<Admitted>) {
@@ -326,14 +329,6 @@ impl Writer {
             encoder: FrameEncoder::default(),
         });
         Ok(())
-    }
-
-    /// Syncs what the syncer has not got to. A failure shows at the next write.
-    fn sync_log(&mut self) {
-        let unsynced = std::mem::take(&mut self.shared.work().unsynced);
-        if let Err(error) = unsynced.iter().try_for_each(|file| file.sync()) {
-            self.shared.work().sync_failed = Some(format!("sync of the log: {error}"));
-        }
     }
 
     /// Only ever true when blocks cannot be written: the head goes to a block long before.

@@ -3,6 +3,7 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use pegel_metric::{Family, Group, Kind, Ledger};
+use pegel_supervisor::Supervisor;
 
 use super::*;
 use crate::collectors::testing::Hand;
@@ -63,6 +64,7 @@ impl Stand {
             ledger: Arc::new(Ledger::default()),
             own: Vec::new(),
             figures: Arc::new(Figures::new([entry.name].into_iter())),
+            supervisor: Supervisor::default(),
             note: Note::default(),
             stat: Arc::new(SharedFile::new("/nonexistent".into())),
         };

@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use pegel_metric::{Input, Millis, Reason};
 use pegel_store::Store;
+use pegel_supervisor::{CriticalThread, Supervisor};
 use serde::Serialize;
 
 use super::batch::Shared;
@@ -44,6 +44,8 @@ pub struct Plan {
     pub threads: usize,
     pub receive_buffer: usize,
     pub connections: usize,
+    /// Watches the threads that read.
+    pub supervisor: Supervisor,
     /// What becomes of the lines.
     pub keys: StatsdKeys,
 }
@@ -68,6 +70,7 @@ impl Plan {
             },
             receive_buffer: usize::try_from(keys.receive_buffer.count()).unwrap_or(usize::MAX),
             connections: CONNECTIONS,
+            supervisor: Supervisor::default(),
             keys: keys.clone(),
         }
     }
@@ -83,6 +86,7 @@ impl Plan {
             threads: 1,
             receive_buffer: 1 << 20,
             connections: 4,
+            supervisor: Supervisor::default(),
             keys: StatsdKeys::default(),
         }
     }
@@ -159,7 +163,8 @@ pub struct Listening {
     sockets: Sockets,
     door: Arc<dyn Door>,
     stop: Arc<Stop>,
-    threads: Vec<JoinHandle<()>>,
+    supervisor: Supervisor,
+    threads: Vec<CriticalThread>,
     readers: usize,
     limits: StreamLimits,
 }
@@ -172,6 +177,7 @@ impl Listening {
             sockets: bind(plan, &*door)?,
             door,
             stop: Arc::new(Stop::new().map_err(BindError::Threads)?),
+            supervisor: plan.supervisor.clone(),
             threads: Vec::new(),
             readers: plan.threads.max(1),
             limits: StreamLimits {
@@ -246,21 +252,21 @@ impl Listening {
     }
 
     fn spawn(&mut self, name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), BindError> {
-        let builder = std::thread::Builder::new().name(name.to_owned());
-        let thread = builder.spawn(body).map_err(BindError::Threads)?;
-        self.threads.push(thread);
+        let thread = self.supervisor.thread(name).critical(|_| body());
+        self.threads.push(thread.map_err(BindError::Threads)?);
         Ok(())
     }
 
     /// Reads what the kernel holds, then ends the threads.
     pub fn stop(&mut self) {
+        self.threads.iter().for_each(CriticalThread::expect_end);
         self.stop.now();
         if let Some(socket) = &self.sockets.unix {
             // The thread that waits for it wakes up. What is queued can still be read.
             let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Read);
         }
         for thread in self.threads.drain(..) {
-            let _ = thread.join();
+            thread.join();
         }
     }
 }

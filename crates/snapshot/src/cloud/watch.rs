@@ -3,10 +3,10 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use pegel_config::with_causes;
+use pegel_supervisor::{RestartedThread, Supervisor};
 
 use super::http::AskError;
 use super::service::Service;
@@ -20,7 +20,7 @@ const RETRY_MAX: Duration = Duration::from_secs(300);
 #[derive(Debug)]
 pub struct Watch {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<RestartedThread>,
 }
 
 #[derive(Debug)]
@@ -36,6 +36,7 @@ impl Watch {
     pub(crate) fn start(
         question: Question,
         changed: impl Fn() + Send + 'static,
+        supervisor: &Supervisor,
     ) -> io::Result<Watch> {
         let shared = Arc::new(Shared {
             cloud: Mutex::new(Cloud {
@@ -47,9 +48,8 @@ impl Watch {
             rest: (Mutex::default(), Condvar::new()),
         });
         let for_thread = shared.clone();
-        let thread = Builder::new()
-            .name("cloud".into())
-            .spawn(move || for_thread.run(&question, &changed))?;
+        let thread = supervisor.thread("cloud");
+        let thread = thread.restarted(move || for_thread.run(&question, &changed))?;
         Ok(Watch {
             shared,
             thread: Some(thread),
@@ -92,7 +92,7 @@ impl Drop for Watch {
         self.shared.rest.1.notify_all();
         if let Some(thread) = self.thread.take() {
             // A connection has 300 ms, and an answer is given up within 250 ms.
-            let _ = thread.join();
+            thread.join();
         }
     }
 }
