@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use pegel_agent::{Argument, Node, Plan, load};
 use pegel_metric::{Clock, Millis, SystemClock};
-use pegel_testkit::{Address, Failing, Hook, HookedFiles, Operation, TempDir, get};
+use pegel_testkit::{
+    Address, Failing, Hook, HookedFiles, Operation, TempDir, check_conserved, eventually, get,
+};
 
 /// Panics when the thread with this name uses it.
 #[derive(Debug)]
@@ -102,6 +104,10 @@ fn ends_with_the_reason(thread: &'static str) {
     let health = get(&address, "/healthz").expect("an answer");
     assert_eq!(health.status, 503);
     assert!(health.text().contains(&reason), "{}", health.text());
+    eventually("received = kept + dropped", || {
+        let status = get(&address, "/status").expect("an answer").json();
+        check_conserved(&status)
+    });
     node.stop();
 }
 

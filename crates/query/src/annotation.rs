@@ -7,7 +7,7 @@ mod note;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pegel_metric::Millis;
 
@@ -68,9 +68,7 @@ impl Annotations {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner
-            .lock()
-            .expect("no thread panics while it holds this lock")
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn is_empty(&self) -> bool {

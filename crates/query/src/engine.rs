@@ -1,6 +1,6 @@
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use pegel_metric::{Millis, Selector, Series};
@@ -100,10 +100,7 @@ impl Engine {
         if is_known {
             return Ok(());
         }
-        let mut names = self
-            .names
-            .lock()
-            .expect("no thread panics while it holds this lock");
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         let wanted = hash(metric);
         let is_fresh = names.at.is_some_and(|at| at.elapsed() < NAMES_TIME);
         if !is_fresh && !names.hashes.contains(&wanted) {

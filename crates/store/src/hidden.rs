@@ -5,7 +5,7 @@
 //! input's families instead.
 
 use std::io;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use pegel_metric::{Input, Millis, Series};
 
@@ -57,16 +57,13 @@ impl Hidden {
     pub fn all(&self) -> Arc<Vec<HiddenRange>> {
         self.current
             .read()
-            .expect("no thread panics while it holds this lock")
+            .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
 
     /// Hides more; never less. When this returns it survives a crash.
     pub fn add(&self, options: &Options, input: Input, before: Millis) -> io::Result<()> {
-        let _writing = self
-            .writing
-            .lock()
-            .expect("no thread panics while it holds this lock");
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut ranges = (*self.all()).clone();
         match ranges.iter_mut().find(|range| range.input == input) {
             Some(range) if range.before >= before => return Ok(()),
@@ -74,10 +71,7 @@ impl Hidden {
             None => ranges.push(HiddenRange { input, before }),
         }
         write(options, &ranges)?;
-        *self
-            .current
-            .write()
-            .expect("no thread panics while it holds this lock") = Arc::new(ranges);
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(ranges);
         Ok(())
     }
 }

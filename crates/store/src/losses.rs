@@ -1,6 +1,6 @@
 //! Whether samples of the node itself are being lost: then the store is not well, whatever its disk does.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use pegel_metric::{Input, Millis, Reason};
@@ -55,9 +55,7 @@ impl Losses {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Loss>> {
-        self.current
-            .lock()
-            .expect("no thread panics while it holds this lock")
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

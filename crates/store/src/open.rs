@@ -6,8 +6,8 @@ use std::io;
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use pegel_metric::{GroupRow, Ledger, Millis, Point};
 
@@ -230,7 +230,7 @@ pub(crate) fn replay_log(
             shared
                 .damaged_segments
                 .lock()
-                .expect("no thread panics while it holds this lock")
+                .unwrap_or_else(PoisonError::into_inner)
                 .push(number);
         }
     }

@@ -125,14 +125,11 @@ impl Shared {
         self.readers_waiting.fetch_add(1, Ordering::Relaxed);
         let state = self.state.read();
         self.readers_waiting.fetch_sub(1, Ordering::Relaxed);
-        state.expect("no thread panics while it holds the state")
+        state.unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn write(&self) -> StateGuard<'_> {
-        let state = self
-            .state
-            .write()
-            .expect("no thread panics while it holds the state");
+        let state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         StateGuard {
             state,
             figures: &self.figures,
@@ -156,9 +153,7 @@ impl Shared {
     }
 
     pub fn work(&self) -> MutexGuard<'_, Work> {
-        self.work
-            .lock()
-            .expect("no thread panics while it holds the work list")
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn now(&self) -> Millis {
@@ -214,14 +209,14 @@ impl Shared {
                 tracing::error!(path = %path.display(), aside = %target.display(), why, "set aside a damaged file");
                 self.set_aside
                     .lock()
-                    .expect("no thread panics while it holds this lock")
+                    .unwrap_or_else(PoisonError::into_inner)
                     .push(target);
             }
             Err(error) => {
                 tracing::error!(path = %path.display(), %error, why, "a file is damaged and cannot be set aside");
                 self.set_aside
                     .lock()
-                    .expect("no thread panics while it holds this lock")
+                    .unwrap_or_else(PoisonError::into_inner)
                     .push(path.to_owned());
             }
         }

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Condvar, Mutex, RwLock};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::time::Instant;
 
 use pegel_metric::{Input, Ledger, Millis, Point, Reason, Selector, Series, Tick};
@@ -15,9 +15,7 @@ use crate::log::LogDisk;
 use crate::losses::Losses;
 use crate::question::TimeLimit;
 use crate::shared::{Shared, State, Work};
-use crate::writer::{
-    Command, CommandQueue, CommandReceiver, InFlight, QueuedTick, Refused, Writer,
-};
+use crate::writer::{Command, CommandQueue, CommandReceiver, InFlight, Refused, Unsettled, Writer};
 use crate::{
     Latest, OpenError, Options, PushError, Pushed, QueryError, Question, Status, Visit, open, scan,
     syncer, upkeep,
@@ -145,16 +143,15 @@ impl Store {
             .inner
             .spare
             .lock()
-            .expect("no thread panics while it holds this lock")
+            .unwrap_or_else(PoisonError::into_inner)
             .pop();
         let full = std::mem::replace(tick, spare.unwrap_or_else(|| Tick::new(tick.input)));
         tick.input = full.input;
         let (input, count) = (full.input, full.sample_count());
-        let ledger = self.ledger();
-        ledger.received(input, count);
-        let queued = Command::Tick(QueuedTick::new(full, ledger));
-        if let Err(Refused::Full(Command::Tick(queued))) = self.inner.commands.send(queued) {
-            queued.take();
+        let unsettled = Unsettled::receive(self.ledger(), input, count);
+        let sent = self.inner.commands.send(Command::Tick(full, unsettled));
+        if let Err(Refused::Full(Command::Tick(_, mut unsettled))) = sent {
+            unsettled.settle(count);
             let shared = &self.inner.shared;
             shared.drop_ticked(input, Reason::QueueFull, count);
         }
@@ -163,33 +160,28 @@ impl Store {
     /// Returns when the points are in the log and can be read.
     pub fn push(&self, input: Input, points: Vec<Point>) -> Result<Pushed, PushError> {
         let count = points.len() as u64;
-        let ledger = self.ledger();
-        ledger.received(input, count);
+        let mut unsettled = Unsettled::receive(self.ledger(), input, count);
+        let queue_full = |unsettled: &mut Unsettled| {
+            unsettled.settle(count);
+            self.ledger().dropped(input, Reason::QueueFull, count);
+            Err(PushError::QueueFull)
+        };
         let Some(_in_flight) = InFlight::enter(&self.inner.shared, count) else {
-            ledger.dropped(input, Reason::QueueFull, count);
-            return Err(PushError::QueueFull);
+            return queue_full(&mut unsettled);
         };
         let (reply, answer) = sync_channel(1);
-        match self.inner.commands.send(Command::Push {
+        let command = Command::Push {
             input,
             points,
+            unsettled,
             reply,
-        }) {
-            Ok(()) => {}
-            Err(Refused::Full(_)) => {
-                ledger.dropped(input, Reason::QueueFull, count);
-                return Err(PushError::QueueFull);
-            }
-            Err(Refused::Closed) => {
-                ledger.dropped(input, Reason::Closed, count);
-                return Err(PushError::Closed);
-            }
+        };
+        match self.inner.commands.send(command) {
+            // No answer: the writer ended before it came to this push.
+            Ok(()) => answer.recv().unwrap_or(Err(PushError::Closed)),
+            Err(Refused::Full(Command::Push { mut unsettled, .. })) => queue_full(&mut unsettled),
+            Err(_) => Err(PushError::Closed),
         }
-        answer.recv().unwrap_or_else(|_| {
-            // The writer ended with this push still in its queue.
-            ledger.dropped(input, Reason::Closed, count);
-            Err(PushError::Closed)
-        })
     }
 
     /// Visits the live series that match and took their current value after change number `after`
@@ -285,7 +277,7 @@ impl Store {
             work = shared
                 .upkeep_passed
                 .wait(work)
-                .expect("no thread panics while it holds it");
+                .unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -313,7 +305,7 @@ impl Store {
             set_aside: shared
                 .set_aside
                 .lock()
-                .expect("no thread panics while it holds this lock")
+                .unwrap_or_else(PoisonError::into_inner)
                 .clone(),
             damaged_blocks: damaged.count() as u64,
             degraded: figures
@@ -336,7 +328,7 @@ impl Inner {
         let Some(threads) = self
             .threads
             .lock()
-            .expect("no thread panics while it holds this lock")
+            .unwrap_or_else(PoisonError::into_inner)
             .take()
         else {
             return;

@@ -1,6 +1,7 @@
 //! The syncer: a thread that makes the log safe from a power cut, at most a second after it was written.
 //! It is a thread of its own because a sync may take long, and nobody should wait for it.
 
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use crate::shared::Shared;
@@ -15,13 +16,13 @@ pub(crate) fn run(shared: &Shared) {
             work = shared
                 .wake_syncer
                 .wait(work)
-                .expect("no thread panics while it holds it");
+                .unwrap_or_else(PoisonError::into_inner);
         }
         if !work.stop {
             work = shared
                 .wake_syncer
                 .wait_timeout_while(work, GATHER, |work| !work.stop)
-                .expect("likewise")
+                .unwrap_or_else(PoisonError::into_inner)
                 .0;
         }
         if work.stop {

@@ -4,7 +4,7 @@ mod retention;
 mod seal;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use pegel_metric::Millis;
@@ -34,7 +34,7 @@ pub(crate) fn run(shared: &Shared) {
                 work = shared
                     .wake_upkeep
                     .wait_timeout(work, pause)
-                    .expect("no thread panics while it holds it")
+                    .unwrap_or_else(PoisonError::into_inner)
                     .0;
             }
             if work.stop {

@@ -13,7 +13,7 @@ mod queue;
 
 use std::io;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use pegel_metric::{Reason, Tick};
@@ -27,7 +27,7 @@ use crate::shared::{Frozen, Shared};
 
 use admit::{Admission, Admitted};
 use changes::{Changes, POINT_COST, SAMPLE_COST};
-pub(crate) use queue::{Command, CommandQueue, CommandReceiver, InFlight, QueuedTick, Refused};
+pub(crate) use queue::{Command, CommandQueue, CommandReceiver, InFlight, Refused, Unsettled};
 
 /// Commands that share one write.
 const BATCH_MAX: usize = 256;
@@ -106,12 +106,13 @@ impl Writer {
             let mut admission = Admission::new(&self.shared);
             for command in received.drain(..) {
                 match command {
-                    Command::Tick(tick) => batch.push(admission.tick(tick.take())),
+                    Command::Tick(tick, unsettled) => batch.push(admission.tick(tick, unsettled)),
                     Command::Push {
                         input,
                         points,
+                        unsettled,
                         reply,
-                    } => batch.push(admission.push(input, points, reply)),
+                    } => batch.push(admission.push(input, points, unsettled, reply)),
                     Command::Freeze { reply } => freeze.push(reply),
                     Command::Close => closing = true,
                 }
@@ -122,8 +123,7 @@ impl Writer {
                 let _ = reply.send(());
             }
             if closing {
-                // What comes from here on goes with the queue: a tick counts itself as dropped, a push notices by its
-                // lost reply.
+                // What comes from here on goes with the queue, and is counted as dropped.
                 return;
             }
             heartbeat.idle();
@@ -140,13 +140,13 @@ impl Writer {
         let mut changes = Changes::new(&self.shared);
         for admitted in batch.drain(..) {
             match admitted {
-                Admitted::Tick(mut tick, rows) => {
+                Admitted::Tick(mut tick, rows, mut unsettled) => {
                     let head = changes.head(tick.sample_count() as usize * SAMPLE_COST);
-                    self.apply_tick(head, &tick, &rows, is_full);
+                    self.apply_tick(head, &tick, &rows, is_full, &mut unsettled);
                     tick.reset(0);
                     recycle(&self.spare, tick);
                 }
-                Admitted::Push(input, points, pushed, reply) => {
+                Admitted::Push(input, points, mut unsettled, pushed, reply) => {
                     let count = points.len() as u64;
                     let result = match &logged {
                         Err(reason) => {
@@ -162,6 +162,7 @@ impl Writer {
                             Ok(pushed)
                         }
                     };
+                    unsettled.settle(count);
                     replies.push((reply, result));
                 }
             }
@@ -176,7 +177,14 @@ impl Writer {
         }
     }
 
-    fn apply_tick(&self, head: &mut Head, tick: &Tick, rows: &[bool], is_full: bool) {
+    fn apply_tick(
+        &self,
+        head: &mut Head,
+        tick: &Tick,
+        rows: &[bool],
+        is_full: bool,
+        unsettled: &mut Unsettled,
+    ) {
         for (row, _) in tick.rows().iter().zip(rows).filter(|(_, fits)| **fits) {
             let count = row.present_count();
             if is_full {
@@ -186,6 +194,7 @@ impl Writer {
                 head.append_row(tick.time, row, &self.shared.ledger);
                 self.shared.ledger.kept(tick.input, count);
             }
+            unsettled.settle(count);
         }
     }
 
@@ -212,7 +221,7 @@ impl Writer {
         }
         for admitted in batch {
             match admitted {
-                Admitted::Tick(tick, rows) => log.encoder.tick(tick, rows),
+                Admitted::Tick(tick, rows, _) => log.encoder.tick(tick, rows),
                 Admitted::Push(input, points, ..) => log.encoder.push(*input, points),
             }
         }
@@ -349,9 +358,7 @@ impl Writer {
 }
 
 fn recycle(spare: &Mutex<Vec<Tick>>, tick: Tick) {
-    let mut spare = spare
-        .lock()
-        .expect("no thread panics while it holds this lock");
+    let mut spare = spare.lock().unwrap_or_else(PoisonError::into_inner);
     if spare.len() < 4 {
         spare.push(tick);
     }

@@ -1,5 +1,5 @@
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pegel_metric::{Millis, Selector, Series};
 
@@ -214,10 +214,7 @@ impl IndexCache {
         load: impl FnOnce() -> Result<Index, E>,
     ) -> Result<Arc<Index>, E> {
         {
-            let mut entries = self
-                .entries
-                .lock()
-                .expect("no thread panics while it holds this lock");
+            let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(at) = entries.iter().position(|(known, ..)| *known == id) {
                 let entry = entries.remove(at);
                 let index = entry.1.clone();
@@ -226,10 +223,7 @@ impl IndexCache {
             }
         }
         let index = Arc::new(load()?);
-        let mut entries = self
-            .entries
-            .lock()
-            .expect("no thread panics while it holds this lock");
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.push((id, index.clone(), index.bytes()));
         let mut total: usize = entries.iter().map(|(.., bytes)| bytes).sum();
         while total > self.bytes_max && entries.len() > 1 {
@@ -239,10 +233,7 @@ impl IndexCache {
     }
 
     pub fn forget(&self, id: u64) {
-        let mut entries = self
-            .entries
-            .lock()
-            .expect("no thread panics while it holds this lock");
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.retain(|(known, ..)| *known != id);
     }
 }

@@ -8,6 +8,7 @@ use crate::shared::Shared;
 use crate::{PushError, Pushed};
 
 use super::newcomers::Newcomers;
+use super::queue::Unsettled;
 
 /// Samples that are further ahead of the clock are refused.
 const AHEAD_MAX_MS: Millis = 10 * 60 * 1000;
@@ -15,11 +16,12 @@ const AHEAD_MAX_MS: Millis = 10 * 60 * 1000;
 /// A command that was looked at: what of it is to be written.
 pub(super) enum Admitted {
     /// Which rows may be kept.
-    Tick(Tick, Vec<bool>),
+    Tick(Tick, Vec<bool>, Unsettled),
     /// The points that are left.
     Push(
         Input,
         Vec<Point>,
+        Unsettled,
         Pushed,
         SyncSender<Result<Pushed, PushError>>,
     ),
@@ -39,7 +41,7 @@ impl<'a> Admission<'a> {
         }
     }
 
-    pub fn tick(&mut self, tick: Tick) -> Admitted {
+    pub fn tick(&mut self, tick: Tick, mut unsettled: Unsettled) -> Admitted {
         let refused = self.time_refused(tick.time);
         let state = self.shared.read();
         let rows = tick.rows().iter().map(|row| {
@@ -53,18 +55,20 @@ impl<'a> Admission<'a> {
             if let Some(reason) = reason {
                 self.shared
                     .drop_ticked(tick.input, reason, row.present_count());
+                unsettled.settle(row.present_count());
             }
             reason.is_none()
         });
         let rows = rows.collect();
         drop(state);
-        Admitted::Tick(tick, rows)
+        Admitted::Tick(tick, rows, unsettled)
     }
 
     pub fn push(
         &mut self,
         input: Input,
         points: Vec<Point>,
+        mut unsettled: Unsettled,
         reply: SyncSender<Result<Pushed, PushError>>,
     ) -> Admitted {
         let state = self.shared.read();
@@ -81,13 +85,14 @@ impl<'a> Admission<'a> {
             match refused {
                 Some(reason) => {
                     self.shared.ledger.dropped(input, reason, 1);
+                    unsettled.settle(1);
                     pushed.refused.push((at, reason));
                 }
                 None => kept.push(point),
             }
         }
         pushed.kept = kept.len() as u64;
-        Admitted::Push(input, kept, pushed, reply)
+        Admitted::Push(input, kept, unsettled, pushed, reply)
     }
 
     fn time_refused(&self, time: Millis) -> Option<Reason> {

@@ -17,10 +17,11 @@ use crate::{PushError, Pushed};
 
 #[derive(Debug)]
 pub(crate) enum Command {
-    Tick(QueuedTick),
+    Tick(Tick, Unsettled),
     Push {
         input: Input,
         points: Vec<Point>,
+        unsettled: Unsettled,
         reply: SyncSender<Result<Pushed, PushError>>,
     },
     /// Freeze the head, so that the upkeep makes a block of it.
@@ -85,9 +86,9 @@ impl CommandQueue {
         if inner.is_closed {
             return Err(Refused::Closed);
         }
-        let is_waited_for = !matches!(command, Command::Tick(_));
+        let is_waited_for = !matches!(command, Command::Tick(..));
         // Commands of the store's owner go behind everything else, even when that is much.
-        let is_bounded = matches!(command, Command::Tick(_) | Command::Push { .. });
+        let is_bounded = matches!(command, Command::Tick(..) | Command::Push { .. });
         if is_bounded && inner.commands.len() >= QUEUE_LEN {
             return Err(Refused::Full(command));
         }
@@ -169,31 +170,36 @@ impl Drop for CommandReceiver {
     }
 }
 
-/// A tick on its way to the writer. If it does not get there, it is counted as dropped.
+/// Samples that were received and are neither kept nor dropped yet. What is left of them when this is dropped, because
+/// the writer was closed or panicked, is counted as `closed`.
 #[derive(Debug)]
-pub(crate) struct QueuedTick {
-    tick: Option<Tick>,
+pub(crate) struct Unsettled {
     ledger: Arc<Ledger>,
+    input: Input,
+    count: u64,
 }
 
-impl QueuedTick {
-    pub fn new(tick: Tick, ledger: &Arc<Ledger>) -> QueuedTick {
-        QueuedTick {
-            tick: Some(tick),
+impl Unsettled {
+    /// Counts the samples as received.
+    pub fn receive(ledger: &Arc<Ledger>, input: Input, count: u64) -> Unsettled {
+        ledger.received(input, count);
+        Unsettled {
             ledger: ledger.clone(),
+            input,
+            count,
         }
     }
 
-    pub fn take(mut self) -> Tick {
-        self.tick.take().expect("it is taken once, by value")
+    /// Takes off samples that were counted as kept or dropped.
+    pub fn settle(&mut self, count: u64) {
+        self.count = self.count.saturating_sub(count);
     }
 }
 
-impl Drop for QueuedTick {
+impl Drop for Unsettled {
     fn drop(&mut self) {
-        if let Some(tick) = &self.tick {
-            let count = tick.sample_count();
-            self.ledger.dropped(tick.input, Reason::Closed, count);
+        if self.count > 0 {
+            self.ledger.dropped(self.input, Reason::Closed, self.count);
         }
     }
 }
@@ -231,7 +237,8 @@ mod tests {
 
     fn tick() -> Command {
         let ledger = Arc::new(Ledger::default());
-        Command::Tick(QueuedTick::new(Tick::new(Input::Collect), &ledger))
+        let unsettled = Unsettled::receive(&ledger, Input::Collect, 0);
+        Command::Tick(Tick::new(Input::Collect), unsettled)
     }
 
     fn set_writer(queue: &CommandQueue, state: WriterState) {
@@ -252,6 +259,7 @@ mod tests {
         let push = || Command::Push {
             input: Input::Push,
             points: Vec::new(),
+            unsettled: Unsettled::receive(&Arc::default(), Input::Push, 0),
             reply: std::sync::mpsc::sync_channel(1).0,
         };
         assert!(wakes(WriterState::Asleep, tick()));
