@@ -5,10 +5,12 @@
 
 mod check;
 mod config;
+mod descriptors;
 mod endpoint;
 mod hangup;
 mod log_output;
 mod memory;
+mod memory_limit;
 mod node;
 mod notify;
 mod once;

@@ -20,10 +20,12 @@ use pegel_store::{OpenError, Store};
 use pegel_supervisor::Supervisor;
 use tokio::runtime::{Builder, Handle, Runtime};
 
+use crate::descriptors::{self, DESCRIPTORS_MIN};
 use crate::endpoint::Endpoint;
 use crate::hangup::Hangups;
 use crate::log_output::{LogFigures, LogOutput};
 use crate::memory::keep_memory_small;
+use crate::memory_limit::MEMORY_MIN;
 use crate::notify::Notify;
 use crate::own::StoreFigures;
 use crate::plan::Plan;
@@ -62,6 +64,12 @@ pub enum StartError {
     Statsd(#[from] statsd::BindError),
     #[error("allow_users")]
     Users(#[from] GuardError),
+    #[error(
+        "the limit on open files is {0}, and the agent needs at least {DESCRIPTORS_MIN}: raise it with `ulimit -n` or LimitNOFILE"
+    )]
+    OpenFiles(usize),
+    #[error("the cgroup limits memory to {}, and the agent needs at least {}", words::bytes(*.0), words::bytes(MEMORY_MIN))]
+    Memory(u64),
     #[error("cannot start the threads that serve")]
     Runtime(#[source] io::Error),
 }
@@ -92,6 +100,13 @@ impl Node {
     /// Everything or nothing: when this fails, no address and no directory stays taken.
     pub fn start(mut plan: Plan) -> Result<Node, StartError> {
         keep_memory_small();
+        if plan.open_files < DESCRIPTORS_MIN {
+            return Err(StartError::OpenFiles(plan.open_files));
+        }
+        if let Some(limit) = plan.memory_limit.filter(|limit| limit.0 < MEMORY_MIN) {
+            return Err(StartError::Memory(limit.0));
+        }
+        descriptors::raise(plan.open_files);
         let runtime = Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("serve")

@@ -8,7 +8,7 @@ use std::time::Duration;
 use pegel_collect::{Host, REGISTRY, Settings as CollectSettings};
 use pegel_config::{Address, Bytes, Secret, User};
 use pegel_ingest::gate::GateSettings;
-use pegel_ingest::lanes::{LaneDirectory, LanesSettings};
+use pegel_ingest::lanes::{LANES_MAX, LaneDirectory, LanesSettings};
 use pegel_ingest::reserved::ReservedNames;
 use pegel_ingest::rules::Rules;
 use pegel_ingest::statsd::Plan as StatsdPlan;
@@ -18,13 +18,16 @@ use pegel_snapshot::Subject;
 use pegel_store::Options as StoreOptions;
 use pegel_supervisor::Supervisor;
 
+use crate::descriptors::Descriptors;
 use crate::log_output::LogOutput;
+use crate::memory_limit::MemoryLimit;
 use crate::notify::Notify;
 use crate::own;
 use crate::place::{self, FileSystem};
 use crate::shown;
 use crate::snapshots::{self, snapshot_subject};
 use crate::sources::{Environment, Loaded};
+use crate::words;
 
 /// How large a store on a tmpfs may grow unless the configuration says so.
 const MEMORY_BYTES: u64 = 64 << 20;
@@ -52,6 +55,9 @@ pub struct Plan {
     pub ends_with_job: bool,
     /// Remove the store on an orderly end.
     pub remove_store: bool,
+    /// The limit on open files that everything is sized for.
+    pub(crate) open_files: usize,
+    pub(crate) memory_limit: Option<MemoryLimit>,
     /// What a person should know: defaults that this machine changed.
     pub remarks: Vec<String>,
     /// The configuration in force, for those who ask the agent.
@@ -64,7 +70,9 @@ impl Plan {
         let host_name = place::host_name();
         let mut remarks = Vec::new();
         let dir = dir(loaded, &host_name, environment, &mut remarks);
-        let keep_bytes = keep_bytes(config.own.keep.bytes.as_ref(), &dir, &mut remarks);
+        let memory_limit = MemoryLimit::read(environment);
+        let given = config.own.keep.bytes.as_ref();
+        let keep_bytes = keep_bytes(given, &dir, memory_limit, &mut remarks);
 
         let mut store = StoreOptions::new(dir);
         let supervisor = Supervisor::default();
@@ -85,7 +93,7 @@ impl Plan {
             Some(rate) if loaded.place_of("rate").is_none() => rate.duration(),
             _ => config.own.rate.duration(),
         };
-        let serve = serve(loaded, environment);
+        let mut serve = serve(loaded, environment);
         if config.places.socket.is_none() {
             remarks.extend(default_socket().1);
         }
@@ -96,13 +104,29 @@ impl Plan {
             serve.port_search,
         );
         statsd.supervisor = supervisor.clone();
+        if let Some(limit) = memory_limit {
+            limit.fit_connections(&mut serve, &mut statsd);
+            remarks.push(limit.remark(config));
+        }
+        let mut lanes = lanes(&store.dir, &serve.allow_users, environment);
+        let connections = serve.connections_max;
+        let open_files =
+            Descriptors::share_out(&mut store, &mut serve, &mut statsd, lanes.as_mut());
+        if serve.connections_max < connections {
+            remarks.push(format!(
+                "open files are limited to {open_files}: at most {} connections, {} of statsd, {} lanes",
+                serve.connections_max,
+                statsd.connections,
+                lanes.as_ref().map_or(0, |lanes| lanes.lanes_max),
+            ));
+        }
         let mut collect = config.own.collectors.settings(rate);
         collect.supervisor = supervisor;
         Plan {
             node: config.own.node.clone().unwrap_or(host_name),
             level: config.own.level.get(),
             host: host(environment),
-            lanes: lanes(&store.dir, &serve.allow_users, environment),
+            lanes,
             store,
             collect,
             ingest: GateSettings {
@@ -125,6 +149,8 @@ impl Plan {
             shown: shown::shown(loaded),
             ends_with_job: loaded.is_dragon(environment),
             remove_store: config.dragon.delete_tmdb == Some(true),
+            open_files,
+            memory_limit,
             remarks,
         }
     }
@@ -161,6 +187,7 @@ fn lanes(dir: &Path, allow_users: &[User], environment: Environment<'_>) -> Opti
     Some(LanesSettings {
         directories,
         journal: dir.join("lanes.journal"),
+        lanes_max: LANES_MAX,
     })
 }
 
@@ -211,15 +238,22 @@ fn dir(
     default.path
 }
 
-fn keep_bytes(given: Option<&Bytes>, dir: &Path, remarks: &mut Vec<String>) -> u64 {
+fn keep_bytes(
+    given: Option<&Bytes>,
+    dir: &Path,
+    limit: Option<MemoryLimit>,
+    remarks: &mut Vec<String>,
+) -> u64 {
     match given {
         Some(bytes) => bytes.count(),
         None if place::file_system(dir) == FileSystem::Memory => {
+            let bytes = limit.map_or(MEMORY_BYTES, |limit| limit.share(MEMORY_BYTES, 4 << 20));
             remarks.push(format!(
-                "{} is in memory (tmpfs): the store is limited to 64 MiB",
-                dir.display()
+                "{} is in memory (tmpfs): the store is limited to {}",
+                dir.display(),
+                words::bytes(bytes)
             ));
-            MEMORY_BYTES
+            bytes
         }
         None => DISK_BYTES,
     }

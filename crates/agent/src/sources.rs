@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use pegel_config::{ConfigError, Level, Place, Problem, Tree, Value};
 
 use crate::config::{Config, is_dragon};
+use crate::memory_limit::MemoryLimit;
 use crate::statsd;
 
 /// An environment: names to values.
@@ -68,7 +69,10 @@ pub fn load(
             Place::Argument(argument.flag),
         )?;
     }
-    let config: Config = pegel_config::read(&tree)?;
+    let mut config: Config = pegel_config::read(&tree)?;
+    if let Some(limit) = MemoryLimit::read(environment) {
+        limit.fit(&mut config, |key| tree.find(key).is_some());
+    }
     let loaded = Loaded { config, tree, file };
     loaded.check_pairs()?;
     loaded.check_tls()?;

@@ -23,6 +23,7 @@ const START: Millis = 1_800_000_000_000;
 struct Node {
     dir: TempDir,
     clock: Arc<FakeClock>,
+    lanes_max: usize,
 }
 
 struct Agent {
@@ -39,6 +40,7 @@ impl Node {
         Node {
             dir,
             clock: Arc::new(FakeClock::new(START)),
+            lanes_max: usize::MAX,
         }
     }
 
@@ -88,6 +90,7 @@ impl Node {
         let settings = LanesSettings {
             directories: vec![directory],
             journal: journal.to_owned(),
+            lanes_max: self.lanes_max,
         };
         let clock: Arc<dyn Clock> = self.clock.clone();
         let lanes = Lanes::open(&settings, gate.clone(), points, &store, clock).expect("opened");
@@ -448,6 +451,26 @@ fn a_thousand_programs_at_once() {
     agent.pass_after(Duration::from_secs(61));
     assert_eq!(node.files(), 0);
     agent.assert_value("steps_total", f64::from(1000 * 1001 / 2));
+}
+
+#[test]
+fn lanes_beyond_the_limit_wait_and_none_is_lost() {
+    let mut node = Node::new();
+    node.lanes_max = 3;
+    let mut agent = node.agent();
+    let home = node.home();
+    for _ in 0..10 {
+        let child = Forked::run(|| counter(home, "steps_total").add(1));
+        assert_eq!(child.wait(), 0);
+    }
+    agent.pass_after(SECOND);
+    agent.assert_value("steps_total", 3.0);
+    // Three at a time are read to their end and removed.
+    for _ in 0..12 {
+        agent.pass_after(Duration::from_secs(61));
+    }
+    agent.assert_value("steps_total", 10.0);
+    assert_eq!(node.files(), 0);
 }
 
 #[test]

@@ -26,7 +26,7 @@ use std::fmt;
 
 pub use apart::start_apart;
 pub use attach::{Attach, attach};
-pub use ebpf::{Agents, STATION_DESCRIPTORS_MAX, Station, Time, Visitor};
+pub use ebpf::{Agents, DESCRIPTORS_PER_PROGRAM, PROGRAMS_MAX, Station, Time, Visitor};
 pub use launch::{Counting, Launch, LaunchError};
 pub use ptrace::{AttachError, Ending};
 pub use summary::Summary;

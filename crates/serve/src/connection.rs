@@ -61,8 +61,6 @@ pub(crate) struct Shared {
     pub site: Arc<Site>,
     pub router: Router,
     pub stage: watch::Receiver<Stage>,
-    /// How many refused clients per listener are told why at one time; others are only closed.
-    pub farewells_max: usize,
 }
 
 /// Serves a connection to its end, whatever it speaks. `pid` is the client's where the kernel tells.

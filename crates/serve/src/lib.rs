@@ -12,7 +12,6 @@ mod bodies;
 mod check;
 mod config;
 mod connection;
-mod descriptors;
 mod failure;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
@@ -42,6 +41,7 @@ pub use config::{Places, Tls};
 pub use guard::{GuardError, LocalUsers, TokenError, TokenSource, sock_diag_answers};
 pub use holder::{Holder, Process, holder_of, udp_holder_of};
 pub use owner::Owner;
+pub use pegel_run::{DESCRIPTORS_PER_PROGRAM, PROGRAMS_MAX};
 pub use server::{Reload, Running, Server};
 pub use settings::Settings;
 pub use tls::{TlsError, TlsFiles};

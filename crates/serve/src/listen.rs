@@ -118,7 +118,7 @@ impl Listener for UnixListener {
 /// Accepts until the server stops. Each connection holds one of the seats for its life.
 pub(crate) async fn accept_all<L: Listener>(listener: L, seats: Seats, shared: Shared) {
     let listener = Arc::new(listener);
-    let farewells = Arc::new(Semaphore::new(shared.farewells_max));
+    let farewells = Arc::new(Semaphore::new(shared.settings.farewells_max));
     let mut stage = shared.stage.clone();
     let mut warned: Option<Instant> = None;
     while let Some(accepted) = or_stopped(listener.accept(), &mut stage).await {

@@ -20,7 +20,6 @@ use crate::app::App;
 use crate::bind::{BindError, bind_tcp, check_exposure};
 use crate::bodies::Bodies;
 use crate::connection::{Shared, Stage};
-use crate::descriptors::Allowance;
 use crate::guard::{Guard, is_loopback};
 use crate::limited::Limited;
 use crate::listen::{self, accept_all};
@@ -105,10 +104,9 @@ impl Server {
     /// Serves on the runtime until it is stopped.
     pub fn start(self, handle: &Handle) -> std::io::Result<Running> {
         let (stage, watcher) = watch::channel(Stage::Serving);
-        let allowance = Allowance::new(&self.settings);
         let seats = AllSeats {
-            tcp: Seats::new(allowance.tcp),
-            socket: Seats::new(allowance.socket),
+            tcp: Seats::new(self.settings.connections_max),
+            socket: Seats::new(self.settings.socket_connections_max),
         };
         let annotations = Annotations::open_or_none(&self.app.store.status().dir);
         let site = Arc::new(Site {
@@ -119,7 +117,7 @@ impl Server {
                 self.settings.dragon_compat,
             ),
             app: self.app,
-            station: Arc::new(Station::new()),
+            station: Arc::new(Station::new().limited_to(self.settings.programs_max)),
             bodies: Bodies::new(&self.settings),
             limited: Limited::default(),
             answers: Answers::new(&self.settings, self.refusals.clone()),
@@ -136,7 +134,6 @@ impl Server {
             router: router(site.clone()),
             site,
             stage: watcher,
-            farewells_max: allowance.farewells,
         };
         let _context = handle.enter();
         let mut accepting = Vec::new();

@@ -35,6 +35,10 @@ pub struct Settings {
     /// Connections over all TCP listeners together, and on the UNIX socket.
     pub connections_max: usize,
     pub socket_connections_max: usize,
+    /// How many refused clients per listener are sent the reason at one time; others are only closed.
+    pub farewells_max: usize,
+    /// How many programs may be watched for wrappers at one time.
+    pub programs_max: usize,
     /// From the first moment of a connection, or the first byte of a later request, to the end of
     /// the request's head.
     pub head_time: Duration,
@@ -75,6 +79,8 @@ impl Default for Settings {
             connections_max: 256,
             // A wrapper whose program the agent counts keeps one to its end.
             socket_connections_max: 576,
+            farewells_max: 32,
+            programs_max: usize::MAX,
             head_time: Duration::from_secs(5),
             idle_time: Duration::from_secs(60),
             request_time: Duration::from_secs(30),

@@ -1,5 +1,7 @@
 //! The limits under which the agent and its neighbours in the same cgroup live: the lowest on the way up.
 
+use std::path::Path;
+
 use serde::Serialize;
 
 use crate::machine::Machine;
@@ -24,6 +26,11 @@ pub struct Cgroup {
     pub cpuset: Option<String>,
     pub cpuset_memory: Option<String>,
     pub processes: Option<u64>,
+}
+
+/// Returns the lowest memory limit of this process's cgroup and its parents, of the machine below `root`.
+pub fn cgroup_memory_limit(root: &Path) -> Option<u64> {
+    read(&Machine::at(root)).memory_bytes
 }
 
 pub(crate) fn read(machine: &Machine) -> Cgroup {

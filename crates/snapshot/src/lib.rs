@@ -38,6 +38,7 @@ mod shelf;
 mod smbios;
 mod snapshot;
 
+pub use cgroup::cgroup_memory_limit;
 pub use cloud::{Cloud, Event, Facts, Provider};
 pub use config::SnapshotConfig;
 pub use configuration::Configuration;

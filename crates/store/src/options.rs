@@ -23,6 +23,8 @@ pub struct Options {
     pub series_max: usize,
     /// A write or sync of the log that takes longer degrades the store.
     pub stall: Duration,
+    /// How many files of blocks one question may hold open.
+    pub block_files_max: usize,
     pub clock: Arc<dyn Clock>,
     pub files: Arc<dyn Files>,
     /// Watches the store's threads.
@@ -40,6 +42,7 @@ impl Options {
             memory_bytes_max: 256 << 20,
             series_max: 200_000,
             stall: Duration::from_secs(3),
+            block_files_max: 64,
             clock: Arc::new(SystemClock),
             files: Arc::new(DiskFiles),
             supervisor: Supervisor::default(),

@@ -34,6 +34,16 @@ impl Bytes {
         }
     }
 
+    pub fn kibibytes(count: u64) -> Bytes {
+        match count.is_multiple_of(1024) {
+            true => Bytes::mebibytes(count >> 10),
+            false => Bytes {
+                text: format!("{count}KiB"),
+                count: count << 10,
+            },
+        }
+    }
+
     pub fn count(&self) -> u64 {
         self.count
     }

@@ -47,7 +47,7 @@ impl Directories {
                 .collect(),
             // Without it, new lanes are found a second later.
             inotify: inotify::init(flags).ok(),
-            quota: LaneQuota::new(),
+            quota: LaneQuota::new(settings.lanes_max),
             journal: journal.unwrap_or_else(|_| settings.journal.clone()),
             is_new,
         };

@@ -4,8 +4,9 @@
 use std::fs::File;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use pegel_supervisor::{CriticalThread, Supervisor};
 
 /// A sync that takes longer than this is reported.
 const SLOW: Duration = Duration::from_secs(10);
@@ -13,7 +14,7 @@ const SLOW: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct JournalSync {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<CriticalThread>,
 }
 
 #[derive(Debug, Default)]
@@ -32,18 +33,18 @@ struct SyncState {
 }
 
 impl JournalSync {
-    pub fn start() -> io::Result<JournalSync> {
-        JournalSync::start_with(File::sync_data)
+    pub fn start(supervisor: &Supervisor) -> io::Result<JournalSync> {
+        JournalSync::start_with(supervisor, File::sync_data)
     }
 
     fn start_with(
+        supervisor: &Supervisor,
         sync: impl Fn(&File) -> io::Result<()> + Send + 'static,
     ) -> io::Result<JournalSync> {
         let shared = Arc::new(Shared::default());
         let for_thread = shared.clone();
-        let thread = std::thread::Builder::new()
-            .name("lane-journal".to_owned())
-            .spawn(move || for_thread.run(sync))?;
+        let thread = supervisor.thread("lane-journal");
+        let thread = thread.critical(move |_| for_thread.run(sync))?;
         Ok(JournalSync {
             shared,
             thread: Some(thread),
@@ -64,9 +65,6 @@ impl JournalSync {
 
     /// Why what was written may not be on disk.
     pub fn fault(&self) -> Option<String> {
-        if self.thread.as_ref().is_some_and(JoinHandle::is_finished) {
-            return Some("the thread that syncs the lane journal has ended".to_owned());
-        }
         let state = self.shared.state();
         let slow = state
             .began
@@ -95,6 +93,7 @@ impl JournalSync {
 
 impl Drop for JournalSync {
     fn drop(&mut self) {
+        self.thread.iter().for_each(CriticalThread::expect_end);
         let mut state = self.shared.state();
         state.is_stopping = true;
         let is_busy = state.began.is_some();
@@ -102,7 +101,7 @@ impl Drop for JournalSync {
         self.shared.wake.notify_one();
         // A disk that hangs must not keep the agent from ending.
         if let Some(thread) = self.thread.take().filter(|_| !is_busy) {
-            let _ = thread.join();
+            thread.join();
         }
     }
 }
@@ -149,7 +148,7 @@ mod tests {
     fn at_most_one_sync_runs_however_long_it_takes() {
         let (began, has_begun) = channel();
         let (release, is_released) = channel::<()>();
-        let sync = JournalSync::start_with(move |_| {
+        let sync = JournalSync::start_with(&Supervisor::default(), move |_| {
             began.send(()).expect("waited for");
             is_released.recv().map_err(io::Error::other)
         });
@@ -171,7 +170,7 @@ mod tests {
     #[test]
     fn a_sync_that_fails_is_said_until_the_journal_is_written_anew() {
         // The kernel does not sync a device of this kind.
-        let sync = JournalSync::start().expect("started");
+        let sync = JournalSync::start(&Supervisor::default()).expect("started");
         assert!(sync.request(file()));
         let fault = eventually("the failure is said", || sync.fault().ok_or("none"));
         assert!(

@@ -40,6 +40,7 @@ use lane::KnownLane;
 use totals::Totals;
 
 pub use journal::JournalError;
+pub use quota::LANES_MAX;
 pub use settings::{LaneDirectory, LanesSettings};
 pub use status::LanesStatus;
 
@@ -92,10 +93,11 @@ impl Lanes {
         let now = clock.utc();
         let is_new = !settings.journal.exists();
         let (journal, kept) = Journal::open(&settings.journal)?;
-        let journal_sync = JournalSync::start().map_err(|source| JournalError::Io {
-            path: settings.journal.clone(),
-            source,
-        })?;
+        let journal_sync =
+            JournalSync::start(store.supervisor()).map_err(|source| JournalError::Io {
+                path: settings.journal.clone(),
+                source,
+            })?;
         if kept.torn > 0 {
             tracing::warn!(
                 bytes = kept.torn,

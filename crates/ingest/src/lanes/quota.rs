@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use pegel_lane::reader::LaneFile;
 
-const LANES_MAX: usize = 16_384;
+/// The most lanes that an agent reads, whatever its descriptors allow.
+pub const LANES_MAX: usize = 16_384;
 const LANES_PER_USER_MAX: usize = 4_096;
 /// Bounds the time that the lanes of one user take: this much is copied at each pass.
 const BYTES_PER_USER_MAX: u64 = 256 << 20;
@@ -15,14 +16,16 @@ pub(super) struct LaneQuota {
     /// Lanes and bytes.
     users: HashMap<u32, (usize, u64)>,
     lanes: usize,
+    lanes_max: usize,
     own_uid: u32,
 }
 
 impl LaneQuota {
-    pub fn new() -> LaneQuota {
+    pub fn new(lanes_max: usize) -> LaneQuota {
         LaneQuota {
             users: HashMap::new(),
             lanes: 0,
+            lanes_max: lanes_max.min(LANES_MAX),
             own_uid: rustix::process::geteuid().as_raw(),
         }
     }
@@ -32,8 +35,8 @@ impl LaneQuota {
         let (lanes, used) = self.users.get(&owner).copied().unwrap_or_default();
         // The agent's user and root have a share that all others together cannot take.
         let is_privileged = owner == self.own_uid || owner == 0;
-        let reserve = if is_privileged { 0 } else { LANES_PER_USER_MAX };
-        if self.lanes + reserve >= LANES_MAX {
+        let reserve = if is_privileged { 0 } else { self.lanes_max / 4 };
+        if self.lanes + reserve >= self.lanes_max {
             Some("the node has too many lanes")
         } else if lanes >= LANES_PER_USER_MAX {
             Some("the user has too many lanes")

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 pub struct LanesSettings {
     pub directories: Vec<LaneDirectory>,
     pub journal: PathBuf,
+    /// How many lanes are read at one time. A lane takes a descriptor; further ones wait until others end.
+    pub lanes_max: usize,
 }
 
 /// One directory of lanes.

@@ -32,7 +32,7 @@ use std::io;
 
 pub use by_agent::Agents;
 pub(crate) use follow::{Follower, attach};
-pub use station::{STATION_DESCRIPTORS_MAX, Station, Visitor};
+pub use station::{DESCRIPTORS_PER_PROGRAM, PROGRAMS_MAX, Station, Visitor};
 
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing {

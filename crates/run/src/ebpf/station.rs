@@ -15,9 +15,9 @@ use super::{EbpfError, Time, refused, task};
 use crate::rights;
 
 /// Programs that are watched at a time, on a machine with few processors.
-const PROGRAMS_MAX: usize = 512;
-/// A process, its table, and two for the hold on it.
-pub const STATION_DESCRIPTORS_MAX: usize = 4 * PROGRAMS_MAX;
+pub const PROGRAMS_MAX: usize = 512;
+/// Descriptors for each of them: a process, its table, and two for the hold on it.
+pub const DESCRIPTORS_PER_PROGRAM: usize = 4;
 /// What their tables may take: each has one for every processor, in the kernel's memory.
 const TABLE_BYTES_MAX: usize = 512 << 20;
 
@@ -100,6 +100,12 @@ impl Station {
             programs_max: programs_max(),
             releases: Arc::default(),
         }
+    }
+
+    /// The same for at most this many programs at a time.
+    pub fn limited_to(mut self, programs: usize) -> Station {
+        self.programs_max = self.programs_max.min(programs);
+        self
     }
 
     /// Why this agent cannot count for others; None if it can, as far as one can say without trying.

@@ -20,8 +20,6 @@ const TIMES_ROWS_MAX: usize = 256 << 10;
 /// Reading ahead pays when several series of a run are wanted; it is given up where it would take too much.
 const AHEAD_SERIES_MIN: usize = 8;
 const AHEAD_RUNS_MAX: usize = 128;
-/// Files that one question holds open, however many blocks its range has.
-const OPEN_MAX: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct Pieces {
@@ -59,6 +57,7 @@ pub(crate) struct PieceReader {
     blocks: Vec<BlockReader>,
     /// Those whose files are open, the first one longest.
     open: VecDeque<usize>,
+    open_max: usize,
     times: HashMap<(usize, u32), Arc<Times>>,
     times_rows: usize,
     reads_ahead: bool,
@@ -90,7 +89,10 @@ pub(crate) fn gather(
     };
     let mut pieces = Pieces {
         series: HashMap::new(),
-        reader: PieceReader::default(),
+        reader: PieceReader {
+            open_max: shared.options.block_files_max,
+            ..PieceReader::default()
+        },
     };
     for block in blocks {
         limit.look()?;
@@ -222,7 +224,7 @@ impl PieceReader {
     /// Counts an open file, and closes another when there are too many.
     fn opened(&mut self, block: usize) {
         self.open.push_back(block);
-        if self.open.len() > OPEN_MAX
+        if self.open.len() > self.open_max
             && let Some(first) = self.open.pop_front()
         {
             self.blocks[first].close();

@@ -1,0 +1,194 @@
+//! The limit on open files, shared out among all that opens them. A connection or a lane too many is refused or waits; a
+//! descriptor too few would be missing where the store writes its log.
+
+use pegel_ingest::lanes::LanesSettings;
+use pegel_ingest::statsd::Plan as StatsdPlan;
+use pegel_serve::{DESCRIPTORS_PER_PROGRAM, PROGRAMS_MAX, Settings as ServeSettings};
+use pegel_store::Options as StoreOptions;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// What the agent needs for itself: the files of the collectors, the log, blocks that are being written, listeners. An
+/// idle agent on a small node has about 60 open.
+const OWN_MIN: usize = 96;
+const OWN_MAX: usize = 320;
+/// With fewer there is no room for connections.
+pub(crate) const DESCRIPTORS_MIN: usize = 112;
+
+/// How many descriptors each part of the agent may have open at one time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Descriptors {
+    /// Connections over TCP and on the UNIX socket.
+    pub tcp: usize,
+    pub socket: usize,
+    /// Refused clients that are sent the reason, over all listeners.
+    pub farewells: usize,
+    /// Files of blocks that are being read.
+    pub blocks: usize,
+    /// Connections that send statsd lines.
+    pub statsd: usize,
+    pub lanes: usize,
+    /// Of programs that are watched for wrappers.
+    pub programs: usize,
+}
+
+impl Descriptors {
+    /// Shares out what a limit leaves, by weight. What a part does not wish for goes to the others.
+    pub fn within(self, limit: usize) -> Descriptors {
+        let wishes = self.each();
+        let mut shares = [0; 7];
+        let mut rest = limit.saturating_sub(own(limit));
+        let mut open: Vec<usize> = (0..wishes.len()).collect();
+        loop {
+            let weights: usize = open.iter().map(|part| WEIGHTS[*part]).sum();
+            let share = |part: usize| rest * WEIGHTS[part] / weights.max(1);
+            let Some(at) = open.iter().position(|part| wishes[*part] <= share(*part)) else {
+                for part in open {
+                    shares[part] = share(part);
+                }
+                return Descriptors::of(shares);
+            };
+            let part = open.remove(at);
+            shares[part] = wishes[part];
+            rest -= wishes[part];
+        }
+    }
+
+    /// The limit with which every wish comes true.
+    pub fn wanted_limit(self) -> usize {
+        let wishes = self.each();
+        wishes
+            .iter()
+            .fold(OWN_MAX, |sum, wish| sum.saturating_add(*wish))
+    }
+
+    fn each(self) -> [usize; 7] {
+        [
+            self.tcp,
+            self.socket,
+            self.farewells,
+            self.blocks,
+            self.statsd,
+            self.programs,
+            self.lanes,
+        ]
+    }
+
+    fn of([tcp, socket, farewells, blocks, statsd, programs, lanes]: [usize; 7]) -> Descriptors {
+        Descriptors {
+            tcp: tcp.max(2),
+            socket: socket.max(2),
+            farewells,
+            blocks,
+            statsd: statsd.max(1),
+            programs,
+            lanes,
+        }
+    }
+
+    /// Takes what the settings wish for and lowers it to what the limit on open files allows. Returns the limit.
+    pub fn share_out(
+        store: &mut StoreOptions,
+        serve: &mut ServeSettings,
+        statsd: &mut StatsdPlan,
+        lanes: Option<&mut LanesSettings>,
+    ) -> usize {
+        let listeners = serve.listen.len() + 1;
+        let wished = Descriptors {
+            tcp: serve.connections_max,
+            socket: serve.socket_connections_max,
+            farewells: serve.farewells_max * listeners,
+            blocks: store.block_files_max * serve.queries_max,
+            statsd: statsd.connections,
+            programs: PROGRAMS_MAX * DESCRIPTORS_PER_PROGRAM,
+            lanes: lanes.as_ref().map_or(0, |lanes| lanes.lanes_max),
+        };
+        let limit = reachable(wished.wanted_limit());
+        let shares = wished.within(limit);
+        serve.connections_max = shares.tcp;
+        serve.socket_connections_max = shares.socket;
+        serve.farewells_max = (shares.farewells / listeners).max(1);
+        serve.programs_max = shares.programs / DESCRIPTORS_PER_PROGRAM;
+        store.block_files_max = (shares.blocks / serve.queries_max.max(1)).max(1);
+        statsd.connections = shares.statsd;
+        if let Some(lanes) = lanes {
+            lanes.lanes_max = shares.lanes;
+        }
+        limit
+    }
+}
+
+/// In the order of [`Descriptors::each`].
+const WEIGHTS: [usize; 7] = [3, 3, 1, 3, 2, 2, 18];
+
+fn own(limit: usize) -> usize {
+    (limit / 4).clamp(OWN_MIN, OWN_MAX)
+}
+
+/// The limit on open files that [`raise`] can reach, towards `wanted`.
+pub(crate) fn reachable(wanted: usize) -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let current = limit.current.unwrap_or(u64::MAX);
+    let most = (wanted as u64).min(limit.maximum.unwrap_or(u64::MAX));
+    usize::try_from(most.max(current)).unwrap_or(usize::MAX)
+}
+
+/// Raises the soft limit on open files to what [`reachable`] promised.
+pub(crate) fn raise(to: usize) {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|current| current < to as u64) {
+        let raised = Rlimit {
+            current: Some(to as u64),
+            maximum: limit.maximum,
+        };
+        if let Err(error) = setrlimit(Resource::Nofile, raised) {
+            tracing::warn!(%error, "cannot raise the limit on open files");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pegel_ingest::lanes::LANES_MAX;
+
+    use super::*;
+
+    const WISHED: Descriptors = Descriptors {
+        tcp: 512,
+        socket: 576,
+        farewells: 96,
+        blocks: 256,
+        statsd: 256,
+        lanes: LANES_MAX,
+        programs: PROGRAMS_MAX * DESCRIPTORS_PER_PROGRAM,
+    };
+
+    #[test]
+    fn parts_stay_within_the_limit_and_leave_what_the_agent_needs() {
+        for limit in DESCRIPTORS_MIN..5_000 {
+            let shares = WISHED.within(limit);
+            let used: usize = shares.each().iter().sum();
+            assert!(used + own(limit) <= limit, "{limit}: {shares:?}");
+            assert!(shares.tcp >= 2 && shares.socket >= 2 && shares.statsd >= 1);
+        }
+    }
+
+    #[test]
+    fn a_limit_of_1024_has_room_for_400_lanes_and_a_large_one_for_everything() {
+        let shares = WISHED.within(1024);
+        assert!(shares.lanes >= 400, "{shares:?}");
+        assert!(shares.tcp >= 64 && shares.socket >= 64, "{shares:?}");
+        let all = WISHED.within(WISHED.wanted_limit());
+        assert_eq!(all, WISHED);
+    }
+
+    #[test]
+    fn what_one_part_does_not_need_goes_to_the_others() {
+        let few_lanes = Descriptors {
+            lanes: 10,
+            ..WISHED
+        };
+        let shares = few_lanes.within(1024);
+        assert_eq!(shares.lanes, 10);
+        assert!(shares.tcp > WISHED.within(1024).tcp, "{shares:?}");
+    }
+}

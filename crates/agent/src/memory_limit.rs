@@ -1,0 +1,134 @@
+//! The memory limit of the agent's cgroup, and the limits of the configuration that fit into it.
+//!
+//! With the defaults an agent under full load takes up to 640 MiB. Where the cgroup allows less, everything that is
+//! bounded by a number of bytes, series or connections gets a proportional share of what the agent's own code leaves.
+//! Keys that were set keep their values.
+
+use std::num::NonZeroU32;
+
+use pegel_config::Bytes;
+use pegel_ingest::statsd::Plan as StatsdPlan;
+use pegel_serve::Settings as ServeSettings;
+use pegel_snapshot::cgroup_memory_limit;
+
+use crate::config::Config;
+use crate::plan::host;
+use crate::sources::Environment;
+use crate::words;
+
+/// What an agent with the defaults takes at most.
+const FULL: u64 = 640 << 20;
+/// What an agent takes that holds nothing.
+const OWN: u64 = 16 << 20;
+/// With less the agent does not start.
+pub(crate) const MEMORY_MIN: u64 = 24 << 20;
+
+/// A limit that is lower than what the defaults may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MemoryLimit(pub u64);
+
+impl MemoryLimit {
+    /// Reads the lowest limit of the agent's cgroup and its parents; `None` where the defaults fit.
+    pub fn read(environment: Environment<'_>) -> Option<MemoryLimit> {
+        let limit = cgroup_memory_limit(&host(environment).root)?;
+        (limit < FULL).then_some(MemoryLimit(limit))
+    }
+
+    /// The share of something that is `default` when all of [`FULL`] is there, but not less than `least`.
+    pub fn share(self, default: u64, least: u64) -> u64 {
+        let room = self.0.saturating_sub(OWN);
+        let share = u128::from(default) * u128::from(room) / u128::from(FULL - OWN);
+        u64::try_from(share)
+            .unwrap_or(default)
+            .clamp(least.min(default), default)
+    }
+
+    /// Lowers what no key sets.
+    pub fn fit_connections(self, serve: &mut ServeSettings, statsd: &mut StatsdPlan) {
+        let lower = |value: &mut usize, least: u64| {
+            let share = self.share(*value as u64, least);
+            *value = usize::try_from(share).unwrap_or(*value);
+        };
+        lower(&mut serve.answer_bytes_max, 1 << 20);
+        lower(&mut serve.answers_bytes_max, 2 << 20);
+        lower(&mut serve.queries_max, 1);
+        lower(&mut serve.socket_connections_max, 32);
+        lower(&mut statsd.connections, 8);
+    }
+
+    /// The limit and what follows from it, for the person who starts the agent.
+    pub fn remark(self, config: &Config) -> String {
+        let limits = &config.own.limits;
+        format!(
+            "the cgroup limits memory to {}: limits.memory {}, {} series, {} connections, statsd.memory {}",
+            words::bytes(self.0),
+            limits.memory,
+            limits.series,
+            limits.connections,
+            config.own.statsd.memory,
+        )
+    }
+
+    /// Lowers what was not set. `is_set` tells whether a key was.
+    pub fn fit(self, config: &mut Config, is_set: impl Fn(&str) -> bool) {
+        let limits = &mut config.own.limits;
+        let counts = [
+            ("limits.series", &mut limits.series, 2_000),
+            (
+                "limits.series_per_sender",
+                &mut limits.series_per_sender,
+                500,
+            ),
+            ("limits.connections", &mut limits.connections, 16),
+        ];
+        for (key, value, least) in counts {
+            if !is_set(key) {
+                let share = self.share(value.get().into(), least);
+                let share = u32::try_from(share).ok().and_then(NonZeroU32::new);
+                *value = share.unwrap_or(*value);
+            }
+        }
+        let sizes = [
+            ("limits.memory", &mut limits.memory),
+            ("limits.body", &mut limits.body),
+            ("limits.bodies", &mut limits.bodies),
+            ("statsd.memory", &mut config.own.statsd.memory),
+            (
+                "statsd.receive_buffer",
+                &mut config.own.statsd.receive_buffer,
+            ),
+        ];
+        for (key, value) in sizes {
+            if !is_set(key) {
+                let least = 256 << 10;
+                *value = Bytes::kibibytes(self.share(value.count(), least) >> 10);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_shrink_with_the_cgroup_and_stay_where_they_were_set() {
+        let fitted = |mebibytes: u64| {
+            let mut config = Config::default();
+            let is_set = |key: &str| key == "limits.bodies";
+            MemoryLimit(mebibytes << 20).fit(&mut config, is_set);
+            config.own
+        };
+        for mebibytes in [24, 32, 64, 256, 639] {
+            let own = fitted(mebibytes);
+            let held = own.limits.memory.count() + own.statsd.memory.count();
+            assert!(held + OWN <= mebibytes << 20, "{mebibytes} MiB: {own:?}");
+            assert_eq!(own.limits.bodies.count(), 32 << 20, "it was set");
+        }
+        let (small, large) = (fitted(32).limits, fitted(256).limits);
+        assert_eq!(small.series.get(), 5_128);
+        assert_eq!(large.series.get(), 76_923);
+        assert_eq!(small.memory.to_string(), "6720KiB");
+        assert_eq!(small.connections.get(), 16);
+    }
+}
