@@ -122,7 +122,8 @@ impl Ledger {
         self.dropped[input as usize][reason as usize].fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Samples that replaced an earlier one of the same series and time. They count as kept.
+    /// Samples that replaced an earlier one of the same series and time. They count as kept. Those among late points
+    /// are counted when they are merged, at the latest when they go to a block.
     pub fn duplicate(&self, count: u64) {
         self.duplicates.fetch_add(count, Ordering::Relaxed);
     }

@@ -305,8 +305,11 @@ impl Writer {
         // Made beforehand, while readers go on: only this thread changes the head.
         let successor = {
             let state = self.shared.read();
-            let is_needed = !state.head.is_empty();
-            is_needed.then(|| state.head.successor(self.shared.now()))
+            (!state.head.is_empty()).then(|| {
+                let duplicates = state.head.loose.late_duplicates();
+                self.shared.ledger.duplicate(duplicates);
+                state.head.successor(self.shared.now())
+            })
         };
         let mut state = self.shared.write();
         if let Some(successor) = successor {
@@ -318,9 +321,9 @@ impl Writer {
                 log_bytes,
             }));
         }
-        self.head_bytes_least = state.head.bytes() as u64;
-        self.head_bytes = self.head_bytes_least;
         drop(state);
+        self.head_bytes_least = self.shared.read().head.bytes() as u64;
+        self.head_bytes = self.head_bytes_least;
         self.head_since = self.shared.options.clock.monotonic();
         self.older_log_bytes = 0;
         self.memory_checked = None;

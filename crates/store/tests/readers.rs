@@ -191,7 +191,6 @@ fn shuffled_points_read_back_from_memory_after_a_restart_and_from_blocks() {
             store.push(Input::Push, points).expect("kept");
         }
     }
-    assert_eq!(store.ledger().duplicates(), 65_536);
     assert_eq!(store.ledger().kept_total(Input::Push), 2 * 65_536);
     let check = |store: &Store, what: &str| {
         let mut question = Question::new(Selector::all(), base, base + 70_000, None);
@@ -210,4 +209,24 @@ fn shuffled_points_read_back_from_memory_after_a_restart_and_from_blocks() {
     store.settle();
     assert!(store.status().blocks > 0);
     check(&store, "from blocks");
+}
+
+#[test]
+fn duplicates_among_shuffled_points_are_counted_when_they_go_to_a_block_at_the_latest() {
+    let dir = TempDir::new();
+    let store = Store::open(Options::new(dir.join("store"))).expect("opens");
+    let base = SystemClock.utc() - 70_000_000;
+    let one = series("one");
+    for round in 0..3 {
+        let point = |n: i64| Point {
+            series: one.clone(),
+            time: base + (n + 1) * 3_001 % 7_919,
+            value: f64::from(round),
+        };
+        store
+            .push(Input::Push, (0..5_000).map(point).collect())
+            .expect("kept");
+    }
+    store.settle();
+    assert_eq!(store.ledger().duplicates(), 10_000);
 }

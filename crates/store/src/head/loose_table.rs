@@ -5,10 +5,8 @@ use std::sync::Arc;
 
 use pegel_metric::{Ledger, Millis, Series};
 
-use crate::run::Run;
-
 use super::current::{LooseCurrent, LooseCurrents};
-use super::loose::{LooseHead, Merge};
+use super::loose::{LooseHead, Merge, Merged};
 
 #[derive(Debug, Default)]
 pub(crate) struct LooseTable {
@@ -100,8 +98,14 @@ impl LooseTable {
         (self.current.series(slot).clone(), self.head(slot).merge())
     }
 
-    pub fn merged(&mut self, slot: u32, runs: Vec<Arc<Run>>) -> LooseHead {
-        self.heads[slot as usize].merged(runs)
+    /// Returns what the outcome replaces, to be dropped when no lock is held.
+    pub fn merged(&mut self, slot: u32, merged: Merged) -> LooseHead {
+        self.heads[slot as usize].merged(merged)
+    }
+
+    /// How many late points that were not merged replace another.
+    pub fn late_duplicates(&self) -> u64 {
+        self.heads.iter().map(LooseHead::late_duplicates).sum()
     }
 
     /// Merges all late points that are due, here and now.

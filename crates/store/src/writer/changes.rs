@@ -60,8 +60,9 @@ impl<'a> Changes<'a> {
         drop(state);
         for slot in crowded {
             let (series, merge) = self.shared.read().head.loose.merge(slot);
-            let runs = merge.run(&series);
-            let replaced = self.shared.write().head.loose.merged(slot, runs);
+            let merged = merge.run(&series);
+            self.shared.ledger.duplicate(merged.duplicates);
+            let replaced = self.shared.write().head.loose.merged(slot, merged);
             // Freed here, without the lock.
             drop(replaced);
         }
