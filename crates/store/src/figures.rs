@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError, RwLockWriteGuard};
 use pegel_metric::Millis;
 
 use crate::block::Block;
+use crate::class::Class;
 use crate::shared::State;
-use crate::status::Degraded;
+use crate::status::{ClassUse, Degraded};
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Figures {
@@ -24,6 +25,23 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
+    /// What each class takes of the `keep_bytes` that the log leaves.
+    pub fn classes(&self, keep_bytes: u64) -> Vec<ClassUse> {
+        let budget = keep_bytes.saturating_sub(self.log_bytes);
+        let class_use = |class: &Class| {
+            let blocks = self.blocks.iter();
+            let its = blocks.filter(|block| block.class.account() == *class);
+            let times = its.clone().map(|block| block.min);
+            ClassUse {
+                class: class.as_str(),
+                block_bytes: its.map(|block| block.bytes).sum(),
+                share_bytes: class.share(budget),
+                oldest: times.filter(|min| *min != Millis::MIN).min(),
+            }
+        };
+        Class::ACCOUNTS.iter().map(class_use).collect()
+    }
+
     fn refresh(&mut self, state: &State) {
         self.series = state.head.series_count() as u64;
         self.log_bytes = state.log_bytes();

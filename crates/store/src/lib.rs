@@ -58,7 +58,7 @@ pub use files::{DiskFiles, FileHandle, Files};
 pub use last_rows::LastRow;
 pub use options::Options;
 pub use question::{Fold, Latest, QueryError, Question, Step, Visit};
-pub use status::{Degraded, Status};
+pub use status::{ClassUse, Degraded, Status};
 pub use store::Store;
 
 /// The version of every file that the store writes.

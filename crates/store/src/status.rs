@@ -14,6 +14,8 @@ pub struct Status {
     pub log_bytes: u64,
     pub block_bytes: u64,
     pub blocks: u64,
+    /// What each class of inputs takes of `block_bytes`, and how much is reserved for it.
+    pub classes: Vec<ClassUse>,
     /// The times of the oldest and the newest sample.
     pub oldest: Option<Millis>,
     pub newest: Option<Millis>,
@@ -28,6 +30,17 @@ pub struct Status {
     /// Why the store does not do all it should just now, and since when: the log or blocks cannot be written,
     /// samples of the node are dropped, blocks are damaged.
     pub degraded: Option<Degraded>,
+}
+
+/// The blocks of one class of inputs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ClassUse {
+    pub class: &'static str,
+    pub block_bytes: u64,
+    /// What the class may take even if all others want more.
+    pub share_bytes: u64,
+    /// The time of its oldest sample in a block.
+    pub oldest: Option<Millis>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -297,6 +297,7 @@ impl Store {
             log_bytes: figures.log_bytes,
             block_bytes: figures.blocks.iter().map(|block| block.bytes).sum(),
             blocks: figures.blocks.len() as u64,
+            classes: figures.classes(shared.options.keep_bytes),
             oldest: spans.clone().map(|(min, _)| min).min(),
             newest: spans.map(|(_, max)| max).max(),
             duplicates: shared.ledger.duplicates(),

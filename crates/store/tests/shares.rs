@@ -131,6 +131,10 @@ fn a_flood_of_one_input_drops_only_its_own_history() {
         let (kept, oldest) = history(&store, &format!(r#"{}{{n="0"}}"#, input.as_str()));
         assert!(0 < kept && kept < 60, "{input:?}: {kept} kept");
         assert!(oldest > Some(START), "{input:?}");
+        let classes = store.status().classes;
+        assert_eq!(classes[0].oldest, Some(START), "{classes:?}");
+        let taken: u64 = classes.iter().map(|class| class.block_bytes).sum();
+        assert_eq!(taken, store.status().block_bytes, "{classes:?}");
         // The same after a restart.
         store.close();
         drop(store);
