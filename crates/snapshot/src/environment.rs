@@ -64,6 +64,7 @@ const ALLOWED: &[&str] = &[
     "AZ_BATCH_NODE_ROOT_DIR",
     // Slurm; SLURM_JWT is not among them.
     "SLURM_JOB_ID",
+    "SLURM_JOB_SLUID",
     "SLURM_JOB_NAME",
     "SLURM_JOB_NODELIST",
     "SLURM_JOB_NUM_NODES",

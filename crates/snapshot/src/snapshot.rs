@@ -75,6 +75,10 @@ impl Subject {
         let cpu = cpu::read(&machine);
         let environment = |name: &str| self.environment.get(name).map(str::to_owned);
         let cgroups = machine.text("proc/self/cgroup").unwrap_or_default();
+        let mut job = job::identity(&environment, &cgroups);
+        if let Some(job) = &mut job {
+            job::find_number(job, &machine, &cgroups);
+        }
         let mut snapshot = Snapshot {
             format: FORMAT,
             taken,
@@ -92,7 +96,7 @@ impl Subject {
             cgroup: cgroup::read(&machine),
             cloud,
             azure_batch: azure_batch::read(&machine, &self.azure_batch_log),
-            job: job::identity(&environment, &cgroups),
+            job,
             environment: self.environment.allowed(),
             configuration: self.configuration.clone(),
             unreadable: Vec::new(),

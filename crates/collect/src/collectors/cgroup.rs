@@ -13,7 +13,8 @@ use crate::scan::Fault;
 use crate::walk::{Put, Walk, open_walk};
 use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
 
-use super::cgroup_names::ALL;
+use super::cgroup_jobs::{Jobs, is_number, is_slurm_job};
+use super::cgroup_names::{ALL, JOB};
 use super::{cgroup_v1, cgroup_v2};
 
 pub static ENTRY: Entry = Entry {
@@ -35,6 +36,7 @@ struct Groups {
     mount: PathBuf,
     of_self: PathBuf,
     user_hz: f64,
+    jobs: Jobs,
 }
 
 fn open(context: &Context) -> Result<Opened, OpenError> {
@@ -43,6 +45,7 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
         mount: mount.clone(),
         of_self: context.host.proc.join("self/cgroup"),
         user_hz: context.host.user_hz as f64,
+        jobs: Jobs::new(context.host.proc.clone()),
     };
     open_walk(context, mount, walk)
 }
@@ -56,7 +59,9 @@ impl Walk for Groups {
         let unified = Folder::open(&self.mount.join("unified"));
         let second = unified.or_else(|| Folder::open(&self.mount));
         if let Some(root) = second.filter(is_v2) {
-            for group in groups(&root, own.second.as_deref(), &V2_PLACES) {
+            let groups = groups(&root, own.second.as_deref(), &V2_PLACES);
+            self.jobs.keep_only(&groups);
+            for group in groups {
                 let folder = below(&root, &group);
                 // The root is the whole node, except in a container, where it is a group.
                 let is_group =
@@ -64,6 +69,9 @@ impl Walk for Groups {
                 if let Some(folder) = folder.filter(is_group) {
                     put.touch(folder.path());
                     cgroup_v2::walk(&group, &folder, put)?;
+                    if let Some(id) = self.jobs.id(&group, &folder) {
+                        put.set(&JOB, &[("cgroup", &group), ("jobid", &id)], 1.0)?;
+                    }
                 }
             }
         }
@@ -129,6 +137,7 @@ fn job_part(path: &str) -> &str {
         end += part.len();
         let name = part.trim_end_matches('/');
         let is_job = name.strip_prefix("job_").is_some_and(is_number)
+            || before.ends_with("slurmstepd.scope") && is_slurm_job(name)
             || matches!(before, "jobid" | "jobs") && path.starts_with("/pbs_jobs.service/");
         if is_job {
             return path[..end].trim_end_matches('/');
@@ -136,10 +145,6 @@ fn job_part(path: &str) -> &str {
         before = name;
     }
     path
-}
-
-fn is_number(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Where schedulers keep the groups of their jobs: folders, of which a last `*` part stands for
@@ -150,13 +155,14 @@ enum Part {
     Name(&'static str),
     Prefix(&'static str),
     Suffix(&'static str),
+    SlurmJob,
     Any,
 }
 const V2_PLACES: [Place; 2] = [
     &[
         Part::Name("system.slice"),
         Part::Suffix("slurmstepd.scope"),
-        Part::Prefix("job_"),
+        Part::SlurmJob,
     ],
     &[
         Part::Name("pbs_jobs.service"),
@@ -198,6 +204,7 @@ fn find(folder: &Folder, path: &str, place: &[Part], groups: &mut Vec<String>) {
             Part::Name(whole) => name == *whole,
             Part::Prefix(prefix) => name.starts_with(prefix),
             Part::Suffix(suffix) => name.ends_with(suffix),
+            Part::SlurmJob => is_slurm_job(&name),
             Part::Any => true,
         };
         if groups.len() < GROUPS_MAX
@@ -219,6 +226,14 @@ mod tests {
             (
                 "/system.slice/n1_slurmstepd.scope/job_17/step_0/user/task_3",
                 "/system.slice/n1_slurmstepd.scope/job_17",
+            ),
+            (
+                "/system.slice/n1_slurmstepd.scope/s06JQ5T8XK2M9R/step_0/user/task_3",
+                "/system.slice/n1_slurmstepd.scope/s06JQ5T8XK2M9R",
+            ),
+            (
+                "/user.slice/s06JQ5T8XK2M9R/step_0",
+                "/user.slice/s06JQ5T8XK2M9R/step_0",
             ),
             (
                 "/slurm/uid_1000/job_17/step_batch",

@@ -40,6 +40,7 @@ families! {
     MEMORY_STALLED counter "pressure_memory_stalled_seconds_total" "seconds" "Time in which all tasks waited for memory.";
     IO_WAITING counter "pressure_io_waiting_seconds_total" "seconds" "Time in which some tasks waited for input or output.";
     IO_STALLED counter "pressure_io_stalled_seconds_total" "seconds" "Time in which all tasks waited for input or output.";
+    JOB gauge "job_info" "" "1, with the number of the Slurm job that a group belongs to.";
 }
 
 /// The parts of `memory.stat` that are published, and what the first version calls them.

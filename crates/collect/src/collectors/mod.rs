@@ -6,6 +6,7 @@ mod agent_process;
 pub mod arp;
 pub mod bonding;
 pub mod cgroup;
+mod cgroup_jobs;
 mod cgroup_names;
 mod cgroup_v1;
 mod cgroup_v2;

@@ -203,11 +203,18 @@ fn a_job_that_begins_is_found() {
     node.pass();
     assert_eq!(
         node.find("cgroup", "job_18"),
-        [(
-            "node_cgroup_memory_usage_bytes{cgroup=\"/system.slice/slurmstepd.scope/job_18\"}"
-                .to_owned(),
-            4096.0
-        )]
+        [
+            (
+                "node_cgroup_memory_usage_bytes{cgroup=\"/system.slice/slurmstepd.scope/job_18\"}"
+                    .to_owned(),
+                4096.0
+            ),
+            (
+                "node_cgroup_job_info{cgroup=\"/system.slice/slurmstepd.scope/job_18\",jobid=\"18\"}"
+                    .to_owned(),
+                1.0
+            )
+        ]
     );
 }
 

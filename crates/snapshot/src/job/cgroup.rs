@@ -34,12 +34,16 @@ fn after<'a>(parts: &'a [&'a str], is_it: impl Fn(&str) -> bool) -> Option<&'a [
     Some(&parts[at + 1..])
 }
 
-/// `…/nid1_slurmstepd.scope/job_7/step_0/user/task_3`, or `/slurm_nid1/uid_1000/job_7/step_0`.
+/// `…/nid1_slurmstepd.scope/job_7/step_0/user/task_3`, or `/slurm_nid1/uid_1000/job_7/step_0`. From Slurm 26.05 on the
+/// job's SLUID stands in place of `job_7`; it is the id until a process tells the number.
 fn slurm(parts: &[&str]) -> Option<Job> {
     let is_it = |part: &str| part.ends_with("slurmstepd.scope") || part.starts_with("slurm");
     let below = after(parts, is_it)?;
     let of = |start: &str| below.iter().find_map(|part| part.strip_prefix(start));
-    let mut job = found("slurm", of("job_").filter(|id| is_number(id))?)?;
+    let sluid = below.first().filter(|name| is_sluid(name)).copied();
+    let number = of("job_").filter(|id| is_number(id));
+    let mut job = found("slurm", number.or(sluid)?)?;
+    job.sluid = sluid.map(str::to_owned);
     job.step = of("step_").and_then(|step| clean(step.to_owned()));
     job.task = of("task_").and_then(|task| clean(task.to_owned()));
     Some(job)
@@ -92,6 +96,12 @@ fn htcondor(parts: &[&str]) -> Option<Job> {
     found("htcondor", slot)
 }
 
-fn is_number(text: &str) -> bool {
+/// An `s` and 13 characters of Crockford's base 32.
+fn is_sluid(name: &str) -> bool {
+    let is_base_32 = |byte: u8| byte.is_ascii_alphanumeric() && !b"ILOUilou".contains(&byte);
+    name.len() == 14 && name.starts_with('s') && name.bytes().skip(1).all(is_base_32)
+}
+
+pub(super) fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }

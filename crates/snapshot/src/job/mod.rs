@@ -2,10 +2,12 @@
 //! that they serve for the agent itself, for a program that is wrapped, and for the peer of a socket.
 
 mod cgroup;
+mod neighbours;
 mod schedulers;
 
 use serde::Serialize;
 
+pub(crate) use neighbours::find_number;
 use schedulers::SCHEDULERS;
 
 /// Longer values are cut: whoever sets a variable decides how long it is.
@@ -18,6 +20,9 @@ pub struct Job {
     /// `azure-batch`, `tes`, `kubernetes`, `ecs`; `pegel` where $PEGEL_JOB names it.
     pub scheduler: &'static str,
     pub id: String,
+    /// Slurm's other name for the job, from 26.05 on. It is the id too where the number cannot be known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sluid: Option<String>,
     /// `environment` or `cgroup`.
     pub from: &'static str,
     pub name: Option<String>,
@@ -91,6 +96,9 @@ pub fn identity(environment: Variables<'_>, cgroup: &str) -> Option<Job> {
     job.local_rank = first(LOCAL_RANK);
     job.ranks = first(RANKS);
     job.nodes = first(NODES);
+    if job.scheduler == "slurm" && job.sluid.is_none() {
+        job.sluid = value("SLURM_JOB_SLUID");
+    }
     if job.array_index.is_none() && job.scheduler == "pbs" {
         job.array_index = bracketed(&job.id);
     }

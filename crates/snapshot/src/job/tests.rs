@@ -54,6 +54,13 @@ fn schedulers_of_clusters_are_known_by_their_variables() {
              nodes=2 rank=3 step=0",
         ),
         (
+            &[
+                ("SLURM_JOB_ID", "18"),
+                ("SLURM_JOB_SLUID", "s06JQ5T8XK2M9R"),
+            ],
+            "slurm 18 sluid=s06JQ5T8XK2M9R",
+        ),
+        (
             &[("PBS_JOBID", "12[3].server"), ("PBS_QUEUE", "long")],
             "pbs 12[3].server array_index=3 queue=long",
         ),
@@ -142,6 +149,10 @@ fn every_scheduler_is_known_by_its_cgroup() {
             "slurm 7 step=extern",
         ),
         (
+            "0::/system.slice/nid1_slurmstepd.scope/s06JQ5T8XK2M9R/step_0/user/task_3",
+            "slurm s06JQ5T8XK2M9R sluid=s06JQ5T8XK2M9R step=0 task=3",
+        ),
+        (
             "5:cpuset:/pbs_jobs.service/jobid/12.server",
             "pbs 12.server",
         ),
@@ -188,6 +199,8 @@ fn what_is_no_job_is_none() {
         "0::/lsf/alps/job.x.1",
         "0::/ecs/task1",
         "0::/system.slice/slurmstepd.scope/system",
+        "0::/system.slice/slurmstepd.scope/s06JQ5T8XK2M9U/step_0",
+        "0::/user.slice/s06JQ5T8XK2M9R/step_0",
     ] {
         assert_eq!(job(&[], path), None, "{path}");
     }

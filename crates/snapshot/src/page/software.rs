@@ -16,6 +16,7 @@ pub(super) fn job(snapshot: &Snapshot) -> String {
     pairs(&[
         ("Scheduler", job.scheduler.to_owned()),
         ("Job", job.id.clone()),
+        ("SLUID", text(&job.sluid)),
         ("Name", text(&job.name)),
         ("Step", text(&job.step)),
         ("Task", text(&job.task)),
