@@ -52,12 +52,12 @@ impl Width for Wide {
 pub(crate) struct Arguments<'a>(&'a [usize]);
 
 impl<'a> Arguments<'a> {
-    #[inline]
+    #[inline(always)]
     pub fn new(words: &'a [usize]) -> Arguments<'a> {
         Arguments(words)
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn word(&self, index: usize) -> usize {
         self.0.get(index).copied().unwrap_or(0)
     }
@@ -72,7 +72,7 @@ impl<'a> Arguments<'a> {
         self.word(index) as u32 as i32
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn count<W: Width>(&self, index: usize) -> u64 {
         W::count(self.word(index))
     }

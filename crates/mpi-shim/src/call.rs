@@ -1,20 +1,15 @@
 //! One MPI function by name: its series in the lane, and who is inside of it.
 
-use std::cell::Cell;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use pegel_lane::{Calls, Handle, Kind, RawHandle, Spec};
 
-use crate::{threads, ticks};
+use crate::inside::{self, Inside};
+use crate::{family, threads, ticks};
 
 /// Words that ask for labels, separated by commas: `rank`, `pid`.
 const LABELS_VARIABLE: &str = "PEGEL_LABELS";
-
-thread_local! {
-    /// Whether this thread is inside an MPI call. What the library calls in turn does not count.
-    static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
-}
 
 #[derive(Debug)]
 pub(crate) struct Call {
@@ -31,7 +26,7 @@ fn off() -> *mut u8 {
 /// A call that is going on and counts. When it goes, by return or by unwinding, the thread is outside again.
 pub(crate) struct Visit {
     slot: *mut u8,
-    inside: *const Cell<bool>,
+    inside: Inside,
 }
 
 impl Call {
@@ -46,28 +41,31 @@ impl Call {
         self.name
     }
 
-    /// None when this call does not count.
+    /// Whether the first call was made already.
+    #[inline(always)]
+    pub fn is_open(&self) -> bool {
+        !self.slot.load(Ordering::Acquire).is_null()
+    }
+
+    /// None when this call does not count. [`Call::open`] comes before.
     #[inline(always)]
     pub fn enter(&'static self) -> Option<Visit> {
-        let inside: *const Cell<bool> = IS_INSIDE.with(|inside| inside as *const _);
-        // SAFETY: it lives as long as this thread, and belongs to it alone.
-        let is_inside = unsafe { &*inside };
-        if is_inside.get() {
+        let inside = inside::of_this_thread();
+        let slot = self.slot.load(Ordering::Acquire);
+        if inside.get() || slot == off() {
             return None;
         }
-        let mut slot = self.slot.load(Ordering::Acquire);
-        if slot.is_null() {
-            slot = self.open();
-        }
-        if slot == off() {
-            return None;
-        }
-        is_inside.set(true);
+        inside.set(true);
         Some(Visit { slot, inside })
     }
 
+    /// Before the first call of this name.
     #[cold]
-    fn open(&self) -> *mut u8 {
+    pub fn open(&self) {
+        if self.is_open() {
+            return;
+        }
+        family::detect();
         ticks::start();
         let labels = std::env::var(LABELS_VARIABLE).unwrap_or_default();
         let wants = |label| labels.split(',').any(|word| word.trim() == label);
@@ -81,7 +79,6 @@ impl Call {
         // Two threads may come here at once: both get the same series.
         let slot = Calls::create(&spec).map_or(off(), RawHandle::as_ptr);
         self.slot.store(slot, Ordering::Release);
-        slot
     }
 }
 
@@ -114,7 +111,6 @@ impl Visit {
 impl Drop for Visit {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: the wrapper that entered also leaves, in the same thread.
-        unsafe { (*self.inside).set(false) };
+        self.inside.set(false);
     }
 }

@@ -19,18 +19,18 @@ pub(crate) enum Family {
 
 static FAMILY: AtomicU8 = AtomicU8::new(0);
 
-#[inline]
+/// As found by [`detect`], which comes before the first call that counts.
+#[inline(always)]
 pub(crate) fn family() -> Family {
     match FAMILY.load(Ordering::Relaxed) {
         1 => Family::OpenMpi,
-        2 => Family::Mpich,
         3 => Family::Abi,
-        _ => detect(),
+        _ => Family::Mpich,
     }
 }
 
 #[cold]
-fn detect() -> Family {
+pub(crate) fn detect() {
     let family = if resolve::file_of(c"PMPI_Init").is_some_and(|path| is_abi(&path)) {
         Family::Abi
     } else if !resolve::find(c"ompi_mpi_comm_world").is_null() {
@@ -39,7 +39,6 @@ fn detect() -> Family {
         Family::Mpich
     };
     FAMILY.store(family as u8, Ordering::Relaxed);
-    family
 }
 
 fn is_abi(path: &CStr) -> bool {
@@ -59,7 +58,7 @@ impl Family {
     }
 
     /// The address that says that the caller wants no status.
-    #[inline]
+    #[inline(always)]
     pub const fn status_ignore(self) -> usize {
         match self {
             Family::Mpich => 1,

@@ -66,7 +66,7 @@ fn is_program(name: &str, file: &[u8], function: &[u8]) -> bool {
 }
 
 /// Passes on a question with up to four arguments, which all travel in registers.
-fn ask(call: &'static Call, real: &Real, words: [usize; 4], place: usize) -> usize {
+fn ask(call: &'static Call, real: &'static Real, words: [usize; 4], place: usize) -> usize {
     let invoke = |real: *const (), [a, b, c, d]: [usize; 4]| {
         // SAFETY: a function of this name takes at most so many words, and returns one.
         unsafe {
@@ -76,7 +76,7 @@ fn ask(call: &'static Call, real: &Real, words: [usize; 4], place: usize) -> usi
         }
     };
     match is_wanted(call.name(), place) {
-        true => wrap::pass::<Local, Narrow, 4>(call, real, words, invoke),
+        true => wrap::first::<Local, Narrow, 4>(call, real, words, invoke),
         false => invoke(real.get(), words),
     }
 }

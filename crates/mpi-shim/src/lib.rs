@@ -22,6 +22,7 @@ mod call;
 mod collective;
 mod family;
 mod fortran;
+mod inside;
 mod library;
 mod request;
 mod resolve;

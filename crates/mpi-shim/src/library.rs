@@ -1,7 +1,9 @@
 //! Questions to the MPI library that the sizes of data need. They go to its own functions, not to ours.
 
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
 use crate::family::{Family, family};
-use crate::resolve::Real;
+use crate::resolve::{self, Real};
 
 /// Defines a question by the function that answers it: the handle goes in, numbers come out by address.
 macro_rules! ask {
@@ -30,15 +32,52 @@ ask!(topo_test, "PMPI_Topo_test", kind: i32);
 ask!(cart_dimensions, "PMPI_Cartdim_get", dimensions: i32);
 ask!(dist_graph_degrees, "PMPI_Dist_graph_neighbors_count", sources: i32, targets: i32, weighted: i32);
 
+/// Sizes of types in the data of a loaded object: those that the library defines itself, which are never freed. One word
+/// holds the handle and, in its lower 16 bits, the size.
+static SIZES: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+/// In place of a size: the type is not such a one, and may be another one tomorrow.
+const ASK: u64 = 0xffff;
+/// How often it is found out where a type lies, which takes microseconds. After that, unknown types are asked for each time.
+const LOOKUPS_MAX: u32 = 1024;
+
 /// How many bytes of data one element of a type has.
-#[inline]
+#[inline(always)]
 pub(crate) fn size_of(datatype: usize) -> u64 {
-    if family() == Family::Mpich
-        && let Some(size) = size_in_handle(datatype)
-    {
-        return size;
+    match family() {
+        Family::Mpich => match size_in_handle(datatype) {
+            Some(size) => size,
+            None => asked_size(datatype),
+        },
+        Family::OpenMpi => {
+            let entry = sizes_of(datatype).load(Relaxed);
+            match entry >> 16 == datatype as u64 && entry & ASK != ASK {
+                true => entry & ASK,
+                false => remembered_size(datatype),
+            }
+        }
+        Family::Abi => asked_size(datatype),
     }
-    asked_size(datatype)
+}
+
+#[inline]
+fn sizes_of(datatype: usize) -> &'static AtomicU64 {
+    // Open MPI keeps its types 512 bytes apart.
+    &SIZES[(datatype >> 9 ^ datatype >> 5) % SIZES.len()]
+}
+
+#[inline(never)]
+fn remembered_size(datatype: usize) -> u64 {
+    static LOOKUPS: AtomicU32 = AtomicU32::new(0);
+    let size = asked_size(datatype);
+    let entry = sizes_of(datatype);
+    let is_known = entry.load(Relaxed) >> 16 == datatype as u64;
+    if !is_known && datatype >> 48 == 0 && LOOKUPS.load(Relaxed) < LOOKUPS_MAX {
+        LOOKUPS.fetch_add(1, Relaxed);
+        let is_static = resolve::about(datatype as *const _).is_some();
+        let kept = if is_static && size < ASK { size } else { ASK };
+        entry.store((datatype as u64) << 16 | kept, Relaxed);
+    }
+    size
 }
 
 #[inline(never)]

@@ -29,6 +29,12 @@ impl Real {
         }
     }
 
+    /// Null before the first use.
+    #[inline(always)]
+    pub fn known(&self) -> *const () {
+        self.at.load(Ordering::Acquire)
+    }
+
     #[cold]
     fn look_up(&self) -> *const () {
         let name = CStr::from_bytes_with_nul(self.name.as_bytes()).unwrap_or(c"");
@@ -158,6 +164,16 @@ mod tests {
         assert_eq!(absent.get(), missing as *const ());
         assert_eq!(absent.get(), missing as *const ());
         assert_eq!(missing(), 16);
+    }
+
+    /// A type on the heap may be freed, and its address become that of another one.
+    #[test]
+    fn data_of_an_object_is_told_from_the_heap_and_the_stack() {
+        static DATA: AtomicPtr<()> = AtomicPtr::new(null_mut());
+        let (heap, stack) = (Box::new(1_u64), 1_u64);
+        assert!(about((&raw const DATA).cast()).is_some());
+        assert!(about((&raw const *heap).cast()).is_none());
+        assert!(about((&raw const stack).cast()).is_none());
     }
 
     #[test]

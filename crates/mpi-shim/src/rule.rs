@@ -1,5 +1,7 @@
 //! How many bytes a call moves, told from its arguments: the rules for single transfers.
 
+use std::mem::MaybeUninit;
+
 use crate::arguments::{Arguments, Wide, Width, read_handle};
 use crate::family::family;
 use crate::library::size_of;
@@ -10,7 +12,8 @@ use crate::status::{self, Status};
 #[derive(Debug)]
 pub(crate) struct Own {
     status: Status,
-    request: usize,
+    /// Set by the rule that reads it. A zero here would have the compiler fill the status with zeros as well.
+    request: MaybeUninit<usize>,
 }
 
 impl Own {
@@ -18,7 +21,7 @@ impl Own {
     pub fn new() -> Own {
         Own {
             status: Status::new(),
-            request: 0,
+            request: MaybeUninit::uninit(),
         }
     }
 }
@@ -60,7 +63,7 @@ impl Rule for Timed {
 }
 
 /// So many elements of a type. Of a call without elements the type may mean nothing.
-#[inline]
+#[inline(always)]
 pub(crate) fn bytes(count: u64, datatype: usize) -> u64 {
     match count {
         0 => 0,
@@ -73,7 +76,7 @@ pub(crate) fn bytes(count: u64, datatype: usize) -> u64 {
 pub(crate) struct Posted<const COUNT: usize, const TYPE: usize>;
 
 impl<const COUNT: usize, const TYPE: usize> Rule for Posted<COUNT, TYPE> {
-    #[inline]
+    #[inline(always)]
     fn after<W: Width>(arguments: &Arguments<'_>, _: &Own) -> u64 {
         bytes(arguments.count::<W>(COUNT), arguments.word(TYPE))
     }
@@ -119,7 +122,7 @@ impl<const C: usize, const T: usize, const C2: usize, const T2: usize> Rule for 
 pub(crate) struct Received<const TYPE: usize, const STATUS: usize>;
 
 impl<const TYPE: usize, const STATUS: usize> Rule for Received<TYPE, STATUS> {
-    #[inline]
+    #[inline(always)]
     fn before(words: &mut [usize], own: &mut Own) {
         if let Some(status) = words.get_mut(STATUS)
             && *status == family().status_ignore()
@@ -128,7 +131,7 @@ impl<const TYPE: usize, const STATUS: usize> Rule for Received<TYPE, STATUS> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn after<W: Width>(arguments: &Arguments<'_>, _: &Own) -> u64 {
         let (status, datatype) = (arguments.word(STATUS), arguments.word(TYPE));
         // SAFETY: the library filled it in, because the call succeeded.
@@ -141,12 +144,12 @@ impl<const TYPE: usize, const STATUS: usize> Rule for Received<TYPE, STATUS> {
 pub(crate) struct Exchanged<const STATUS: usize>;
 
 impl<const STATUS: usize> Rule for Exchanged<STATUS> {
-    #[inline]
+    #[inline(always)]
     fn before(words: &mut [usize], own: &mut Own) {
         Received::<2, STATUS>::before(words, own);
     }
 
-    #[inline]
+    #[inline(always)]
     fn after<W: Width>(arguments: &Arguments<'_>, own: &Own) -> u64 {
         // Only a library whose status keeps a secret needs the type; in both calls the received one is
         // made of the same elements.
@@ -208,11 +211,12 @@ pub(crate) struct RequestFree;
 
 impl Rule for RequestFree {
     fn before(words: &mut [usize], own: &mut Own) {
-        own.request = Arguments::new(words).handle_at(0, 0);
+        own.request.write(Arguments::new(words).handle_at(0, 0));
     }
 
     fn after<W: Width>(_: &Arguments<'_>, own: &Own) -> u64 {
-        request::forget(own.request);
+        // SAFETY: written above, before each call.
+        request::forget(unsafe { own.request.assume_init() });
         0
     }
 }

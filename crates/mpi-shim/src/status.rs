@@ -28,6 +28,7 @@ impl Status {
 ///
 /// `status` must be the address of a status that a library of this family filled in.
 // SAFETY: the caller keeps what is said above.
+#[inline(always)]
 pub(crate) unsafe fn received(family: Family, status: usize, datatype: usize) -> u64 {
     let words = status as *const u32;
     match family {

@@ -44,12 +44,24 @@ pub(crate) fn start() {
     });
 }
 
-#[inline]
+/// Whether [`now`] is more than reading the processor's counter.
+#[inline(always)]
+pub(crate) fn uses_clock() -> bool {
+    USES_CLOCK.load(Relaxed)
+}
+
+#[inline(always)]
 pub(crate) fn now() -> u64 {
-    match USES_CLOCK.load(Relaxed) {
+    match uses_clock() {
         true => clock(),
         false => counter::read(),
     }
+}
+
+/// The same where the clock is not used.
+#[inline(always)]
+pub(crate) fn count() -> u64 {
+    counter::read()
 }
 
 #[cold]

@@ -2,21 +2,53 @@
 
 use crate::arguments::{Arguments, Width};
 use crate::call::Call;
+use crate::inside;
 use crate::resolve::Real;
 use crate::rule::{Own, Rule};
 use crate::ticks;
 
-/// Passes a call on, and counts it if it is not made from within another one.
-///
-/// Inlined: the rule is known for each wrapper, so that little of this is left.
+/// Calls a function of the library with these words.
+type Invoke<const N: usize> = fn(*const (), [usize; N]) -> usize;
+
+/// The real function where nothing has to be done before it is called; null otherwise, and then comes [`first`].
 #[inline(always)]
-pub(crate) fn pass<R: Rule, W: Width, const N: usize>(
+pub(crate) fn ready(call: &'static Call, real: &'static Real) -> *const () {
+    match call.is_open() && !ticks::uses_clock() {
+        true => real.known(),
+        false => std::ptr::null(),
+    }
+}
+
+/// The first call of a name; and every call where the processor's counter is of no use.
+#[cold]
+#[inline(never)]
+pub(crate) fn first<R: Rule, W: Width, const N: usize>(
     call: &'static Call,
-    real: &Real,
-    mut words: [usize; N],
-    invoke: impl Fn(*const (), [usize; N]) -> usize,
+    real: &'static Real,
+    words: [usize; N],
+    invoke: Invoke<N>,
 ) -> usize {
     let function = real.get();
+    // What the library calls within a call gets no series.
+    if inside::of_this_thread().get() {
+        return invoke(function, words);
+    }
+    call.open();
+    count::<R, W, N>(call, function, words, invoke, ticks::now)
+}
+
+/// Passes a call on, and counts it if it is not made from within another one.
+///
+/// Inlined: the rule is known for each wrapper, so that little of this is left. Nothing else is called before the real
+/// function, so that the arguments, most of which come over the stack, do not have to be saved.
+#[inline(always)]
+pub(crate) fn count<R: Rule, W: Width, const N: usize>(
+    call: &'static Call,
+    function: *const (),
+    mut words: [usize; N],
+    invoke: impl Fn(*const (), [usize; N]) -> usize,
+    now: impl Fn() -> u64,
+) -> usize {
     let Some(visit) = call.enter() else {
         return invoke(function, words);
     };
@@ -26,9 +58,9 @@ pub(crate) fn pass<R: Rule, W: Width, const N: usize>(
     }
     let mut own = Own::new();
     R::before(&mut words, &mut own);
-    let begin = ticks::now();
+    let begin = now();
     let result = invoke(function, words);
-    let end = ticks::now();
+    let end = now();
     // An `int`: what stands above it in the register means nothing. 0 is MPI_SUCCESS everywhere.
     let bytes = match result as u32 {
         0 => R::after::<W>(&Arguments::new(&words), &own),
@@ -80,7 +112,7 @@ macro_rules! calls {
             #[unsafe(export_name = $symbol)]
             extern "C-unwind" fn wrapper($($word: usize),*) -> usize {
                 static REAL: $crate::resolve::Real = $crate::resolve::Real::new(concat!($symbol, "\0"));
-                $crate::wrap::pass::<$rule, $width, _>(&CALL, &REAL, [$($word),*], |real, words| {
+                let invoke = |real: *const (), words| {
                     let [$($word),*] = words;
                     // SAFETY: a function of this name takes so many words, and returns one.
                     unsafe {
@@ -88,7 +120,12 @@ macro_rules! calls {
                             std::mem::transmute(real);
                         real($($word),*)
                     }
-                })
+                };
+                let function = $crate::wrap::ready(&CALL, &REAL);
+                if function.is_null() {
+                    return $crate::wrap::first::<$rule, $width, _>(&CALL, &REAL, [$($word),*], invoke);
+                }
+                $crate::wrap::count::<$rule, $width, _>(&CALL, function, [$($word),*], invoke, $crate::ticks::count)
             }
         };
     };
