@@ -5,6 +5,7 @@
 //! the first one with such a group reaches: groups that ended long before that were not in use any more.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use pegel_metric::{Members, Millis};
@@ -50,7 +51,7 @@ pub(crate) fn last_rows(shared: &Shared, prefix: &str) -> Vec<LastRow> {
         }
         // A damaged block is reported when its samples are read.
         if let Ok(reader) = BlockReader::open(&block, &shared.indexes) {
-            add_block(&Arc::new(reader), prefix, &mut found);
+            add_block(&Rc::new(reader), prefix, &mut found);
         }
     }
     let oldest = newest(&found).map_or(Millis::MIN, |time| time.saturating_sub(WRITTEN_WITHIN));
@@ -65,11 +66,11 @@ pub(crate) fn last_rows(shared: &Shared, prefix: &str) -> Vec<LastRow> {
 
 enum Source {
     Memory(LastRow),
-    Block(Arc<BlockReader>, u32),
+    Block(Rc<BlockReader>, u32),
 }
 
 fn add_block(
-    reader: &Arc<BlockReader>,
+    reader: &Rc<BlockReader>,
     prefix: &str,
     found: &mut HashMap<Arc<str>, (Millis, Source)>,
 ) {
