@@ -54,7 +54,7 @@ fn strip_part<'a>(part: &str, text: &'a str) -> Option<&'a str> {
     let fits = part
         .chars()
         .all(|p| rest.next().is_some_and(|t| p == '?' || p == t));
-    fits.then(|| rest.as_str())
+    fits.then_some(rest.as_str())
 }
 
 /// What stands before `part`, which must fit at the end.
@@ -62,7 +62,7 @@ fn strip_last_part<'a>(part: &str, text: &'a str) -> Option<&'a str> {
     let mut rest = text.chars();
     let mut reversed = part.chars().rev();
     let fits = reversed.all(|p| rest.next_back().is_some_and(|t| p == '?' || p == t));
-    fits.then(|| rest.as_str())
+    fits.then_some(rest.as_str())
 }
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let builder = AgentBuilder::new(release_binary()).config(CONFIG);
-    let home = Home::in_directory(&builder.lanes());
+    let home = Home::in_directory(builder.lanes());
     let agent = builder.start();
     let stop = AtomicBool::new(false);
     let answers = AtomicU64::new(0);

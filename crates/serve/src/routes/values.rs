@@ -46,12 +46,15 @@ pub(super) struct Seen {
     pub change: u64,
 }
 
-/// The values that changed after change number `after`, and the number of the latest change.
+/// Series with their current values, and the number of the latest change.
+pub(super) type ChangedValues = (Vec<(Arc<Series>, Latest)>, u64);
+
+/// Returns the values that changed after change number `after`.
 pub(super) fn changed_after(
     store: &Store,
     selector: &Selector,
     after: u64,
-) -> Result<(Vec<(Arc<Series>, Latest)>, u64), QueryError> {
+) -> Result<ChangedValues, QueryError> {
     let mut found = Vec::new();
     let deadline = Instant::now() + MATCH_TIME;
     let change = store.latest_until(deadline, selector, after, &mut |series, latest| {

@@ -138,7 +138,7 @@ impl Index {
     /// to ask the selector.
     pub fn candidates(&self, selector: &Selector) -> Vec<Range<usize>> {
         let Some(names) = selector.exact_names() else {
-            return vec![0..self.series.len()];
+            return std::iter::once(0..self.series.len()).collect();
         };
         let place = |text: &str| self.series.partition_point(|series| series.text() < text);
         let mut ranges = Vec::new();
