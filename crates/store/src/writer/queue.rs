@@ -34,11 +34,11 @@ pub(crate) enum Command {
 /// Ticks and pushes that may wait for the writer.
 const QUEUE_LEN: usize = 1024;
 /// How long the writer rests between batches while ticks come fast.
-const REST: Duration = Duration::from_millis(4);
-/// Ticks come fast when this many batches followed each other within [`CLOSE`]. The inputs of an agent that samples
-/// twice a second send two or three ticks together: those are not fast.
+const REST: Duration = Duration::from_millis(8);
+/// Ticks come fast when this many batches followed each other within [`CLOSE`], and as long as a rest gathers several
+/// commands. The inputs of an agent that samples twice a second send two or three ticks together: those are not fast.
 const FAST_BATCHES: u32 = 8;
-const CLOSE: Duration = Duration::from_millis(20);
+const CLOSE: Duration = Duration::from_millis(4);
 /// A resting writer is woken when this much is queued, so that nothing is dropped meanwhile.
 const RESTING_LEN_MAX: usize = QUEUE_LEN / 8;
 
@@ -158,7 +158,7 @@ impl CommandReceiver {
         let is_fast = self.close_batches >= FAST_BATCHES;
         self.queue.take(is_fast, count_max, batch);
         let now = Instant::now();
-        let is_close = now.duration_since(self.last) < CLOSE;
+        let is_close = now.duration_since(self.last) < CLOSE || (is_fast && batch.len() > 1);
         self.close_batches = if is_close { self.close_batches + 1 } else { 0 };
         self.last = now;
     }
