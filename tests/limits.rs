@@ -72,7 +72,7 @@ fn crowd_and_check(agent: &AgentProcess, count: usize) {
                 false => Err(blocks(&status)),
             }
         });
-        let range = get(&agent.unix(), "/api/v1/range?names=node_load1").expect("an answer");
+        let range = get(&agent.unix(), "/api/v1/range?match=node_load1").expect("an answer");
         assert!(
             range.status == 200 || range.status == 503,
             "{}",

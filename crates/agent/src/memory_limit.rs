@@ -128,7 +128,7 @@ mod tests {
         let (small, large) = (fitted(32).limits, fitted(256).limits);
         assert_eq!(small.series.get(), 5_128);
         assert_eq!(large.series.get(), 76_923);
-        assert_eq!(small.memory.to_string(), "6720KiB");
+        assert_eq!(small.memory.to_string(), "6721KiB");
         assert_eq!(small.connections.get(), 16);
     }
 }

@@ -64,9 +64,11 @@ impl fmt::Debug for App {
 impl App {
     /// Why the agent is not well.
     pub(crate) fn degraded(&self) -> Option<String> {
-        let store = self.store.status().degraded.map(|degraded| degraded.reason);
-        store
-            .or_else(|| self.source.degraded())
+        let store = || self.store.status().degraded.map(|degraded| degraded.reason);
+        // The end of a thread comes first: what the store says then is a consequence.
+        self.source
+            .degraded()
+            .or_else(store)
             .or_else(|| self.intake.journal_fault())
     }
 }
