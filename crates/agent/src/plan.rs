@@ -163,10 +163,10 @@ fn lanes(dir: &Path, allow_users: &[User], environment: Environment<'_>) -> Opti
         return None;
     }
     let uid = rustix::process::geteuid().as_raw();
-    let own = pegel_lane::user_directories(uid).enumerate();
-    let own = own.map(|(number, path)| LaneDirectory {
-        // The others are made by programs that cannot use the first one.
-        is_optional: number > 0,
+    // The first that can be used is made now, so that programs find it; the others are read where they are there.
+    let (first, _) = pegel_lane::private::choose(pegel_lane::user_directories(uid), uid);
+    let own = pegel_lane::user_directories(uid).map(|path| LaneDirectory {
+        is_optional: path != first,
         ..LaneDirectory::of_user(path, uid)
     });
     let directories = match environment("PEGEL_LANES").filter(|path| !path.is_empty()) {
