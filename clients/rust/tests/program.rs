@@ -92,7 +92,7 @@ fn a_place_that_is_no_good_does_not_disturb_the_program() {
             .arg("2")
             .env("PEGEL_LANES", dir.join(place)));
         assert_eq!(
-            finished.stdout, "2 steps, published: true\n0\n700 root\n",
+            finished.stdout, "2 steps, published: false\n",
             "{place}: {finished}"
         );
         assert_eq!((finished.code(), finished.stderr.as_str()), (Some(0), ""));
@@ -175,7 +175,7 @@ fn a_directory_that_is_not_the_users_own_is_left_for_the_next() {
             return;
         };
         assert_eq!(
-            finished.stdout, "2 steps, published: false\n",
+            finished.stdout, "2 steps, published: true\n0\n700 root\n",
             "{squat}: {finished}"
         );
     }
