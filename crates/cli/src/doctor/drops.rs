@@ -6,7 +6,7 @@ use super::finding::Finding;
 use super::words;
 
 /// What to do about each reason.
-const FIXES: [(&str, &str); 17] = [
+const FIXES: [(&str, &str); 18] = [
     (
         "queue_full",
         "the disk or the processor does not keep up: raise `rate`, or give the store a faster disk",
@@ -18,6 +18,10 @@ const FIXES: [(&str, &str); 17] = [
     (
         "sender_limit",
         "raise limits.series_per_sender, or find who sends names without end: pegel list",
+    ),
+    (
+        "sender_rate",
+        "raise limits.sender_bytes, or find the sender in /status (senders): it writes more than it may",
     ),
     (
         "too_old",
