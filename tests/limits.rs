@@ -224,7 +224,7 @@ impl RealCgroup {
 
 impl Drop for RealCgroup {
     fn drop(&mut self) {
-        let _ = eventually("the cgroup is empty", || fs::remove_dir(&self.0));
+        eventually("the cgroup is empty", || fs::remove_dir(&self.0));
     }
 }
 
