@@ -15,7 +15,7 @@ use pegel_ingest::statsd::Plan as StatsdPlan;
 use pegel_serve::socket::default_socket;
 use pegel_serve::{LocalUsers, Settings as ServeSettings, TlsFiles, TokenSource};
 use pegel_snapshot::Subject;
-use pegel_store::Options as StoreOptions;
+use pegel_store::{DiskFiles, Options as StoreOptions};
 use pegel_supervisor::Supervisor;
 
 use crate::descriptors::Descriptors;
@@ -187,6 +187,7 @@ fn lanes(dir: &Path, allow_users: &[User], environment: Environment<'_>) -> Opti
     Some(LanesSettings {
         directories,
         journal: dir.join("lanes.journal"),
+        files: Arc::new(DiskFiles),
         lanes_max: LANES_MAX,
     })
 }

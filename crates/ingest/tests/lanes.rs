@@ -15,7 +15,9 @@ use pegel_ingest::rules::Rules;
 use pegel_lane::{Aggregation, Calls, Counter, Gauge, Handle, Histogram, Home, Kind, Spec};
 use pegel_metric::{Clock, Input, Millis, Selector, Tick};
 use pegel_store::{Options, Store};
-use pegel_testkit::{FakeClock, Forked, Stranger, TempDir, eventually, need_hardware};
+use pegel_testkit::{
+    FakeClock, Forked, HangingFiles, Stranger, TempDir, eventually, need_hardware,
+};
 
 const START: Millis = 1_800_000_000_000;
 
@@ -24,6 +26,8 @@ struct Node {
     dir: TempDir,
     clock: Arc<FakeClock>,
     lanes_max: usize,
+    /// On which the journal is.
+    disk: HangingFiles,
 }
 
 struct Agent {
@@ -41,6 +45,7 @@ impl Node {
             dir,
             clock: Arc::new(FakeClock::new(START)),
             lanes_max: usize::MAX,
+            disk: HangingFiles::default(),
         }
     }
 
@@ -90,6 +95,7 @@ impl Node {
         let settings = LanesSettings {
             directories: vec![directory],
             journal: journal.to_owned(),
+            files: Arc::new(self.disk.clone()),
             lanes_max: self.lanes_max,
         };
         let clock: Arc<dyn Clock> = self.clock.clone();
@@ -125,6 +131,15 @@ impl Node {
 
 impl Agent {
     fn pass(&mut self) {
+        self.pass_at_once();
+        eventually("the journal is written", || {
+            let is_written = self.lanes.is_journal_written();
+            is_written.then_some(()).ok_or("not yet")
+        });
+    }
+
+    /// Does not wait for the journal.
+    fn pass_at_once(&mut self) {
         let mut tick = Tick::new(Input::Programs);
         tick.reset(self.clock.utc());
         self.lanes.pass(&mut tick);
@@ -824,4 +839,86 @@ fn lanes_of_different_users_do_not_add_up() {
         agent.assert_value("steps_total{user=\"4000000002\"}", 20.0);
         agent.kill();
     }
+}
+
+#[test]
+fn values_go_on_while_the_journal_hangs_and_files_stay_until_it_is_written() {
+    let node = Node::new();
+    let mut agent = node.agent();
+    let own = counter(node.home(), "own_total");
+    own.add(1);
+    let child = counting_child(&node, 1000);
+    agent.pass_after(SECOND);
+    node.disk.hang();
+    // Ends after the last record that was written: only its file has what it counted.
+    child.kill();
+    for step in 2..=100 {
+        own.add(1);
+        node.clock.advance(SECOND);
+        agent.pass_at_once();
+        agent.assert_value("own_total", f64::from(step));
+        agent.assert_value("steps_total", 1000.0);
+    }
+    assert!(node.disk.is_hanging());
+    assert_eq!(node.files(), 2, "the record of its end is not written");
+    let fault = eventually("it is reported", || {
+        node.clock.advance(SECOND);
+        agent.pass_at_once();
+        agent.status().journal.ok_or("no fault")
+    });
+    assert!(fault.contains("the disk has not answered for"), "{fault}");
+    // Killed here, nothing is lost and nothing is counted twice.
+    node.disk.fail();
+    agent.kill();
+    node.disk.resume();
+    let mut agent = node.agent();
+    agent.pass_after(SECOND);
+    agent.assert_value("own_total", 100.0);
+    agent.assert_value("steps_total", 1000.0);
+    // A disk that works again: the agent recovers, and the file goes.
+    node.disk.hang();
+    agent.clock.advance(SECOND);
+    own.add(1);
+    agent.pass_at_once();
+    node.disk.resume();
+    for _ in 0..3 {
+        agent.pass_after(Duration::from_secs(61));
+    }
+    assert_eq!((agent.status().journal, node.files()), (None, 1));
+    agent.assert_value("own_total", 101.0);
+    agent.assert_value("steps_total", 1000.0);
+    agent.kill();
+    let mut agent = node.agent();
+    agent.pass_after(SECOND);
+    agent.assert_value("own_total", 101.0);
+    agent.assert_value("steps_total", 1000.0);
+}
+
+#[test]
+fn an_agent_ends_although_the_journal_hangs_and_writes_what_is_pending_otherwise() {
+    let node = Node::new();
+    let own = counter(node.home(), "own_total");
+    own.add(1);
+    let mut agent = node.agent();
+    agent.pass_after(SECOND);
+    own.add(1);
+    node.clock.advance(Duration::from_millis(10));
+    agent.pass_at_once();
+    drop(agent);
+    // As when the machine was started anew: what the journal has is all there is, beside the store.
+    let read = || fs::read(node.dir.join("lanes.journal")).expect("readable");
+    let (kept, whole) = pegel_ingest::lanes::journal::read(&read()).expect("our format");
+    assert_eq!(whole, read().len());
+    let lane = kept.lanes.values().next().expect("one lane");
+    assert_eq!(lane.amounts[0].1.value(), 2.0);
+    let mut agent = node.agent();
+    agent.pass_after(SECOND);
+    own.add(1);
+    node.disk.hang();
+    node.clock.advance(SECOND);
+    agent.pass_at_once();
+    // Would never return if it waited for the disk.
+    drop(agent);
+    assert!(node.disk.is_hanging());
+    node.disk.fail();
 }

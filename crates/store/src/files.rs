@@ -41,7 +41,7 @@ pub trait FileHandle: Debug + Send + Sync {
 }
 
 /// Writes all of `bytes`, going on after short writes and interruptions.
-pub(crate) fn write_all_at(file: &dyn FileHandle, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
+pub fn write_all_at(file: &dyn FileHandle, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
     while !bytes.is_empty() {
         match file.write_at(bytes, at) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),

@@ -54,7 +54,7 @@ mod writer;
 
 pub use config::{Keep, Limits};
 pub use error::{OpenError, PushError, Pushed};
-pub use files::{DiskFiles, FileHandle, Files};
+pub use files::{DiskFiles, FileHandle, Files, write_all_at};
 pub use last_rows::LastRow;
 pub use options::Options;
 pub use question::{Fold, Latest, QueryError, Question, Step, Visit};

@@ -13,11 +13,11 @@
 //!
 //! A lane's record holds absolute amounts and replaces the one before. So a record that is written twice, or
 //! not at all because the agent was killed, never counts anything twice. When the file has grown it is
-//! written anew from what is in memory. A torn tail is cut, as in the store's log.
+//! written anew from what is in memory. A torn tail is cut, as in the store's log. [`super::journal_writer`] writes it.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Seek, SeekFrom, Write};
+use std::fs::{self, OpenOptions};
+use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -35,8 +35,6 @@ const BEFORE: u8 = 5;
 const HEAD_BYTES: usize = 8;
 /// No record is larger: a lane has at most some ten thousand series.
 const RECORD_BYTES_MAX: usize = 4 << 20;
-/// The file is written anew when it is this much larger than what it says.
-const GROWTH_MAX: u64 = 4 << 20;
 
 /// 128 random bits: the identity of a lane.
 pub type LaneId = [u8; 16];
@@ -100,129 +98,58 @@ pub enum JournalError {
     Format { path: PathBuf, format: u32 },
 }
 
-/// The open file.
-#[derive(Debug)]
-pub struct Journal {
-    path: PathBuf,
-    /// None while it cannot be written at all.
-    file: Option<File>,
-    bytes: u64,
-    /// How large it was when it was last written anew.
-    fresh_bytes: u64,
-    /// A failed write may have left half a record, which must not stay before whole ones.
-    is_torn: bool,
-    buffer: Vec<u8>,
+/// Reads the journal at `path` and creates it if it is missing, so that the next start finds one. A disk that cannot be
+/// written now is no reason not to count: the journal is written as soon as it can be.
+pub fn load(path: &Path) -> Result<Kept, JournalError> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    drop(options.mode(FILE_MODE).open(path));
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(source) => {
+            let path = path.to_owned();
+            return Err(JournalError::Io { path, source });
+        }
+    };
+    let (kept, _) = read(&bytes).map_err(|format| JournalError::Format {
+        path: path.to_owned(),
+        format,
+    })?;
+    Ok(kept)
 }
 
-impl Journal {
-    /// Reads what is there and opens it for more. A disk that cannot be written now is no reason not to count:
-    /// the journal is written anew when it can be.
-    pub fn open(path: &Path) -> Result<(Journal, Kept), JournalError> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        options.mode(FILE_MODE);
-        let opened = options.open(path);
-        let bytes = match fs::read(path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            Err(source) => {
-                let path = path.to_owned();
-                return Err(JournalError::Io { path, source });
-            }
-        };
-        let (kept, whole) = read(&bytes).map_err(|format| JournalError::Format {
-            path: path.to_owned(),
-            format,
-        })?;
-        let mut journal = Journal {
-            path: path.to_owned(),
-            file: opened.ok(),
-            bytes: whole as u64,
-            fresh_bytes: whole as u64,
-            is_torn: true,
-            buffer: Vec::new(),
-        };
-        if whole == 0 {
-            journal.put(|body| body.extend(begin()));
-        }
-        Ok((journal, kept))
-    }
+/// Encoded records that are not handed to the writer yet.
+#[derive(Debug, Default)]
+pub struct Records(Vec<u8>);
 
+impl Records {
     pub fn put_series(&mut self, number: u32, series: &KeptSeries) {
-        self.put(|body| put_series(body, number, series));
+        put(&mut self.0, |body| put_series(body, number, series));
     }
 
     pub fn put_lane(&mut self, id: &LaneId, lane: &KeptLane) {
-        put_lane(&mut self.buffer, id, lane);
+        put_lane(&mut self.0, id, lane);
     }
 
     pub fn put_gone(&mut self, id: &LaneId) {
-        self.put(|body| {
+        put(&mut self.0, |body| {
             body.push(GONE);
             body.extend(id);
         });
     }
 
-    fn put(&mut self, body: impl FnOnce(&mut Vec<u8>)) {
-        put(&mut self.buffer, body);
+    pub fn len(&self) -> usize {
+        self.0.len()
     }
 
-    /// Writes what was put since the last call. What cannot be written stays for the next one.
-    pub fn write(&mut self) -> io::Result<()> {
-        if self.buffer.is_empty() {
-            return Ok(());
-        }
-        let Some(file) = &mut self.file else {
-            return Err(io::ErrorKind::ReadOnlyFilesystem.into());
-        };
-        if self.is_torn {
-            file.set_len(self.bytes)?;
-            self.is_torn = false;
-        }
-        file.seek(SeekFrom::Start(self.bytes))?;
-        self.is_torn = true;
-        file.write_all(&self.buffer)?;
-        self.is_torn = false;
-        self.bytes += self.buffer.len() as u64;
-        self.buffer.clear();
-        Ok(())
+    pub fn clear(&mut self) {
+        self.0.clear();
     }
 
-    /// What waits to be written.
-    pub fn pending_bytes(&self) -> usize {
-        self.buffer.len()
-    }
-
-    /// A handle with which another thread can sync what was written.
-    pub fn for_sync(&self) -> Option<File> {
-        self.file.as_ref()?.try_clone().ok()
-    }
-
-    /// Whether it should be written anew.
-    pub fn is_overdue(&self) -> bool {
-        self.file.is_none() || self.bytes > 2 * self.fresh_bytes + GROWTH_MAX
-    }
-
-    /// Writes a new file that says only this, and puts it in place of the old one.
-    pub fn rewrite(&mut self, kept: &Kept) -> io::Result<()> {
-        let bytes = kept.to_bytes();
-        let new = self.path.with_extension("new");
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(FILE_MODE)
-            .open(&new)?;
-        file.write_all(&bytes)?;
-        file.sync_data()?;
-        fs::rename(&new, &self.path)?;
-        self.file = Some(file);
-        self.bytes = bytes.len() as u64;
-        self.fresh_bytes = self.bytes;
-        self.is_torn = false;
-        self.buffer.clear();
-        Ok(())
+    /// Returns the bytes and starts over.
+    pub fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.0)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pegel_lane::reader::{LaneError, LaneFile, ProcessState};
 use pegel_metric::Millis;
 
-use super::journal::{KeptLane, LaneId};
+use super::journal::KeptLane;
 use super::part::{Part, PointsPart, Refuse, declare, labels_of};
 use super::totals::Totals;
 use crate::senders::Sender;
@@ -35,8 +35,8 @@ pub(super) struct KnownLane {
     pub is_drained: bool,
     /// Since when its process has been gone, or nothing has changed.
     pub quiet_since: Millis,
-    /// Whether the journal has what is here.
-    pub is_journaled: bool,
+    /// The hand-over to the journal's writer that covers what is here; none while there is something new.
+    pub journaled_in: Option<u64>,
     /// Why it is not read any more.
     pub fault: Option<String>,
 }
@@ -64,13 +64,9 @@ impl KnownLane {
             has_ended: false,
             is_drained: false,
             quiet_since: now,
-            is_journaled: false,
+            journaled_in: None,
             fault: None,
         }
-    }
-
-    pub fn id(&self) -> LaneId {
-        self.file.header().id
     }
 
     /// Reads the lane and adds what is new to the totals. Whether anything was.
@@ -103,7 +99,7 @@ impl KnownLane {
         }
         self.leave_out_what_was_counted(totals);
         if is_changed {
-            self.is_journaled = false;
+            self.journaled_in = None;
             self.quiet_since = now;
         }
         Ok(is_changed)
@@ -187,7 +183,7 @@ impl KnownLane {
     /// The program let go of it. Its gauges mean nothing any more.
     pub fn end(&mut self, totals: &mut Totals) {
         self.has_ended = true;
-        self.is_journaled = false;
+        self.journaled_in = None;
         for part in &mut self.parts {
             if let Part::Gauge(number) = *part {
                 totals.leave(number);

@@ -9,7 +9,8 @@ mod claim;
 mod directories;
 mod histograms;
 pub mod journal;
-mod journal_sync;
+mod journal_file;
+mod journal_writer;
 mod lane;
 mod part;
 mod quota;
@@ -34,8 +35,8 @@ use crate::pulse::Source;
 use crate::senders::Sender;
 use crate::users;
 use directories::{Directories, Opened};
-use journal::{Journal, Kept, LaneId};
-use journal_sync::JournalSync;
+use journal::{Kept, LaneId};
+use journal_writer::JournalWriter;
 use lane::KnownLane;
 use totals::Totals;
 
@@ -64,14 +65,13 @@ pub struct Lanes {
     /// Names of users whose lanes were seen, by their numbers.
     users: HashMap<u32, Arc<str>>,
     totals: Totals,
-    journal: Journal,
-    journal_sync: JournalSync,
+    journal: JournalWriter,
     /// Lanes of the journal whose files could not be read at the start: what they had counted is in the base.
     folded: HashSet<LaneId>,
     /// Lanes that another agent counted before this one took over.
     counted_elsewhere: u64,
     is_aborted: bool,
-    /// The numbers of series are new since the start, and the journal has the old ones.
+    /// The journal has other numbers of series: those of before the start, or of series that are forgotten.
     needs_rewrite: bool,
     looked: Millis,
     journaled: Millis,
@@ -92,12 +92,12 @@ impl Lanes {
     ) -> Result<Lanes, JournalError> {
         let now = clock.utc();
         let is_new = !settings.journal.exists();
-        let (journal, kept) = Journal::open(&settings.journal)?;
-        let journal_sync =
-            JournalSync::start(store.supervisor()).map_err(|source| JournalError::Io {
-                path: settings.journal.clone(),
-                source,
-            })?;
+        let kept = journal::load(&settings.journal)?;
+        let journal = JournalWriter::start(settings, store.supervisor());
+        let journal = journal.map_err(|source| JournalError::Io {
+            path: settings.journal.clone(),
+            source,
+        })?;
         if kept.torn > 0 {
             tracing::warn!(
                 bytes = kept.torn,
@@ -114,7 +114,6 @@ impl Lanes {
             users: HashMap::new(),
             totals,
             journal,
-            journal_sync,
             folded: HashSet::new(),
             counted_elsewhere: 0,
             is_aborted: false,
@@ -134,6 +133,12 @@ impl Lanes {
     #[doc(hidden)]
     pub fn abort(mut self) {
         self.is_aborted = true;
+    }
+
+    /// Whether all that was handed to the journal is written: for tests.
+    #[doc(hidden)]
+    pub fn is_journal_written(&self) -> bool {
+        !self.journal.is_busy()
     }
 
     pub fn status(&self) -> Arc<Mutex<LanesStatus>> {
@@ -279,7 +284,8 @@ impl Lanes {
         self.say_status();
         if now - self.expired > 3_600_000 {
             self.expired = now;
-            self.totals.expire(now - FORGET_AFTER_MS);
+            // Their numbers are free for other series, to which the journal would give what these had counted.
+            self.needs_rewrite |= self.totals.expire(now - FORGET_AFTER_MS) > 0;
         }
     }
 
@@ -296,14 +302,8 @@ impl Lanes {
             self.directories.refuse(lane.directory, &lane.file, fault);
         } else {
             // The journal first: a file that is gone cannot be read again.
-            self.journal_lane(&mut lane);
-            let written = match self.needs_rewrite {
-                true => Err(std::io::Error::other("it is not written anew yet")),
-                false => self.journal.write(),
-            };
-            if let Err(error) = written {
-                self.say_journal(Some(error.to_string()));
-                lane.quiet_since = now;
+            let is_written = |number| self.journal.is_written(number);
+            if !lane.journaled_in.is_some_and(is_written) {
                 self.lanes.insert(*id, lane);
                 return;
             }
@@ -315,7 +315,7 @@ impl Lanes {
             }
         }
         lane.leave(&mut self.totals);
-        self.journal.put_gone(id);
+        self.journal.records.put_gone(id);
         self.directories.release(&lane.file);
     }
 
@@ -365,8 +365,10 @@ impl Source for Lanes {
 
 impl Drop for Lanes {
     fn drop(&mut self) {
-        if !self.is_aborted {
-            self.remember(self.clock.utc());
+        if self.is_aborted {
+            self.journal.discard();
+        } else if self.journal.settle() {
+            self.hand_over(self.clock.utc());
         }
     }
 }

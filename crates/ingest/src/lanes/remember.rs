@@ -1,92 +1,80 @@
-//! What lanes counted goes to the journal: regularly, and before a lane's file is removed.
+//! Hands what lanes counted to the journal's writer, once a second.
 
 use pegel_metric::Millis;
 
 use super::Lanes;
-use super::journal::{Kept, LaneId};
-use super::lane::KnownLane;
+use super::journal::Kept;
 
 /// How often what went to the journal is forced to disk. What is lost by a power cut before that is made
 /// up from what the store has.
 const SYNC_MS: Millis = 10_000;
-/// What waits for a journal that cannot be written.
+/// The most that gathers for a journal that cannot be written; beyond it the journal is written anew.
 const PENDING_BYTES_MAX: usize = 4 << 20;
 
 impl Lanes {
-    /// Puts what changed into the journal.
+    /// Hands what changed to the journal's writer, unless that is busy: then the next call covers it.
     pub(super) fn remember(&mut self, now: Millis) {
         self.journaled = now;
-        let changed: Vec<LaneId> = self
-            .lanes
-            .iter()
-            .filter(|(_, lane)| !lane.is_journaled)
-            .map(|(id, _)| *id)
-            .collect();
-        for id in changed {
-            if let Some(mut lane) = self.lanes.remove(&id) {
-                self.journal_lane(&mut lane);
-                self.lanes.insert(id, lane);
-            }
+        self.report_journal(self.journal.fault());
+        if !self.journal.is_busy() {
+            self.hand_over(now);
+        } else if self.journal.records.len() > PENDING_BYTES_MAX {
+            self.journal.records.clear();
+            self.needs_rewrite = true;
         }
+    }
+
+    /// Hands over what changed. At the end also while the last task fails: both are tried once more.
+    pub(super) fn hand_over(&mut self, now: Millis) {
         let is_time_to_sync = (now - self.synced).abs() >= SYNC_MS;
+        if is_time_to_sync {
+            self.synced = now;
+        }
         // After a failed sync the kernel may have dropped what was written: the journal is written anew, as often as it is
         // synced.
-        let is_overdue = self.needs_rewrite || self.journal.is_overdue();
-        if is_overdue || (is_time_to_sync && self.journal_sync.has_failed()) {
-            self.synced = now;
+        let is_lost = is_time_to_sync && self.journal.has_sync_failed();
+        if self.needs_rewrite || self.journal.is_overgrown() || is_lost {
             self.rewrite();
             return;
         }
-        let written = self.journal.write();
-        let fault = written.err().map(|error| error.to_string());
-        self.say_journal(fault.or_else(|| self.journal_sync.fault()));
-        if is_time_to_sync {
-            self.synced = now;
-            if let Some(file) = self.journal.for_sync() {
-                self.journal_sync.request(file);
+        let number = self.journal.next_number();
+        let changed = self.lanes.iter_mut();
+        for (id, lane) in changed.filter(|(_, lane)| lane.journaled_in.is_none()) {
+            let Some(kept) = lane.kept() else { continue };
+            for (number, _) in &kept.amounts {
+                if let Some(series) = self.totals.introduce(*number) {
+                    self.journal.records.put_series(*number, &series);
+                }
             }
+            self.journal.records.put_lane(id, &kept);
+            lane.journaled_in = Some(number);
         }
+        self.journal.append(is_time_to_sync);
     }
 
-    pub(super) fn journal_lane(&mut self, lane: &mut KnownLane) {
-        // A journal that cannot be written must not grow in memory: it will be written anew.
-        if self.journal.pending_bytes() > PENDING_BYTES_MAX {
-            return;
-        }
-        let Some(kept) = lane.kept() else { return };
-        for (number, _) in &kept.amounts {
-            if let Some(series) = self.totals.introduce(*number) {
-                self.journal.put_series(*number, &series);
-            }
-        }
-        self.journal.put_lane(&lane.id(), &kept);
-        lane.is_journaled = true;
-    }
-
-    pub(super) fn rewrite(&mut self) {
+    fn rewrite(&mut self) {
+        let number = self.journal.next_number();
         let mut kept = Kept::default();
         for (number, series, base) in self.totals.counters() {
             kept.series.insert(number, series);
             kept.base.insert(number, base);
         }
         for (id, lane) in &mut self.lanes {
-            kept.lanes.extend(lane.kept().map(|kept| (*id, kept)));
-            lane.is_journaled = true;
+            if let Some(lane_kept) = lane.kept() {
+                kept.lanes.insert(*id, lane_kept);
+                lane.journaled_in = Some(number);
+            }
         }
-        let written = self.journal.rewrite(&kept);
-        if written.is_ok() {
-            self.needs_rewrite = false;
-            self.journal_sync.reset();
-        }
-        self.say_journal(written.err().map(|error| error.to_string()));
+        self.journal.replace(&kept);
+        self.needs_rewrite = false;
     }
 
-    pub(super) fn say_journal(&self, trouble: Option<String>) {
+    fn report_journal(&self, fault: Option<String>) {
         let mut status = self.status_mut();
-        // Said when it begins, not every second.
-        if let (Some(error), None) = (&trouble, &status.journal) {
+        // Logged when it begins, not every second.
+        if let (Some(error), None) = (&fault, &status.journal) {
             tracing::warn!(error, "the journal of lanes cannot be written");
         }
-        status.journal = trouble;
+        status.journal = fault;
     }
 }

@@ -1,12 +1,17 @@
 //! Which directories of lanes an agent reads, and whose lanes there.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+
+use pegel_store::Files;
 
 /// Where lanes are, and where to remember them.
 #[derive(Debug, Clone)]
 pub struct LanesSettings {
     pub directories: Vec<LaneDirectory>,
     pub journal: PathBuf,
+    /// The file operations with which the journal is written.
+    pub files: Arc<dyn Files>,
     /// How many lanes are read at one time. A lane takes a descriptor; further ones wait until others end.
     pub lanes_max: usize,
 }

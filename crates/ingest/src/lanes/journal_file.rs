@@ -1,0 +1,63 @@
+//! The file of the lane journal, as its writer's thread has it.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use pegel_store::{FileHandle, Files, write_all_at};
+
+use super::journal_writer::Task;
+
+#[derive(Debug)]
+pub(super) struct JournalFile {
+    files: Arc<dyn Files>,
+    path: PathBuf,
+    /// None until it is written for the first time: the file of an earlier agent is replaced, not continued.
+    file: Option<Arc<dyn FileHandle>>,
+    bytes: u64,
+}
+
+impl JournalFile {
+    pub fn new(files: Arc<dyn Files>, path: PathBuf) -> JournalFile {
+        JournalFile {
+            files,
+            path,
+            file: None,
+            bytes: 0,
+        }
+    }
+
+    /// Writes a task. One that failed must be repeated, with the same bytes and perhaps more: they overwrite what a
+    /// failed write left.
+    pub fn write(&mut self, task: &Task) -> io::Result<()> {
+        match &self.file {
+            Some(file) if !task.is_whole => write_all_at(&**file, &task.bytes, self.bytes)?,
+            _ => {
+                self.file = Some(self.replace(&task.bytes)?);
+                self.bytes = 0;
+            }
+        }
+        self.bytes += task.bytes.len() as u64;
+        Ok(())
+    }
+
+    pub fn sync(&self) -> io::Result<()> {
+        self.file.as_ref().map_or(Ok(()), |file| file.sync())
+    }
+
+    fn replace(&self, bytes: &[u8]) -> io::Result<Arc<dyn FileHandle>> {
+        let new = self.path.with_extension("new");
+        let file = self.files.create(&new)?;
+        let written = write_all_at(&*file, bytes, 0).and_then(|()| file.sync());
+        if let Err(error) = written {
+            // Best effort: on a full disk it would take room.
+            let _ = self.files.remove(&new);
+            return Err(error);
+        }
+        self.files.rename(&new, &self.path)?;
+        if let Some(directory) = self.path.parent() {
+            self.files.sync_dir(directory)?;
+        }
+        Ok(file)
+    }
+}

@@ -1,0 +1,276 @@
+//! Writes the lane journal on a thread of its own: a pass over the lanes never waits for the disk.
+//!
+//! The thread has one task at a time: records to append, or a whole file that replaces the old one. [`super::Lanes`] hands
+//! over nothing while a task is pending; amounts are absolute, so a lane's next record covers those that were left out. A
+//! task that fails is repeated until it succeeds. A failure, or a task that takes longer than [`STALL`], degrades the agent.
+
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use pegel_supervisor::{CriticalThread, Supervisor};
+
+use super::journal::{Kept, Records};
+use super::journal_file::JournalFile;
+use super::settings::LanesSettings;
+
+/// A disk that has not answered for this long is reported.
+const STALL: Duration = Duration::from_secs(3);
+/// How long the end of the agent waits for the disk.
+const STOP_WAIT: Duration = Duration::from_secs(5);
+/// The pause before a failed task is repeated; doubled each time up to the maximum.
+const RETRY: Duration = Duration::from_secs(1);
+const RETRY_MAX: Duration = Duration::from_secs(8);
+/// The file is written anew when it is this much larger than after the last time.
+const GROWTH_MAX: usize = 4 << 20;
+
+/// The handle of the thread. Dropped, it waits for the pending task, for [`STOP_WAIT`] at most.
+#[derive(Debug)]
+pub(super) struct JournalWriter {
+    /// Records for the next hand-over.
+    pub records: Records,
+    /// The number of the next hand-over.
+    number: u64,
+    /// The size of the file when all that was handed over is written.
+    bytes: usize,
+    /// Its size when it was last written anew.
+    fresh_bytes: usize,
+    stop_by: Option<Instant>,
+    shared: Arc<Shared>,
+    thread: Option<CriticalThread>,
+}
+
+/// Something to be written.
+#[derive(Debug)]
+pub(super) struct Task {
+    number: u64,
+    pub bytes: Vec<u8>,
+    /// The bytes are the whole file, not an addition.
+    pub is_whole: bool,
+    /// What was written so far is forced to disk.
+    pub sync: bool,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<WriterState>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct WriterState {
+    /// The next task, or one that failed and is repeated.
+    task: Option<Task>,
+    /// When the task in progress began.
+    began: Option<Instant>,
+    /// The last hand-over that is in the file.
+    written: u64,
+    write_error: Option<String>,
+    /// Kept until the file is written anew: the kernel may have dropped what it did not sync.
+    sync_error: Option<String>,
+    is_stopping: bool,
+    has_ended: bool,
+}
+
+impl JournalWriter {
+    pub fn start(settings: &LanesSettings, supervisor: &Supervisor) -> io::Result<JournalWriter> {
+        let shared = Arc::new(Shared::default());
+        let file = JournalFile::new(settings.files.clone(), settings.journal.clone());
+        let for_thread = shared.clone();
+        let thread = supervisor.thread("lane-journal");
+        let thread = thread.critical(move |_| for_thread.run(file))?;
+        Ok(JournalWriter {
+            records: Records::default(),
+            number: 1,
+            bytes: 0,
+            fresh_bytes: 0,
+            stop_by: None,
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    /// Returns the number of the next hand-over.
+    pub fn next_number(&self) -> u64 {
+        self.number
+    }
+
+    /// Whether this hand-over is in the file.
+    pub fn is_written(&self, number: u64) -> bool {
+        self.shared.state().written >= number
+    }
+
+    /// Whether a task is pending. Nothing should be handed over until it is done.
+    pub fn is_busy(&self) -> bool {
+        let state = self.shared.state();
+        state.task.is_some() || state.began.is_some()
+    }
+
+    /// Whether the file is much larger than what it says.
+    pub fn is_overgrown(&self) -> bool {
+        self.bytes > 2 * self.fresh_bytes + GROWTH_MAX
+    }
+
+    /// Whether a sync failed since the file was last written anew.
+    pub fn has_sync_failed(&self) -> bool {
+        self.shared.state().sync_error.is_some()
+    }
+
+    /// Hands over the records, to be appended.
+    pub fn append(&mut self, sync: bool) {
+        let bytes = self.records.take();
+        if bytes.is_empty() && !sync {
+            return;
+        }
+        self.bytes += bytes.len();
+        self.hand_over(bytes, false, sync);
+    }
+
+    /// Hands over a new file that says only this, in place of the old one and of the records.
+    pub fn replace(&mut self, kept: &Kept) {
+        self.records.clear();
+        let bytes = kept.to_bytes();
+        self.bytes = bytes.len();
+        self.fresh_bytes = self.bytes;
+        self.hand_over(bytes, true, false);
+    }
+
+    fn hand_over(&mut self, bytes: Vec<u8>, is_whole: bool, sync: bool) {
+        let number = self.number;
+        self.number += 1;
+        let mut state = self.shared.state();
+        match &mut state.task {
+            // It failed so far: both are written together.
+            Some(task) if !is_whole => {
+                task.bytes.extend(bytes);
+                task.number = number;
+                task.sync |= sync;
+            }
+            task => {
+                *task = Some(Task {
+                    number,
+                    bytes,
+                    is_whole,
+                    sync,
+                });
+            }
+        }
+        drop(state);
+        self.shared.changed.notify_all();
+    }
+
+    /// Returns why what was handed over is not in the file or may not be on disk.
+    pub fn fault(&self) -> Option<String> {
+        let state = self.shared.state();
+        if let Some(error) = &state.write_error {
+            return Some(format!("the lane journal cannot be written: {error}"));
+        }
+        if let Some(error) = &state.sync_error {
+            return Some(format!("the lane journal cannot be synced: {error}"));
+        }
+        let time = state.began?.elapsed();
+        let seconds = time.as_secs();
+        (time >= STALL)
+            .then(|| format!("the lane journal: the disk has not answered for {seconds} s"))
+    }
+
+    /// At the end: waits until no task is in progress. False if the disk hangs.
+    pub fn settle(&mut self) -> bool {
+        self.wait_to_stop(|state| state.began.is_none() && !state.is_untried())
+    }
+
+    /// Drops the pending task, as a kill would.
+    pub fn discard(&mut self) {
+        self.shared.state().task = None;
+    }
+
+    fn wait_to_stop(&mut self, is_reached: impl Fn(&WriterState) -> bool) -> bool {
+        let by = Instant::now() + STOP_WAIT;
+        let left = (*self.stop_by.get_or_insert(by)).saturating_duration_since(Instant::now());
+        let state = self.shared.state();
+        let waited = self
+            .shared
+            .changed
+            .wait_timeout_while(state, left, |state| !is_reached(state));
+        is_reached(&waited.unwrap_or_else(PoisonError::into_inner).0)
+    }
+}
+
+impl Drop for JournalWriter {
+    fn drop(&mut self) {
+        self.thread.iter().for_each(CriticalThread::expect_end);
+        self.shared.state().is_stopping = true;
+        self.shared.changed.notify_all();
+        // A disk that hangs must not keep the agent from ending.
+        if !self.wait_to_stop(|state| state.has_ended) {
+            tracing::warn!("the lane journal is not complete: the disk does not answer");
+        } else if let Some(thread) = self.thread.take() {
+            thread.join();
+        }
+    }
+}
+
+impl WriterState {
+    /// Whether the pending task has not been tried yet.
+    fn is_untried(&self) -> bool {
+        self.task.is_some() && self.write_error.is_none()
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, WriterState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self, mut file: JournalFile) {
+        let mut pause = RETRY;
+        let mut state = self.state();
+        loop {
+            let Some(task) = state.task.take() else {
+                if state.is_stopping {
+                    break;
+                }
+                let woken = self.changed.wait(state);
+                state = woken.unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            state.began = Some(Instant::now());
+            drop(state);
+            let written = file.write(&task);
+            let synced = match &written {
+                Ok(()) if task.sync => file.sync(),
+                _ => Ok(()),
+            };
+            state = self.state();
+            state.began = None;
+            state.write_error = written.err().map(|error| error.to_string());
+            if state.write_error.is_none() {
+                state.written = task.number;
+                if task.is_whole {
+                    state.sync_error = None;
+                }
+                if let Err(error) = synced {
+                    state.sync_error = Some(error.to_string());
+                }
+                pause = RETRY;
+                self.changed.notify_all();
+                continue;
+            }
+            state.task = Some(task);
+            self.changed.notify_all();
+            if state.is_stopping {
+                break;
+            }
+            let woken = self
+                .changed
+                .wait_timeout_while(state, pause, |state| !state.is_stopping);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
+            pause = (pause * 2).min(RETRY_MAX);
+        }
+        state.has_ended = true;
+        self.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests;
