@@ -441,7 +441,8 @@ fn absurd_questions_get_an_answer_or_an_error_in_time() {
         ("step=0".to_owned(), &[400]),
         ("step=-1".to_owned(), &[400]),
         ("step=99999999999999999999999".to_owned(), &[400]),
-        (many("match=a*&", 800), &[200]),
+        (many("match=a*&", 60), &[200]),
+        (many("match=a*&", 800), &[400]),
         (many("match=a&", 10_000), &[414, 431]),
         (
             format!("match=x%7Ba=~%22{}%22%7D", many("(a*)*", 1_000)),

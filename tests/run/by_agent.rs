@@ -148,7 +148,10 @@ fn it_counts_for_a_user_without_rights() {
         assert_eq!(calls["write"], [260, 7 * 260, 0]);
         assert_eq!(calls["read"][2], 260);
         assert_eq!(calls["execve"][0], 2);
-        let hits = value(&scene.agent, "strace_hits_total{scall=\"getppid\"}");
+        let hits = value(
+            &scene.agent,
+            "strace_hits_total{scall=\"getppid\",user=\"nobody\"}",
+        );
         assert_eq!(hits, Some(260.0 * round), "when the command returns");
         fs::remove_file(scene.home.join("report.json")).expect("a new one each time");
     }
@@ -173,7 +176,10 @@ fn it_counts_many_at_a_time_and_their_children() {
         assert_eq!(finished.code(), Some(7), "{finished}");
         assert_eq!(finished.stderr, "");
     }
-    let hits = value(&scene.agent, "strace_hits_total{scall=\"getppid\"}");
+    let hits = value(
+        &scene.agent,
+        "strace_hits_total{scall=\"getppid\",user=\"nobody\"}",
+    );
     // The shell asks for its parent once itself, or not.
     let hits = hits.expect("counted");
     assert!(hits >= 2.0 * 12.0 * 260.0, "{hits}");
@@ -261,7 +267,10 @@ fn when_it_is_killed_the_program_goes_on() {
     let process = Process::start(&mut scene.command(&args));
     fs::write(place.join("first"), "").expect("written");
     eventually("the first thousand", || {
-        match value(&scene.agent, "strace_hits_total{scall=\"getppid\"}") {
+        match value(
+            &scene.agent,
+            "strace_hits_total{scall=\"getppid\",user=\"nobody\"}",
+        ) {
             Some(1000.0) => Ok(()),
             other => Err(other),
         }

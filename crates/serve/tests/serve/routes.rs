@@ -168,7 +168,7 @@ fn status_shows_the_agent_and_its_books() {
     let status = site.get("/status").json();
     check_conserved(&status).expect("the books add up");
     assert_eq!(status["node"], "nid0001", "facts do not override");
-    assert_eq!(status["statsd"], "none");
+    assert_eq!(status["fact"], "shown");
     assert_eq!(status["version"], "1.2.3");
     assert_eq!(status["pid"], std::process::id());
     assert_eq!(status["rate"], 0.5);

@@ -28,7 +28,7 @@ impl StatusSource for Source {
     }
 
     fn facts(&self) -> serde_json::Map<String, serde_json::Value> {
-        let facts = serde_json::json!({"statsd": "none", "node": "overridden"});
+        let facts = serde_json::json!({"fact": "shown", "node": "overridden"});
         facts.as_object().cloned().unwrap_or_default()
     }
 }
