@@ -151,7 +151,7 @@ impl StatusSource for Source {
     }
 
     fn degraded(&self) -> Option<String> {
-        self.supervisor.trouble().or_else(|| self.stalled())
+        self.supervisor.fault().or_else(|| self.stalled())
     }
 
     fn facts(&self) -> Map<String, Value> {

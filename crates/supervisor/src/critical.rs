@@ -3,13 +3,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
-use crate::record::{Heartbeat, Record};
+use crate::record::{Heartbeat, ThreadRecord};
 use crate::{Failure, Supervisor, panic_message};
 
-/// The handle of a critical thread. Its end is expected once the owner drops this or says so.
+/// The handle of a critical thread. Its end is expected once the owner drops the handle or calls
+/// [`CriticalThread::expect_end`].
 #[derive(Debug)]
 pub struct CriticalThread {
-    record: Arc<Record>,
+    record: Arc<ThreadRecord>,
     handle: Option<JoinHandle<()>>,
 }
 
@@ -17,7 +18,7 @@ impl CriticalThread {
     pub(crate) fn start(
         builder: Builder,
         supervisor: Supervisor,
-        record: Arc<Record>,
+        record: Arc<ThreadRecord>,
         body: impl FnOnce(&Heartbeat) + Send + 'static,
     ) -> io::Result<CriticalThread> {
         let heartbeat = Heartbeat(record.clone());
@@ -37,12 +38,12 @@ impl CriticalThread {
         })
     }
 
-    /// Must be called before the thread is asked to end.
+    /// Marks the end of the thread as expected. Must be called before the thread is asked to end.
     pub fn expect_end(&self) {
         self.record.expect_end();
     }
 
-    /// Waits for the end of the thread, which was asked to end.
+    /// Waits for the end of the thread, which must have been asked to end.
     pub fn join(mut self) {
         self.expect_end();
         if let Some(handle) = self.handle.take() {

@@ -2,9 +2,10 @@
 //!
 //! A *critical* thread is one without which samples are lost or requests go unanswered: the store's writer, the sampler,
 //! a statsd receiver. When one ends before its owner expects it, by a panic or by returning, the supervisor keeps the
-//! first such [`Failure`] and the agent ends with it; the service manager starts it again.
+//! first such [`Failure`] and the agent ends with it; the service manager restarts the agent.
 //!
-//! A *restarted* thread serves one collector or the cloud watch. After a panic it starts again, with a growing pause.
+//! A *restarted* thread serves one collector, the snapshot or the cloud watch. After a panic it is restarted, after a
+//! pause that grows each time.
 //!
 //! Every part of the agent that starts a long-lived thread takes a [`Supervisor`] in its options and starts it with
 //! [`Supervisor::thread`].
@@ -25,12 +26,12 @@ pub use critical::CriticalThread;
 pub use record::{Heartbeat, ThreadState, ThreadStatus};
 pub use restarted::RestartedThread;
 
-use record::Record;
+use record::ThreadRecord;
 
-/// A thread that has worked on one task for this long is stuck.
+/// A thread that has been busy with one task for this long is stuck.
 pub const STUCK_AFTER: Duration = Duration::from_secs(10);
 
-/// A handle to the supervisor of an agent; clones share it.
+/// A handle to the supervisor of an agent; clones share one supervisor.
 #[derive(Debug, Clone, Default)]
 pub struct Supervisor {
     inner: Arc<Inner>,
@@ -38,13 +39,13 @@ pub struct Supervisor {
 
 #[derive(Debug, Default)]
 struct Inner {
-    failure: Mutex<Waiting>,
-    records: Mutex<Vec<Weak<Record>>>,
+    failure: Mutex<FirstFailure>,
+    records: Mutex<Vec<Weak<ThreadRecord>>>,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
-    /// The first one: later ones are mostly its consequences.
+struct FirstFailure {
+    /// Only the first failure is kept: later ones are mostly its consequences.
     failure: Option<Failure>,
     waker: Option<Waker>,
 }
@@ -119,10 +120,10 @@ impl Supervisor {
         .await
     }
 
-    /// Describes the first thread that is not at work: stuck on one task, or waiting to be restarted.
-    pub fn trouble(&self) -> Option<String> {
+    /// Describes the first thread that does not work: stuck on one task, or waiting for its restart.
+    pub fn fault(&self) -> Option<String> {
         let failed = self.failure().map(|failure| failure.to_string());
-        failed.or_else(|| self.records().iter().find_map(|record| record.trouble()))
+        failed.or_else(|| self.records().iter().find_map(|record| record.fault()))
     }
 
     /// Describes a critical thread that has been busy with one task for longer than [`STUCK_AFTER`].
@@ -138,13 +139,13 @@ impl Supervisor {
             .collect()
     }
 
-    fn records(&self) -> Vec<Arc<Record>> {
+    fn records(&self) -> Vec<Arc<ThreadRecord>> {
         let records = lock(&self.inner.records);
         records.iter().filter_map(Weak::upgrade).collect()
     }
 
-    fn register(&self, name: &str) -> Arc<Record> {
-        let record = Arc::new(Record::new(name));
+    fn register(&self, name: &str) -> Arc<ThreadRecord> {
+        let record = Arc::new(ThreadRecord::new(name));
         let mut records = lock(&self.inner.records);
         records.retain(|known| known.strong_count() > 0);
         records.push(Arc::downgrade(&record));
@@ -167,14 +168,14 @@ impl ThreadBuilder {
         CriticalThread::start(self.builder, self.supervisor, record, body)
     }
 
-    /// Starts a thread that runs `body` again, after a pause, whenever it panicked. It ends when `body` returns.
+    /// Starts a thread that runs `body` again, after a pause, whenever it panics. It ends when `body` returns.
     pub fn restarted(self, body: impl FnMut() + Send + 'static) -> io::Result<RestartedThread> {
         let record = self.supervisor.register(&self.name);
         RestartedThread::start(self.builder, record, body)
     }
 }
 
-/// Locks without regard to poisoning: every holder leaves its data valid.
+/// Locks a mutex and ignores poisoning: every holder leaves its data valid.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! What the supervisor knows about one thread.
+//! The supervisor's record of one thread, and the heartbeat by which the thread updates it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -31,7 +31,7 @@ pub enum ThreadState {
 }
 
 #[derive(Debug)]
-pub(crate) struct Record {
+pub(crate) struct ThreadRecord {
     name: String,
     created: Instant,
     /// Milliseconds from `created` to the start of the task in progress, plus one; 0 between two tasks.
@@ -48,9 +48,9 @@ struct Progress {
     has_ended: bool,
 }
 
-impl Record {
-    pub(crate) fn new(name: &str) -> Record {
-        Record {
+impl ThreadRecord {
+    pub(crate) fn new(name: &str) -> ThreadRecord {
+        ThreadRecord {
             name: name.to_owned(),
             created: Instant::now(),
             busy_since: AtomicU64::new(0),
@@ -106,12 +106,15 @@ impl Record {
         })
     }
 
-    pub(crate) fn trouble(&self) -> Option<String> {
+    pub(crate) fn fault(&self) -> Option<String> {
         let progress = lock(&self.progress);
         let error = progress.error.as_deref().unwrap_or_default();
-        let pausing = progress
-            .is_pausing
-            .then(|| format!("thread {} panicked and is restarted: {error}", self.name));
+        let pausing = progress.is_pausing.then(|| {
+            format!(
+                "thread {} panicked and will be restarted: {error}",
+                self.name
+            )
+        });
         drop(progress);
         pausing.or_else(|| self.stuck())
     }
@@ -132,20 +135,20 @@ impl Record {
         }
     }
 
-    /// As if a task had begun this long ago.
+    /// Creates a record whose task began this long ago.
     #[cfg(test)]
-    pub(crate) fn stalled_for(name: &str, time: Duration) -> Record {
-        let mut record = Record::new(name);
+    pub(crate) fn stalled_for(name: &str, time: Duration) -> ThreadRecord {
+        let mut record = ThreadRecord::new(name);
         record.created -= time;
         record.busy_since = AtomicU64::new(1);
         record
     }
 }
 
-/// By which a thread shows that it makes progress. A thread that never calls [`Heartbeat::busy`], because its tasks may
-/// take minutes, is never stuck.
+/// Reports the progress of a thread. A thread that never calls [`Heartbeat::busy`], because its tasks may take minutes,
+/// is never considered stuck.
 #[derive(Debug, Clone)]
-pub struct Heartbeat(pub(crate) Arc<Record>);
+pub struct Heartbeat(pub(crate) Arc<ThreadRecord>);
 
 impl Heartbeat {
     /// Marks the start of a task, or progress within one.

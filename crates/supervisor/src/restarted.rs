@@ -5,25 +5,25 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::panic_message;
-use crate::record::Record;
+use crate::record::ThreadRecord;
 
-/// The pause before the first restart; doubled with each one up to the maximum. A thread that ran for longer than the
-/// maximum starts over with the first.
+/// The pause before the first restart. It doubles with each restart, up to the maximum, and is reset after a thread ran
+/// for longer than the maximum.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// The handle of a thread that is restarted after a panic. Dropped, it ends the restarts, and the thread with its
-/// `body`.
+/// The handle of a thread that is restarted after a panic. When it is dropped, there are no further restarts, and the
+/// thread ends when its `body` returns.
 #[derive(Debug)]
 pub struct RestartedThread {
-    record: Arc<Record>,
+    record: Arc<ThreadRecord>,
     handle: Option<JoinHandle<()>>,
 }
 
 impl RestartedThread {
     pub(crate) fn start(
         builder: Builder,
-        record: Arc<Record>,
+        record: Arc<ThreadRecord>,
         body: impl FnMut() + Send + 'static,
     ) -> io::Result<RestartedThread> {
         let for_thread = record.clone();
@@ -34,7 +34,7 @@ impl RestartedThread {
         })
     }
 
-    /// Waits for the end of the thread, whose body was asked to return.
+    /// Waits for the end of the thread, whose body must have been asked to return.
     pub fn join(mut self) {
         self.record.expect_end();
         if let Some(handle) = self.handle.take() {
@@ -54,7 +54,7 @@ impl Drop for RestartedThread {
     }
 }
 
-fn run(record: &Record, mut body: impl FnMut()) {
+fn run(record: &ThreadRecord, mut body: impl FnMut()) {
     let mut pause = PAUSE;
     loop {
         let started = Instant::now();
@@ -71,7 +71,7 @@ fn run(record: &Record, mut body: impl FnMut()) {
         if started.elapsed() > PAUSE_MAX {
             pause = PAUSE;
         }
-        if !rest(record, pause) {
+        if !wait(record, pause) {
             break;
         }
         pause = (pause * 2).min(PAUSE_MAX);
@@ -80,8 +80,8 @@ fn run(record: &Record, mut body: impl FnMut()) {
     record.ended();
 }
 
-/// Waits for `pause`; false when the owner is gone.
-fn rest(record: &Record, pause: Duration) -> bool {
+/// Waits for `pause`. Returns false when the owner dropped the handle.
+fn wait(record: &ThreadRecord, pause: Duration) -> bool {
     let until = Instant::now() + pause;
     loop {
         let left = until.saturating_duration_since(Instant::now());

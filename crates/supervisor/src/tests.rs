@@ -60,19 +60,19 @@ fn a_return_is_a_failure_unless_it_is_expected() {
     let returned = supervisor.thread("receiver").critical(|_| {});
     let failure = first_failure(&supervisor);
     assert_eq!(failure.to_string(), "thread receiver ended unexpectedly");
-    assert_eq!(supervisor.trouble(), Some(failure.to_string()));
+    assert_eq!(supervisor.fault(), Some(failure.to_string()));
     drop(returned);
 }
 
 #[test]
 fn a_thread_that_stays_with_one_task_is_stuck() {
     let supervisor = Supervisor::default();
-    let record = Record::stalled_for("writer", STUCK_AFTER + Duration::from_secs(2));
+    let record = ThreadRecord::stalled_for("writer", STUCK_AFTER + Duration::from_secs(2));
     let record = Arc::new(record);
     lock(&supervisor.inner.records).push(Arc::downgrade(&record));
     let expected = "thread writer has been busy with one task for 12 s";
     assert_eq!(supervisor.stuck().as_deref(), Some(expected));
-    assert_eq!(supervisor.trouble().as_deref(), Some(expected));
+    assert_eq!(supervisor.fault().as_deref(), Some(expected));
     assert_eq!(supervisor.threads()[0].state, ThreadState::Stuck);
     let heartbeat = Heartbeat(record.clone());
     heartbeat.busy();
@@ -99,7 +99,7 @@ fn a_restarted_thread_runs_again_after_a_panic_and_is_no_failure() {
         ThreadState::Ended => Ok(()),
         state => Err(state),
     });
-    assert_eq!((supervisor.trouble(), supervisor.failure()), (None, None));
+    assert_eq!((supervisor.fault(), supervisor.failure()), (None, None));
     assert_eq!(supervisor.threads()[0].restarts, 1);
     thread.join();
 }
@@ -109,10 +109,10 @@ fn a_thread_that_pauses_before_its_restart_is_reported() {
     let supervisor = Supervisor::default();
     let record = supervisor.register("cloud");
     record.panicked("no answer");
-    let expected = "thread cloud panicked and is restarted: no answer";
-    assert_eq!(supervisor.trouble().as_deref(), Some(expected));
+    let expected = "thread cloud panicked and will be restarted: no answer";
+    assert_eq!(supervisor.fault().as_deref(), Some(expected));
     assert_eq!(supervisor.threads()[0].state, ThreadState::Restarting);
     record.restarted();
-    assert_eq!(supervisor.trouble(), None);
+    assert_eq!(supervisor.fault(), None);
     assert_eq!(supervisor.threads()[0].error.as_deref(), Some("no answer"));
 }
