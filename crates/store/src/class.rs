@@ -3,18 +3,18 @@
 
 use pegel_metric::{Input, Series};
 
-/// Whose samples a block holds. The order is that of precedence: of the blocks that are made from one head, later
-/// classes have higher ids, so that points count more than groups, as they do in a head.
+/// The class of inputs whose samples a block holds. The order is that of precedence: of the blocks written from one
+/// head, later classes have higher ids, so that points take precedence over groups, as they do in a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
     /// All inputs: written before blocks had classes. It is accounted to the node.
     Mixed,
     /// The node's own collectors.
     Node,
-    /// What programs count in lanes.
+    /// Values that programs count in lanes.
     Lanes,
     Statsd,
-    /// Points that came by the socket and by HTTP.
+    /// Points received over the socket and HTTP.
     Points,
 }
 
@@ -28,7 +28,7 @@ impl Class {
     ];
     /// Classes that have shares.
     pub const ACCOUNTS: [Class; 4] = [Class::Node, Class::Lanes, Class::Statsd, Class::Points];
-    /// Classes other than the node's, which give back first what they took beyond their shares.
+    /// Classes other than the node's. They are the first to return bytes beyond their shares.
     pub const OF_PROGRAMS: [Class; 3] = [Class::Lanes, Class::Statsd, Class::Points];
 
     pub fn of(series: &Series) -> Class {
@@ -40,7 +40,7 @@ impl Class {
         }
     }
 
-    /// The word used in `/status`.
+    /// Returns the name used in `/status`.
     pub fn as_str(self) -> &'static str {
         match self {
             Class::Mixed => "mixed",
@@ -51,12 +51,12 @@ impl Class {
         }
     }
 
-    /// The class with this number in the header of a block.
+    /// Returns the class with this code in a block's header.
     pub fn from_code(code: u32) -> Option<Class> {
         Class::ALL.into_iter().find(|class| *class as u32 == code)
     }
 
-    /// The class to which the bytes of this one are accounted.
+    /// Returns the class to which the bytes of this one are accounted.
     pub fn account(self) -> Class {
         match self {
             Class::Mixed => Class::Node,
@@ -64,7 +64,7 @@ impl Class {
         }
     }
 
-    /// How much of `bytes` is reserved for it: half for the node, a sixth for each of the others.
+    /// Returns how much of `bytes` is reserved for the class: half for the node, a sixth for each of the others.
     pub fn share(self, bytes: u64) -> u64 {
         match self.account() {
             Class::Node | Class::Mixed => bytes / 2,

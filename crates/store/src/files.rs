@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What the store makes is its user's alone, whatever the umask.
+/// Modes of files and directories that the store creates: private to its user, whatever the umask.
 pub(crate) const FILE_MODE: u32 = 0o600;
 pub(crate) const DIR_MODE: u32 = 0o700;
 
@@ -19,7 +19,7 @@ pub trait Files: Debug + Send + Sync {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn FileHandle>>;
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     fn remove(&self, path: &Path) -> io::Result<()>;
-    /// Makes a directory, where there is none, in one that exists.
+    /// Creates a directory if it does not exist; its parent must exist.
     fn make_dir(&self, path: &Path) -> io::Result<()>;
     /// After this, names made or removed in the directory survive a power cut.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
@@ -36,7 +36,7 @@ pub trait FileHandle: Debug + Send + Sync {
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize>;
     /// After this, what was written survives a power cut.
     fn sync(&self) -> io::Result<()>;
-    /// Whether the file is still the one at this path.
+    /// Returns whether the path still leads to this file.
     fn is_at(&self, path: &Path) -> bool;
 }
 

@@ -1,7 +1,7 @@
 //! Hidden ranges: all samples of one input before a given time.
 //!
 //! They are no longer shown, and retention frees their space. The file `hidden` has one line `MILLIS INPUT` for each
-//! input; it is written beside and renamed, so that it is always whole. Older files name the help text of the
+//! input; it is replaced with a rename, so that it is never incomplete. Older files name the help text of the
 //! input's families instead.
 
 use std::io;
@@ -14,12 +14,12 @@ use crate::options::Options;
 use crate::series_table::input_of_help;
 
 const FILE: &str = "hidden";
-/// The longest file that is read: one line per input is far shorter.
+/// The most bytes that are read: one line per input is far shorter.
 const BYTES_MAX: u64 = 64 << 10;
 
 #[derive(Debug, Default)]
 pub(crate) struct Hidden {
-    /// Held only to copy or to replace the `Arc`: every reader takes it.
+    /// Locked only to copy or to replace the `Arc`: every reader locks it.
     current: RwLock<Arc<Vec<HiddenRange>>>,
     /// Serializes writers of the file. Readers never take it, so that they do not wait for the disk.
     writing: Mutex<()>,

@@ -27,7 +27,6 @@ mod class;
 mod codec;
 mod config;
 mod error;
-mod figures;
 mod files;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
@@ -46,6 +45,7 @@ mod run;
 mod scan;
 mod series_table;
 mod shared;
+mod state_stats;
 mod status;
 mod store;
 mod syncer;

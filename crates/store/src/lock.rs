@@ -1,4 +1,4 @@
-//! One directory, one writer: the lock, and whether the directory is still the one that was locked.
+//! The lock that gives a directory one writer, and the check that the directory is still the one that was locked.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, Write};
@@ -13,12 +13,12 @@ use crate::files::FILE_MODE;
 #[derive(Debug)]
 pub(crate) struct Lock {
     file: File,
-    /// The lock file, or the directory itself where no file could be made.
+    /// The lock file, or the directory itself where no file could be created.
     path: PathBuf,
 }
 
-/// A store's directory as it was when it was locked. A path whose lock is gone may be another agent's by now: nothing
-/// is written there, and nothing acknowledged.
+/// A store's directory as it was when it was locked. A directory whose lock is gone may belong to another agent:
+/// nothing is written there, and no push is acknowledged.
 #[derive(Debug)]
 pub(crate) struct LockedDir {
     path: PathBuf,
@@ -40,7 +40,7 @@ impl LockedDir {
         Err(io::Error::new(ErrorKind::NotFound, message))
     }
 
-    /// Renews the times of the lock, best effort: what cleans temporary directories removes files that look unused.
+    /// Updates the times of the lock, best effort: cleaners of temporary directories remove files that look unused.
     pub fn refresh(&self) {
         let now = Timespec {
             tv_sec: 0,

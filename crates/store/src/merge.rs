@@ -92,7 +92,7 @@ impl Source {
         }
     }
 
-    /// Whether a run has series that the window takes. A block's are all of its class.
+    /// Returns whether a run has series that the window takes. All series of a block are of its class.
     fn has_any(&self, number: u32, window: Window) -> bool {
         match self {
             Source::Memory(runs) => {

@@ -252,11 +252,11 @@ struct Rebuilt {
 impl Visitor for Rebuilt {
     fn row(&mut self, time: Millis, row: &GroupRow) {
         self.head.append_row(time, row, &self.ledger);
-        self.head.loose.merge_crowded();
+        self.head.loose.merge_all_due();
     }
 
     fn point(&mut self, point: &Point) {
         self.head.append_point(point, &self.ledger);
-        self.head.loose.merge_crowded();
+        self.head.loose.merge_all_due();
     }
 }

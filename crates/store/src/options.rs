@@ -21,9 +21,9 @@ pub struct Options {
     pub memory_bytes_max: u64,
     /// How many series may be live at one time.
     pub series_max: usize,
-    /// A write or sync of the log that takes longer degrades the store.
+    /// The longest time for a write or sync of the log. A longer one degrades the store.
     pub stall: Duration,
-    /// How many files of blocks one question may hold open.
+    /// The most block files that one query may hold open.
     pub block_files_max: usize,
     pub clock: Arc<dyn Clock>,
     pub files: Arc<dyn Files>,

@@ -89,34 +89,34 @@ impl Fold {
     }
 }
 
-/// Watches over a deadline without looking at the clock for every series.
+/// Enforces a deadline without reading the clock for every series.
 #[derive(Debug)]
 pub(crate) struct TimeLimit {
     deadline: Option<Instant>,
-    /// Work since the last look.
+    /// Work since the clock was last read.
     spent: usize,
 }
 
 impl TimeLimit {
-    /// Bytes of text to be matched, or as much work, between two looks at the clock.
-    const LOOK_EVERY: usize = 4096;
-    /// What other steps count, such as a run that is looked up.
+    /// Bytes of text to be matched, or as much other work, between two readings of the clock.
+    const CHECK_EVERY: usize = 4096;
+    /// The work of any other step, such as finding a run.
     pub const STEP: usize = 64;
 
     pub fn new(deadline: Option<Instant>) -> TimeLimit {
         TimeLimit {
             deadline,
-            spent: TimeLimit::LOOK_EVERY,
+            spent: TimeLimit::CHECK_EVERY,
         }
     }
 
-    /// Counts work that is about to be done; fails when the time is over.
+    /// Counts work that is about to be done; fails after the deadline.
     pub fn spend(&mut self, work: usize) -> Result<(), QueryError> {
         self.spent += work;
-        if self.spent < TimeLimit::LOOK_EVERY {
+        if self.spent < TimeLimit::CHECK_EVERY {
             return Ok(());
         }
-        self.look()
+        self.check_now()
     }
 
     /// Counts a series that is about to be matched.
@@ -124,8 +124,8 @@ impl TimeLimit {
         self.spend(TimeLimit::STEP + series.text().len())
     }
 
-    /// Looks at the clock now: before a step that is long by itself.
-    pub fn look(&mut self) -> Result<(), QueryError> {
+    /// Reads the clock now: for use before a step that is long by itself.
+    pub fn check_now(&mut self) -> Result<(), QueryError> {
         self.spent = 0;
         match self.deadline {
             Some(deadline) if Instant::now() > deadline => Err(QueryError::TooLong),

@@ -47,7 +47,7 @@ pub(crate) fn range(
     let mut bytes_left = question.bytes_max;
     let hidden_ranges = shared.hidden.all();
     for name in names {
-        limit.look()?;
+        limit.check_now()?;
         let mut pieces = series.remove(&name).unwrap_or_default();
         let fold = question
             .step

@@ -5,8 +5,8 @@
 //! "" · labels text                                                    the same family again
 //! ```
 //!
-//! The input stands in the upper half of the level's byte as its place in [`Input::ALL`] plus one. Files written before
-//! inputs were stored have 0 there: the two inputs that had a help text of their own are recognised by it.
+//! The upper half of the level's byte holds the input: its index in [`Input::ALL`] plus one. Files written before inputs
+//! were stored have 0 there; the two inputs with a help text of their own are recognised by that text.
 
 use std::collections::HashSet;
 use std::sync::Arc;

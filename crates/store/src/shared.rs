@@ -9,15 +9,15 @@ use pegel_metric::{Input, Ledger, Millis, Reason};
 
 use crate::Options;
 use crate::block::{Block, IndexCache};
-use crate::figures::{Figures, StateGuard};
 use crate::files::FileHandle;
 use crate::head::Head;
 use crate::hidden::Hidden;
 use crate::lock::LockedDir;
 use crate::losses::Losses;
+use crate::state_stats::{StateGuard, StateStats};
 use crate::status::Degraded;
 
-/// How often the writer gives way to readers before it goes on all the same.
+/// How often the writer yields to waiting readers before it continues regardless.
 const YIELDS_MAX: usize = 1000;
 
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct Shared {
     pub locked_dir: Arc<LockedDir>,
     pub ledger: Arc<Ledger>,
     pub state: RwLock<State>,
-    pub figures: Mutex<Figures>,
+    pub stats: Mutex<StateStats>,
     /// Threads that are about to read the state.
     pub readers_waiting: AtomicUsize,
     pub indexes: IndexCache,
@@ -98,7 +98,7 @@ pub(crate) struct Work {
     pub unsynced_dir: bool,
     /// A sync failed: the segment can no longer be trusted.
     pub sync_failed: Option<String>,
-    /// When the sync began that is under way.
+    /// When the sync in progress began.
     pub sync_began: Option<Instant>,
     /// Passes of the upkeep that were asked for and that are done.
     pub upkeep_asked: u64,
@@ -107,7 +107,7 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// Why the log's syncs cannot be relied on; a failure is reported once, a stall as long as it lasts.
+    /// Describes a problem with the log's syncs: a failure once, a stall as long as it lasts.
     pub fn take_sync_trouble(&mut self, stall: Duration) -> Option<String> {
         self.sync_failed.take().or_else(|| self.sync_stall(stall))
     }
@@ -120,7 +120,7 @@ impl Work {
 }
 
 impl Shared {
-    /// For a look at it. Nothing slow may be done with it: the writer waits.
+    /// Locks the state for reading. The writer waits meanwhile: nothing slow may be done with it.
     pub fn read(&self) -> RwLockReadGuard<'_, State> {
         self.readers_waiting.fetch_add(1, Ordering::Relaxed);
         let state = self.state.read();
@@ -132,12 +132,12 @@ impl Shared {
         let state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         StateGuard {
             state,
-            figures: &self.figures,
+            stats: &self.stats,
         }
     }
 
-    /// Lets waiting readers in, between two changes that follow each other closely.
-    pub fn let_readers_in(&self) {
+    /// Lets waiting readers lock the state, between two changes in quick succession.
+    pub fn yield_to_readers(&self) {
         for _ in 0..YIELDS_MAX {
             if self.readers_waiting.load(Ordering::Relaxed) == 0 {
                 return;
@@ -146,10 +146,10 @@ impl Shared {
         }
     }
 
-    /// The figures of the state, without waiting for it.
-    pub fn figures(&self) -> Figures {
-        let figures = self.figures.lock();
-        figures.unwrap_or_else(PoisonError::into_inner).clone()
+    /// Returns the statistics of the state, without waiting for its lock.
+    pub fn stats(&self) -> StateStats {
+        let stats = self.stats.lock();
+        stats.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub fn work(&self) -> MutexGuard<'_, Work> {
@@ -179,7 +179,7 @@ impl Shared {
         self.now().saturating_sub(keep)
     }
 
-    /// Syncs what the syncer has not got to, when the store is closed.
+    /// Syncs the rest of the log when the store is closed.
     pub fn sync_log(&self) {
         let unsynced = std::mem::take(&mut self.work().unsynced);
         if let Err(error) = unsynced.iter().try_for_each(|file| file.sync()) {
@@ -236,7 +236,7 @@ impl Shared {
         note(&mut self.write().log_trouble, trouble, now, "log");
     }
 
-    /// Reports a sync that hangs before the writer, which looks once per commit, has seen it.
+    /// Reports a sync that hangs, even before the writer's next commit notices it.
     pub fn sync_stalled(&self) -> Option<Degraded> {
         let reason = self.work().sync_stall(self.options.stall)?;
         let since = self.now();

@@ -14,7 +14,7 @@ pub struct Status {
     pub log_bytes: u64,
     pub block_bytes: u64,
     pub blocks: u64,
-    /// What each class of inputs takes of `block_bytes`, and how much is reserved for it.
+    /// The part of `block_bytes` that each class of inputs uses, and its reserved share.
     pub classes: Vec<ClassUse>,
     /// The times of the oldest and the newest sample.
     pub oldest: Option<Millis>,
@@ -37,7 +37,7 @@ pub struct Status {
 pub struct ClassUse {
     pub class: &'static str,
     pub block_bytes: u64,
-    /// What the class may take even if all others want more.
+    /// The bytes reserved for the class.
     pub share_bytes: u64,
     /// The time of its oldest sample in a block.
     pub oldest: Option<Millis>,

@@ -59,7 +59,7 @@ impl Store {
             options,
             ledger: Arc::new(Ledger::default()),
             state: RwLock::new(State::default()),
-            figures: Mutex::default(),
+            stats: Mutex::default(),
             readers_waiting: AtomicUsize::new(0),
             indexes: IndexCache::new(INDEX_BYTES_MAX),
             work: Mutex::new(Work::default()),
@@ -101,7 +101,7 @@ impl Store {
             shared.options.stall,
         );
         let log = thread("store-log", Box::new(move |_| disk_thread.run()))?;
-        // It returns when the writer has ended, for whatever reason.
+        // Returns when the writer has ended, by a panic too.
         log.expect_end();
         let writer = Writer::new(shared.clone(), disk, spare.clone(), next_segment);
         let threads = Threads {
@@ -131,7 +131,7 @@ impl Store {
         &self.inner.shared.ledger
     }
 
-    /// Watches the store's threads, and those of everything around it.
+    /// Returns the supervisor of the store's threads and of those that use the store.
     pub fn supervisor(&self) -> &Supervisor {
         &self.inner.shared.options.supervisor
     }
@@ -177,7 +177,7 @@ impl Store {
             reply,
         };
         match self.inner.commands.send(command) {
-            // No answer: the writer ended before it came to this push.
+            // No reply: the writer ended before it reached this push.
             Ok(()) => answer.recv().unwrap_or(Err(PushError::Closed)),
             Err(Refused::Full(Command::Push { mut unsettled, .. })) => queue_full(&mut unsettled),
             Err(_) => Err(PushError::Closed),
@@ -185,8 +185,8 @@ impl Store {
     }
 
     /// Visits the live series that match and took their current value after change number `after`
-    /// (0: all), in no particular order. Returns the number of the latest change. Nothing waits for `visit` or for
-    /// the selector; where those come from outside, [`Store::latest_until`] bounds how long they may take.
+    /// (0: all), in no particular order. Returns the number of the latest change. No lock is held
+    /// while `visit` and the selector run; [`Store::latest_until`] bounds the time of selectors from outside.
     pub fn latest(
         &self,
         selector: &Selector,
@@ -227,8 +227,8 @@ impl Store {
         Ok(current.changes)
     }
 
-    /// Hides the samples of an input before `time`. Their space is freed by age, as that of all others. When this
-    /// returns, it survives a crash.
+    /// Hides the samples of an input before `time`. Retention frees their space by age, as for all samples. The change
+    /// is durable when this returns.
     pub fn hide_before(&self, input: Input, time: Millis) -> std::io::Result<()> {
         let shared = &self.inner.shared;
         shared.hidden.add(&shared.options, input, time)
@@ -240,8 +240,8 @@ impl Store {
     }
 
     /// Returns the groups whose names begin with `prefix` and that were in use when the last of them was written, with
-    /// the value of each member in the last row; the group that was written last comes last. For an input that goes on
-    /// where its predecessor ended, however long ago that was. Reads blocks: for the start only.
+    /// the value of each member in the last row; the group that was written last comes last. For an input that continues
+    /// the totals of its predecessor, however long ago that ended. Reads blocks: only for use at start.
     pub fn groups(&self, prefix: &str) -> Vec<LastRow> {
         last_rows(&self.inner.shared, prefix)
     }
@@ -281,23 +281,23 @@ impl Store {
         }
     }
 
-    /// The state of the store in figures. Never waits for the writer or for readers.
+    /// Returns the statistics of the store. Never waits for the writer or for readers.
     pub fn status(&self) -> Status {
         let shared = &self.inner.shared;
-        let figures = shared.figures();
-        let spans = { figures.blocks.iter() }
+        let stats = shared.stats();
+        let spans = { stats.blocks.iter() }
             .filter(|block| block.min != Millis::MIN)
             .map(|block| (block.min, block.max))
-            .chain(figures.span);
-        let damaged = figures.blocks.iter().filter(|block| block.is_damaged());
+            .chain(stats.span);
+        let damaged = stats.blocks.iter().filter(|block| block.is_damaged());
         Status {
             dir: shared.options.dir.clone(),
-            series: figures.series,
+            series: stats.series,
             memory_bytes: shared.memory_bytes.load(Ordering::Relaxed),
-            log_bytes: figures.log_bytes,
-            block_bytes: figures.blocks.iter().map(|block| block.bytes).sum(),
-            blocks: figures.blocks.len() as u64,
-            classes: figures.classes(shared.options.keep_bytes),
+            log_bytes: stats.log_bytes,
+            block_bytes: stats.blocks.iter().map(|block| block.bytes).sum(),
+            blocks: stats.blocks.len() as u64,
+            classes: stats.classes(shared.options.keep_bytes),
             oldest: spans.clone().map(|(min, _)| min).min(),
             newest: spans.map(|(_, max)| max).max(),
             duplicates: shared.ledger.duplicates(),
@@ -309,11 +309,11 @@ impl Store {
                 .unwrap_or_else(PoisonError::into_inner)
                 .clone(),
             damaged_blocks: damaged.count() as u64,
-            degraded: figures
+            degraded: stats
                 .log_trouble
                 .clone()
                 .or_else(|| shared.sync_stalled())
-                .or_else(|| figures.block_trouble.clone())
+                .or_else(|| stats.block_trouble.clone())
                 .or_else(|| shared.losses.degraded(&shared.options)),
         }
     }
@@ -339,7 +339,7 @@ impl Inner {
         // Behind everything that is queued, so that all of it is written.
         let _ = self.commands.send(Command::Close);
         threads.writer.join();
-        // What a writer that panicked had written and acknowledged, too.
+        // Also syncs what a writer that panicked had acknowledged.
         self.shared.sync_log();
         self.shared.work().stop = true;
         self.shared.wake_syncer.notify_all();

@@ -26,7 +26,7 @@ pub(crate) fn run(shared: &Shared) {
                 .0;
         }
         if work.stop {
-            // What is left is synced when the store is closed.
+            // The rest is synced when the store is closed.
             return;
         }
         let files = std::mem::take(&mut work.unsynced);

@@ -54,7 +54,7 @@ pub(crate) fn run(shared: &Shared) {
 
 /// One round. What fails is tried again in the next one; nothing is lost by it.
 fn pass(shared: &Shared, trust: &mut Trust) -> Result<(), String> {
-    // In a directory that took the place of ours another agent may be at work.
+    // A directory that replaced ours may be in use by another agent.
     shared
         .locked_dir
         .check()
@@ -74,7 +74,7 @@ fn pass(shared: &Shared, trust: &mut Trust) -> Result<(), String> {
     Ok(())
 }
 
-/// Samples of a class before this go to late blocks, because their hours are sealed.
+/// Returns the time before which samples of a class go to late blocks, because their hours are sealed.
 fn sealed_until(shared: &Shared, class: Class) -> Millis {
     shared
         .read()
@@ -86,7 +86,7 @@ fn sealed_until(shared: &Shared, class: Class) -> Millis {
         .unwrap_or(Millis::MIN)
 }
 
-/// Writes a frozen head to one block for each class of inputs, and one more for what comes late.
+/// Writes a frozen head to one block for each class of inputs, and one more for late samples.
 fn store_frozen(shared: &Shared, frozen: &Frozen) -> Result<(), ReadError> {
     let runs = frozen.head.runs();
     let series = runs.iter().flat_map(|run| run.owner.series());
@@ -97,7 +97,7 @@ fn store_frozen(shared: &Shared, frozen: &Frozen) -> Result<(), ReadError> {
     for class in classes {
         write_class(shared, frozen, class, &sources, 0, &mut made)?;
     }
-    // The last block of a head makes its log superfluous; until then the log would restore all of it.
+    // The last block of a head replaces its log; until then a replay of the log restores all of it.
     write_class(
         shared,
         frozen,

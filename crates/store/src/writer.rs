@@ -2,8 +2,8 @@
 //!
 //! Order: the log's `write(2)`, then visible, then acknowledged. Whatever has queued up is written
 //! with one call. The calls themselves are made by the log's thread (`log/disk.rs`), so that a disk that hangs
-//! holds up the writer for seconds at most. While the log cannot be written or synced, or is not where it was, pushes
-//! are refused and collected samples stay in memory; a new segment is tried once a second, synced, and with it the
+//! delays the writer for seconds at most. While the log cannot be written or synced, or is not at its path, pushes are
+//! refused and collected samples stay in memory. A new segment is tried once a second and synced; once it exists, the
 //! head goes to a block, because the log does not hold all of it.
 
 mod admit;
@@ -44,7 +44,7 @@ pub(crate) struct Writer {
     spare: Arc<Mutex<Vec<Tick>>>,
     disk: LogDisk,
     log: Option<Log>,
-    /// When the log was last found to be at its path.
+    /// When the log was last checked to be at its path.
     log_checked: Option<Duration>,
     next_segment: u64,
     log_tried: Option<Duration>,
@@ -123,7 +123,7 @@ impl Writer {
                 let _ = reply.send(());
             }
             if closing {
-                // What comes from here on goes with the queue, and is counted as dropped.
+                // Commands that arrive from here on are dropped with the queue, and counted.
                 return;
             }
             heartbeat.idle();
@@ -225,7 +225,7 @@ impl Writer {
                 Admitted::Push(input, points, ..) => log.encoder.push(*input, points),
             }
         }
-        // An acknowledgement is only true of a log that can be found again; ticks are not acknowledged one by one.
+        // Pushes are acknowledged only if the log is still reachable; ticks are not acknowledged one by one.
         let now = self.shared.options.clock.monotonic();
         let is_acknowledged = batch
             .iter()
@@ -271,7 +271,7 @@ impl Writer {
             return;
         }
         self.log_tried = Some(now);
-        // Synced at once: a disk that takes writes and fails to sync them would seem well for a moment each time.
+        // Synced at once: a disk that accepts writes but fails to sync would look healthy for a moment each time.
         match self.rotate(true) {
             Ok(()) => self.shared.log_trouble(None),
             Err(error) => self.lose_log(&error.to_string()),
@@ -302,7 +302,7 @@ impl Writer {
     fn rotate(&mut self, sync: bool) -> io::Result<()> {
         let log_through = self.next_segment - 1;
         self.open_segment(sync)?;
-        // Made beforehand, while readers go on: only this thread changes the head.
+        // Prepared before the lock is taken: only this thread changes the head.
         let successor = {
             let state = self.shared.read();
             (!state.head.is_empty()).then(|| {

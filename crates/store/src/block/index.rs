@@ -134,8 +134,8 @@ impl Index {
         }
     }
 
-    /// The numbers of the series that can match: all, unless the selector names those it can match. What remains is
-    /// to ask the selector.
+    /// Returns the numbers of the series that can match: all, unless the selector lists exact names. The caller still
+    /// evaluates the selector on each of them.
     pub fn candidates(&self, selector: &Selector) -> Vec<Range<usize>> {
         let Some(names) = selector.exact_names() else {
             return std::iter::once(0..self.series.len()).collect();
@@ -143,7 +143,7 @@ impl Index {
         let place = |text: &str| self.series.partition_point(|series| series.text() < text);
         let mut ranges = Vec::new();
         for name in names {
-            // The bare name, then all with labels; longer names may stand between the two.
+            // The bare name, then all with labels; longer names may sort between the two.
             let bare = place(name);
             let is_there = self
                 .series

@@ -19,7 +19,7 @@
 //! Lengths, counts and positions inside the index are varints. The footer's crc covers the replaces list
 //! and the footer before it. A block is written to `NAME.tmp`, synced, renamed, and the directory synced.
 //! A block holds the samples of one class of inputs; class 0 is that of blocks written before there were classes.
-//! `log through` is the last log segment that the block makes superfluous (0: none): of the blocks made from one
+//! `log through` is the last log segment that the block replaces (0: none): of the blocks made from one
 //! head only the last one names it. Of two samples of one
 //! series and time the one in the block with the higher id counts, in one block that of the later run.
 

@@ -15,7 +15,7 @@ use crate::run::{bit, set_bit};
 /// Loose series per part.
 const PART_LEN: usize = 256;
 
-/// All current values at one moment.
+/// A snapshot of all current values.
 #[derive(Debug)]
 pub(crate) struct CurrentValues {
     pub groups: Vec<GroupCurrent>,
@@ -32,7 +32,7 @@ pub(crate) struct GroupCurrent {
     pub shadowed: Shadowed,
 }
 
-/// The last row, and when each of its values was taken on.
+/// The last row, and when each of its values changed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CurrentRow {
     pub time: Millis,
@@ -42,16 +42,16 @@ pub(crate) struct CurrentRow {
     change: Vec<u64>,
 }
 
-/// Which members of a group are loose series too. Of such a series the newer value counts.
+/// The members of a group that are loose series too. The newer value of such a series counts.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Shadowed {
     /// Member and loose slot.
     pub pairs: Arc<Vec<(u32, u32)>>,
-    /// How many loose series there were when the list was made. A head only adds to them.
+    /// The number of loose series when the list was built. A head only adds to them.
     pub loose_count: usize,
 }
 
-/// The current values of loose series, by slot. Slots are given in order and never reused within a head.
+/// The current values of loose series, by slot. Slots are assigned in order and never reused within a head.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LooseCurrents {
     parts: Vec<LoosePart>,
@@ -82,7 +82,7 @@ impl CurrentValues {
     ) -> Result<(), QueryError> {
         let mut older_loose = HashSet::new();
         for group in self.groups.iter().filter(|group| group.is_live(now)) {
-            let older_members = self.settle(group, now, &mut older_loose);
+            let older_members = self.resolve_shadowed(group, now, &mut older_loose);
             for (index, series) in group.members.series.iter().enumerate() {
                 if group.row.change[index] <= after || !group.row.is_present(index) {
                     continue;
@@ -105,9 +105,9 @@ impl CurrentValues {
         Ok(())
     }
 
-    /// Of the members of a live group that are loose series too: returns those whose loose points are newer, sorted,
-    /// and adds the slots for which it is the other way round.
-    fn settle(
+    /// Decides which value counts for the members of a live group that are loose series too. Returns the members whose
+    /// loose points are newer, sorted, and adds the slots whose loose points are older to `older_loose`.
+    fn resolve_shadowed(
         &self,
         group: &GroupCurrent,
         now: Millis,
@@ -162,34 +162,34 @@ impl CurrentRow {
         self.time = time;
     }
 
-    /// The same values under other members, so that a series keeps the time of its last change.
-    pub fn moved(&self, from: &Members, to: &Members) -> CurrentRow {
+    /// Returns the same values for another list of members, so that a series keeps the time of its last change.
+    pub fn remapped(&self, from: &Members, to: &Members) -> CurrentRow {
         let places: HashMap<&str, usize> = from
             .series
             .iter()
             .enumerate()
             .map(|(index, series)| (series.text(), index))
             .collect();
-        let mut moved = CurrentRow::new(to.series.len());
-        moved.time = self.time;
+        let mut remapped = CurrentRow::new(to.series.len());
+        remapped.time = self.time;
         for (index, series) in to.series.iter().enumerate() {
             if let Some(&old) = places.get(series.text()) {
-                moved.bits[index] = self.bits[old];
-                moved.changed[index] = self.changed[old];
-                moved.change[index] = self.change[old];
+                remapped.bits[index] = self.bits[old];
+                remapped.changed[index] = self.changed[old];
+                remapped.change[index] = self.change[old];
                 if bit(&self.present, old) {
-                    set_bit(&mut moved.present, index);
+                    set_bit(&mut remapped.present, index);
                 }
             }
         }
-        moved
+        remapped
     }
 
     pub fn is_present(&self, index: usize) -> bool {
         bit(&self.present, index)
     }
 
-    /// One value for each member, where it is part of the row.
+    /// Returns one value per member; `None` where the row has none.
     pub fn values(&self) -> impl Iterator<Item = Option<f64>> + '_ {
         let bits = self.bits.iter().enumerate();
         bits.map(|(index, &bits)| self.is_present(index).then(|| f64::from_bits(bits)))
@@ -205,7 +205,7 @@ impl CurrentRow {
 }
 
 impl Shadowed {
-    /// The list with the loose series that came since it was made.
+    /// Returns the list with the loose series added since it was built.
     pub fn extended(&self, members: &Members, loose: &LooseCurrents) -> Shadowed {
         if self.loose_count == loose.len {
             return self.clone();
@@ -232,7 +232,10 @@ impl LooseCurrents {
         if self.len.is_multiple_of(PART_LEN) {
             self.parts.push(LoosePart::default());
         }
-        let part = self.parts.last_mut().expect("one was just made if needed");
+        let part = self
+            .parts
+            .last_mut()
+            .expect("added above if there was none");
         Arc::make_mut(&mut part.series).push(series);
         Arc::make_mut(&mut part.values).push(current);
         self.len += 1;
@@ -256,7 +259,7 @@ impl LooseCurrents {
         self.iter_from(0)
     }
 
-    /// From a slot on.
+    /// Iterates from a slot on.
     fn iter_from(&self, first: usize) -> impl Iterator<Item = (u32, &Arc<Series>, &LooseCurrent)> {
         let parts = self.parts.iter().enumerate().skip(first / PART_LEN);
         parts
@@ -270,7 +273,7 @@ impl LooseCurrents {
 }
 
 impl LooseCurrent {
-    /// Without a value yet.
+    /// Returns an entry without a value.
     pub fn none() -> LooseCurrent {
         let latest = Latest {
             value: 0.0,

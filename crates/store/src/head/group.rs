@@ -84,7 +84,7 @@ impl GroupHead {
     pub fn show(&mut self, time: Millis, row: &GroupRow, change: u64) {
         if !Arc::ptr_eq(&self.members, &row.members) {
             self.close_tail();
-            self.current = Arc::new(self.current.moved(&self.members, &row.members));
+            self.current = Arc::new(self.current.remapped(&self.members, &row.members));
             self.members = row.members.clone();
             self.shadowed = Shadowed::default();
         }

@@ -1,11 +1,12 @@
-//! The points of one loose series in memory, in three layers, each of which overrules the one before:
+//! The points of one loose series in memory, in three layers. Of two points at one time the later layer counts:
 //!
 //! - `sorted`: encoded runs whose times do not overlap, so that one time is looked up in one run;
 //! - `tail`: the points after them, sorted; when it is full it becomes the next run;
 //! - `late`: points before the end of `sorted`. When they are a quarter of it they are merged into it.
 //!
-//! So a point costs a logarithm, and on average it is encoded a handful of times, in whatever order points come. Whether
-//! a late point replaces one of `sorted` is found out when they are merged: looking for it would decode a run.
+//! Adding a point takes logarithmic time, and each is encoded a few times on average, in whatever order points arrive.
+//! Whether a late point replaces one of `sorted` is determined when they are merged: an earlier check would have to
+//! decode a run.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -18,10 +19,10 @@ use crate::run::{Effort, Owner, Run, Samples, decode_column};
 
 /// Points in a full tail, and in a run.
 const RUN_ROWS: usize = 256;
-/// Late points are merged when there are this many, and this share of the sorted ones.
+/// Late points are merged when there are at least `LATE_MIN`, and at least one for every `LATE_SHARE` sorted ones.
 const LATE_MIN: usize = RUN_ROWS;
 const LATE_SHARE: usize = 4;
-/// What a late point takes in memory, with its share of the tree's nodes.
+/// Memory per late point, with its share of the tree's nodes.
 const LATE_BYTES: usize = 28;
 
 #[derive(Debug, Default)]
@@ -29,12 +30,12 @@ pub(crate) struct LooseHead {
     sorted: Arc<Vec<Arc<Run>>>,
     tail: Vec<(Millis, f64)>,
     late: BTreeMap<Millis, f64>,
-    /// Points in `sorted`, and what they take.
+    /// Points in `sorted`, and their bytes.
     sorted_rows: usize,
     sorted_bytes: usize,
 }
 
-/// The points of a series: all its runs, and copies of the rest, weakest first.
+/// The points of a series: all its runs, and copies of the rest, in order of precedence, lowest first.
 #[derive(Debug)]
 pub(crate) struct LoosePoints {
     pub runs: Arc<Vec<Arc<Run>>>,
@@ -87,7 +88,7 @@ impl LooseHead {
         })
     }
 
-    /// How many of the late points replace a sorted one. Decodes the times of each run at most once.
+    /// Counts the late points that replace a sorted one. Decodes the times of each run at most once.
     pub fn late_duplicates(&self) -> u64 {
         if self.late.is_empty() {
             return 0;
@@ -102,12 +103,12 @@ impl LooseHead {
         self.sorted.iter().filter_map(in_run).sum()
     }
 
-    /// Whether the late points should be merged now.
-    pub fn is_crowded(&self) -> bool {
+    /// Returns whether the late points should be merged now.
+    pub fn needs_merge(&self) -> bool {
         self.late.len() >= LATE_MIN && self.late.len() >= self.sorted_rows / LATE_SHARE
     }
 
-    /// What a merge needs: it may then be done without this head at hand.
+    /// Prepares a merge, which can then run without access to this head.
     pub fn merge(&self) -> Merge {
         Merge {
             sorted: self.sorted.clone(),
@@ -119,8 +120,9 @@ impl LooseHead {
         }
     }
 
-    /// Takes the outcome of a merge, if nothing was added since; returns what it replaces, to be dropped later.
-    pub fn merged(&mut self, merged: Merged) -> LooseHead {
+    /// Applies the result of a merge. Nothing may have been added since it was prepared. Returns what it replaces, so
+    /// that the caller can drop that later.
+    pub fn apply_merge(&mut self, merged: Merged) -> LooseHead {
         let rows = merged.runs.iter().map(|run| run.rows).sum();
         let bytes = merged.runs.iter().map(|run| run.bytes()).sum();
         LooseHead {
@@ -132,7 +134,7 @@ impl LooseHead {
         }
     }
 
-    /// The points of a range, at most `copies_max` of the tail and of the late ones. The runs may reach beyond it.
+    /// Returns the points of a range, at most `copies_max` of the tail and of the late ones. The runs may extend beyond it.
     pub fn points(&self, range: &RangeInclusive<Millis>, copies_max: usize) -> LoosePoints {
         let tail = self.tail.iter().filter(|(time, _)| range.contains(time));
         let late = self.late.range(range.clone()).take(copies_max);
@@ -143,7 +145,7 @@ impl LooseHead {
         }
     }
 
-    /// All points as runs, the weakest first.
+    /// Returns all points as runs, in order of precedence, lowest first.
     pub fn runs(&self, series: &Arc<Series>) -> Vec<Arc<Run>> {
         let late: Vec<_> = self
             .late
@@ -163,30 +165,30 @@ impl LooseHead {
     }
 }
 
-/// Late points and the runs they belong into.
+/// A prepared merge: late points and the runs they fall into.
 #[derive(Debug)]
 pub(crate) struct Merge {
     sorted: Arc<Vec<Arc<Run>>>,
     late: Vec<(Millis, f64)>,
 }
 
-/// The outcome of a merge.
+/// The result of a merge.
 #[derive(Debug)]
 pub(crate) struct Merged {
     runs: Vec<Arc<Run>>,
-    /// How many late points replaced another.
+    /// The number of late points that replaced another.
     pub duplicates: u64,
 }
 
 impl Merge {
-    /// Makes new runs. Those into which no late point falls stay as they are.
+    /// Builds the new runs. Those into which no late point falls are reused.
     pub fn run(&self, series: &Arc<Series>) -> Merged {
         let mut duplicates = 0;
         let mut made = Vec::with_capacity(self.sorted.len() + self.late.len() / RUN_ROWS + 1);
         let mut points: Vec<(Millis, f64)> = Vec::new();
         let mut late = &self.late[..];
         for (number, run) in self.sorted.iter().enumerate() {
-            // What lies between two runs goes to the first of them.
+            // Points between two runs go to the first of them.
             let next = self.sorted.get(number + 1);
             let count = next.map_or(late.len(), |next| {
                 late.partition_point(|(time, _)| *time < next.min)
@@ -198,7 +200,7 @@ impl Merge {
                 made.push(run.clone());
             } else {
                 let (known, before) = (decode(run), points.len());
-                join(&known, fitting, &mut points);
+                merge_sorted(&known, fitting, &mut points);
                 duplicates += (known.len() + fitting.len() + before - points.len()) as u64;
                 drain_runs(series, &mut points, RUN_ROWS, &mut made);
             }
@@ -212,7 +214,7 @@ impl Merge {
     }
 }
 
-/// Encodes points from the front as long as there are `least` of them.
+/// Encodes points from the front while at least `least` of them are left.
 fn drain_runs(
     series: &Arc<Series>,
     points: &mut Vec<(Millis, f64)>,
@@ -233,8 +235,12 @@ fn drain_runs(
     points.drain(..used);
 }
 
-/// Appends two sorted lists as one; of equal times the `stronger` one stays.
-fn join(weaker: &[(Millis, f64)], stronger: &[(Millis, f64)], into: &mut Vec<(Millis, f64)>) {
+/// Appends two sorted lists as one; of two points at one time the one in `stronger` is kept.
+fn merge_sorted(
+    weaker: &[(Millis, f64)],
+    stronger: &[(Millis, f64)],
+    into: &mut Vec<(Millis, f64)>,
+) {
     let mut weaker = weaker.iter().peekable();
     for point in stronger {
         while let Some(earlier) = weaker.next_if(|weak| weak.0 < point.0) {
@@ -246,7 +252,7 @@ fn join(weaker: &[(Millis, f64)], stronger: &[(Millis, f64)], into: &mut Vec<(Mi
     into.extend(weaker);
 }
 
-/// What this process encoded itself reads back; if it does not, the rest is still worth keeping.
+/// Decodes a run that this process encoded. That cannot fail; if it does, the points decoded so far are kept.
 fn decode(run: &Run) -> Vec<(Millis, f64)> {
     let mut samples = Samples::default();
     let column = run.columns.first().map(|column| run.column_bytes(column));
@@ -303,14 +309,14 @@ mod tests {
     impl Merging {
         fn put(&mut self, series: &Arc<Series>, point: (Millis, f64)) {
             self.duplicates += u64::from(self.head.put(series, point));
-            if self.head.is_crowded() {
+            if self.head.needs_merge() {
                 let before = self.head.sorted.clone();
                 let merged = self.head.merge().run(series);
                 self.duplicates += merged.duplicates;
                 let is_new = |run: &&Arc<Run>| !before.iter().any(|old| Arc::ptr_eq(old, run));
                 let new = merged.runs.iter().filter(is_new);
                 self.encoded += new.map(|run| run.rows).sum::<usize>();
-                self.head.merged(merged);
+                self.head.apply_merge(merged);
             }
         }
 
@@ -355,7 +361,7 @@ mod tests {
         let (series, mut merging) = (series(), Merging::default());
         for time in 0..10_000 {
             merging.put(&series, (time, 0.0));
-            // Somewhat late is as good as in order.
+            // Points that fall into the tail cost the same as points in order.
             merging.put(&series, (time - time % 7, 1.0));
         }
         assert_eq!(merging.encoded, 0);

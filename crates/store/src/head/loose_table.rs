@@ -1,4 +1,4 @@
-//! The loose series of a head: each has a slot, under which its points and its current value are found.
+//! The loose series of a head. A series has a slot, which is the index of its points and of its current value.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ pub(crate) struct LooseTable {
     slots: HashMap<Arc<Series>, u32>,
     heads: Vec<LooseHead>,
     pub current: LooseCurrents,
-    /// Slots with late points to merge. Merging is left to the owner, which may do it without holding a lock.
-    crowded: Vec<u32>,
+    /// Slots with late points to merge. The owner merges them, and can do so without holding a lock.
+    due_merges: Vec<u32>,
 }
 
 impl LooseTable {
@@ -30,7 +30,7 @@ impl LooseTable {
         self.slots.contains_key(series)
     }
 
-    /// Slot, series and points of each.
+    /// Iterates over slot, series and points.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Arc<Series>, &LooseHead)> {
         let heads = self.current.iter().zip(&self.heads);
         heads.map(|((slot, series, _), head)| (slot, series, head))
@@ -59,7 +59,7 @@ impl LooseTable {
         }
     }
 
-    /// Replaces the value of a point, if there is one of that time. Returns whether there was.
+    /// Replaces the value of the point at that time. Returns whether there was one.
     pub fn overwrite(&mut self, slot: u32, (time, value): (Millis, f64), change: u64) -> bool {
         let is_known = time == self.current.get(slot).latest.seen
             || self.heads[slot as usize].has_point_at(time);
@@ -76,47 +76,47 @@ impl LooseTable {
         slot
     }
 
-    /// Returns whether the point replaced one.
+    /// Adds a point. Returns whether it replaced one.
     fn put(&mut self, slot: u32, point: (Millis, f64), change: u64) -> bool {
         let head = &mut self.heads[slot as usize];
-        let was_crowded = head.is_crowded();
+        let needed_merge = head.needs_merge();
         let is_duplicate = head.put(self.current.series(slot), point);
-        if head.is_crowded() && !was_crowded {
-            self.crowded.push(slot);
+        if head.needs_merge() && !needed_merge {
+            self.due_merges.push(slot);
         }
         self.current.get_mut(slot).take(point, change);
         is_duplicate
     }
 
-    /// The slots that have late points to merge; they are forgotten here.
-    pub fn take_crowded(&mut self) -> Vec<u32> {
-        std::mem::take(&mut self.crowded)
+    /// Takes the list of slots that have late points to merge.
+    pub fn take_due_merges(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.due_merges)
     }
 
-    /// A merge to be done by the caller, who gives its outcome to [`LooseTable::merged`] before any other change.
+    /// Prepares a merge. The caller runs it and passes the result to [`LooseTable::apply_merge`] before any other change.
     pub fn merge(&self, slot: u32) -> (Arc<Series>, Merge) {
         (self.current.series(slot).clone(), self.head(slot).merge())
     }
 
-    /// Returns what the outcome replaces, to be dropped when no lock is held.
-    pub fn merged(&mut self, slot: u32, merged: Merged) -> LooseHead {
-        self.heads[slot as usize].merged(merged)
+    /// Applies the result of a merge. Returns what it replaces, to be dropped when no lock is held.
+    pub fn apply_merge(&mut self, slot: u32, merged: Merged) -> LooseHead {
+        self.heads[slot as usize].apply_merge(merged)
     }
 
-    /// How many late points that were not merged replace another.
+    /// Counts the late points not merged yet that replace another.
     pub fn late_duplicates(&self) -> u64 {
         self.heads.iter().map(LooseHead::late_duplicates).sum()
     }
 
-    /// Merges all late points that are due, here and now.
-    pub fn merge_crowded(&mut self) {
-        for slot in self.take_crowded() {
+    /// Runs all merges that are due.
+    pub fn merge_all_due(&mut self) {
+        for slot in self.take_due_merges() {
             let (series, merge) = self.merge(slot);
-            self.merged(slot, merge.run(&series));
+            self.apply_merge(slot, merge.run(&series));
         }
     }
 
-    /// An empty table that knows the same current values of the series that are live.
+    /// Returns a table without points that keeps the current values of live series.
     pub fn successor(&self, now: Millis) -> LooseTable {
         let mut table = LooseTable::default();
         for (_, series, current) in self.current.iter().filter(|(.., c)| c.is_live(now)) {

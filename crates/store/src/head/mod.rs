@@ -31,7 +31,7 @@ pub(crate) struct Head {
     pub changes: u64,
     /// The times of the samples in here.
     pub span: Option<(Millis, Millis)>,
-    /// Which head of this process it is: each successor has the next number.
+    /// The number of this head within the process; a successor has the next one.
     pub number: u64,
 }
 
@@ -93,7 +93,7 @@ impl Head {
         }
     }
 
-    /// A snapshot of the current values: clones pointers, a few per group and per 256 loose series.
+    /// Returns a snapshot of the current values. Clones pointers only: a few per group and per 256 loose series.
     pub fn current(&self) -> CurrentValues {
         CurrentValues {
             groups: self.groups.iter().map(GroupHead::current).collect(),

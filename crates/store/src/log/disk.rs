@@ -1,9 +1,9 @@
 //! The thread that performs the log's file operations, so that a disk that hangs does not hang the writer.
 //!
 //! The writer submits one operation at a time and waits for it at most `Options::stall`. An operation that takes longer
-//! goes on in its thread; until it returns, the log is unusable and the store degraded. The same thread checks
-//! that what was written can be found again: that the segment is still at its path, and that the directory is
-//! still the one that this store locked.
+//! continues in its thread; until it returns, the log is unusable and the store degraded. The same thread checks that
+//! written data is still reachable: that the segment is at its path, and that the directory is the one that this store
+//! locked.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -30,14 +30,14 @@ pub(crate) struct LogDisk {
 enum Job {
     Open {
         number: u64,
-        /// Whether segment and directory must reach the disk before the segment is used.
+        /// Whether to sync segment and directory before the segment is used.
         sync: bool,
     },
     Append {
         file: Arc<dyn FileHandle>,
         frames: Vec<u8>,
         at: u64,
-        /// Where the file must still be found afterwards.
+        /// The path at which the file must still be after the write.
         check: Option<Arc<Path>>,
     },
 }
@@ -45,7 +45,7 @@ enum Job {
 #[derive(Debug)]
 enum Outcome {
     Opened(io::Result<Segment>),
-    /// With the buffer, to be filled again.
+    /// Returns the buffer for reuse.
     Appended(io::Result<()>, Vec<u8>),
 }
 
@@ -84,9 +84,9 @@ impl LogDisk {
         (disk, thread)
     }
 
-    /// Whether the next operation can start: the one before has returned, late or not.
+    /// Returns whether the next operation can start: the previous one has returned, late or not.
     pub fn is_idle(&mut self) -> bool {
-        // The outcome of an operation that was given up is of no interest: its samples go to a block.
+        // The result of an operation that timed out is ignored: its samples go to a block.
         if self.is_busy && !matches!(self.outcomes.try_recv(), Err(TryRecvError::Empty)) {
             self.is_busy = false;
         }
@@ -101,8 +101,8 @@ impl LogDisk {
         }
     }
 
-    /// Appends the encoder's frames to a segment. With `check`, success means also that segment and directory are
-    /// still where they were.
+    /// Appends the encoder's frames to a segment. With `check`, success also means that segment and directory are
+    /// still at their paths.
     pub fn append(
         &mut self,
         segment: &mut Segment,
@@ -175,7 +175,7 @@ impl DiskThread {
     }
 
     fn open(&self, number: u64, sync: bool) -> io::Result<Segment> {
-        // In a directory that took the place of ours another agent may be at work.
+        // A directory that replaced ours may be in use by another agent.
         self.locked.check()?;
         self.locked.refresh();
         let segment = Segment::create(&*self.files, &self.dir, number)?;

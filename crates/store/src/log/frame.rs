@@ -46,13 +46,13 @@ struct GroupState {
 }
 
 impl FrameEncoder {
-    /// Takes the frames out; [`Self::recycle`] returns their buffer.
+    /// Takes the frames out. Return their buffer with [`Self::recycle`].
     pub fn take_frames(&mut self) -> Vec<u8> {
         self.copies_age += self.out.len();
         std::mem::take(&mut self.out)
     }
 
-    /// Takes an emptied buffer for the next frames.
+    /// Reuses a buffer for the next frames.
     pub fn recycle(&mut self, mut buffer: Vec<u8>) {
         buffer.clear();
         self.out = buffer;

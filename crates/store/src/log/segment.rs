@@ -31,7 +31,7 @@ impl Segment {
         })
     }
 
-    /// Notes that this many bytes were written at the end.
+    /// Records that this many bytes were appended.
     pub fn advance(&mut self, len: u64) {
         self.end += len;
     }

@@ -32,14 +32,14 @@ pub(crate) fn series(
     memory::find(shared, &question, 1, &mut limit, &mut |series, _| {
         found.add(series)
     })?;
-    // After memory: what has become a block meanwhile is found there.
+    // After memory, so that samples that moved to a block meanwhile are found there.
     let blocks: Vec<_> = {
         let state = shared.read();
         let overlapping = |block: &&Arc<Block>| block.overlaps(question.start, question.end);
         state.blocks.iter().filter(overlapping).cloned().collect()
     };
     for block in blocks {
-        limit.look()?;
+        limit.check_now()?;
         match BlockReader::open(&block, &shared.indexes) {
             Ok(reader) => found.add_block(&reader, &mut limit)?,
             Err(ReadError::Io(source)) => {

@@ -1,8 +1,8 @@
 //! Finds the samples of matching series in memory.
 //!
-//! Series are matched on pointers that were cloned under the lock, not while it is held: a selector may be as slow as
-//! it likes. Only what is still changing, the tails, is copied under the lock, a few series at a time. The head
-//! may be frozen meanwhile, and then be replaced by a block: the blocks are to be looked at afterwards.
+//! Series are matched on pointers that were cloned under the lock, never while it is held: a selector may be slow. Only
+//! the tails, which still change, are copied under the lock, a few series at a time. The head may be frozen and
+//! replaced by a block meanwhile, so the caller must search the blocks afterwards.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -15,10 +15,10 @@ use crate::question::{QueryError, Question, TimeLimit};
 use crate::run::{Owner, Run};
 use crate::shared::{Frozen, Shared};
 
-/// Series whose tails are copied while the lock is held once.
+/// The number of series whose tails are copied per acquisition of the lock.
 const SERIES_PER_LOCK: usize = 128;
 
-/// Where some samples of a series are.
+/// The place of some samples of a series.
 pub(super) enum Found<'a> {
     Run {
         run: &'a Arc<Run>,
@@ -28,13 +28,13 @@ pub(super) enum Found<'a> {
     Points(Vec<(Millis, f64)>),
 }
 
-/// Takes what is found of a series, the weakest first.
+/// Receives the samples of a series, in order of precedence, lowest first.
 pub(super) type Sink<'a> = dyn FnMut(&Arc<Series>, Found<'_>) -> Result<(), QueryError> + 'a;
 
-/// A head, and what is known of it without its tails.
+/// A head without its tails.
 struct HeadView {
     number: u64,
-    /// None: it was the active one.
+    /// `None` for the active head.
     frozen: Option<Arc<Frozen>>,
     span: Option<(Millis, Millis)>,
     groups: Vec<GroupView>,
@@ -47,7 +47,7 @@ struct GroupView {
     tail: Option<(Millis, Millis)>,
 }
 
-/// Finds the samples in memory of series that match, as far as they lie in the range; at most `points_max` of each tail.
+/// Finds the samples in memory of series that match, within the range; at most `points_max` of each tail.
 pub(super) fn find(
     shared: &Shared,
     question: &Question,
@@ -94,7 +94,7 @@ impl HeadView {
         }
     }
 
-    /// Shows the head to `look`, under the lock while it is active. Returns `None` when it has become a block.
+    /// Calls `look` with the head, under the lock while it is active. Returns `None` when it has become a block.
     fn with_head<T>(&self, shared: &Shared, look: impl FnOnce(&Head) -> T) -> Option<T> {
         if let Some(frozen) = &self.frozen {
             return Some(look(&frozen.head));
@@ -116,7 +116,7 @@ struct Finder<'a> {
     range: RangeInclusive<Millis>,
     points_max: usize,
     limit: &'a mut TimeLimit,
-    /// The members that match, for each version of a group. The key is its address: the value keeps it alive.
+    /// The members that match, by version of a group. The key is the version's address, which the value keeps alive.
     matching: HashMap<*const Members, (Arc<Members>, Arc<[u32]>)>,
 }
 
@@ -218,7 +218,7 @@ impl Finder<'_> {
         let copied = view.with_head(self.shared, |head| {
             let now = &head.groups[at];
             let is_same = Arc::ptr_eq(now.members(), &group.members);
-            // Rows of later members came after the question.
+            // Rows with other members arrived after the query began.
             let wanted = if is_same { members } else { &[] };
             let tail = |member: &u32| {
                 let samples = now.tail_samples(*member as usize);

@@ -81,7 +81,7 @@ pub(crate) fn gather(
         max: question.bytes_max,
     };
     let in_memory = gather_memory(shared, question, limit, &mut budget)?;
-    // After memory: what has become a block meanwhile is found twice rather than not at all.
+    // After memory, so that samples that moved to a block meanwhile are found twice rather than not at all.
     let blocks: Vec<_> = {
         let state = shared.read();
         let overlapping = |block: &&Arc<Block>| block.overlaps(question.start, question.end);
@@ -95,7 +95,7 @@ pub(crate) fn gather(
         },
     };
     for block in blocks {
-        limit.look()?;
+        limit.check_now()?;
         match BlockReader::open(&block, &shared.indexes) {
             Ok(reader) => gather_block(reader, question, limit, &mut pieces, &mut budget)?,
             Err(ReadError::Io(source)) => {
@@ -255,7 +255,7 @@ impl PieceReader {
                 count += 1;
             }
             if count == 1 {
-                limit.look()?;
+                limit.check_now()?;
                 self.feed_one(first, answer)?;
             } else {
                 self.feed_joined(&rest[..count], question, limit, bytes_max, answer)?;
@@ -295,7 +295,7 @@ impl PieceReader {
         let mut pieces: Vec<&Piece> = pieces.iter().collect();
         pieces.sort_unstable_by_key(|piece| piece.rank);
         for piece in pieces {
-            limit.look()?;
+            limit.check_now()?;
             match &piece.place {
                 Place::Points(copied) => points.extend_from_slice(copied),
                 _ => {

@@ -1,5 +1,5 @@
-//! Retention: whole blocks are dropped by age and by size. Each class of inputs has a share of the bytes. What others
-//! do not use may be borrowed, and is given back when they need it: by programs first, by the node last.
+//! Retention: whole blocks are dropped by age and by size. Each class of inputs has a share of the bytes. A class may
+//! use the unused shares of others and gives them back when they are needed: programs first, the node last.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,14 +58,14 @@ impl Trust {
     }
 }
 
-/// Drops whole blocks: those beyond their age, if the clock is believed, then the oldest of the classes that take more
-/// than their shares, until log and blocks fit.
+/// Drops whole blocks: first those beyond their age, if the clock is trusted, then the oldest of the classes that exceed
+/// their shares, until log and blocks fit.
 pub(super) fn drop_old(shared: &Shared, trust: &mut Trust) {
     let oldest_kept = match trust.look(shared) {
         true => shared.oldest_kept(),
         false => Millis::MIN,
     };
-    // Only this thread changes the list, so that the choice needs no lock.
+    // Only this thread changes the list, so the choice needs no lock.
     let (mut kept, log_bytes) = {
         let state = shared.read();
         (state.blocks.clone(), state.log_bytes())
@@ -89,8 +89,8 @@ pub(super) fn drop_old(shared: &Shared, trust: &mut Trust) {
     }
 }
 
-/// The class that must give back bytes, if the blocks take more than `budget` together: that of programs which is
-/// furthest beyond its share, or the node.
+/// Returns the class that must drop a block, if all blocks together exceed `budget`: the class of programs that exceeds
+/// its share most, else the node.
 fn class_to_shrink(blocks: &[Arc<Block>], budget: u64) -> Option<Class> {
     let used = |class: Class| -> u64 {
         let its = blocks.iter().filter(|block| block.class.account() == class);
@@ -106,8 +106,8 @@ fn class_to_shrink(blocks: &[Arc<Block>], budget: u64) -> Option<Class> {
     Some(if bytes > 0 { class } else { Class::Node })
 }
 
-/// The block of a class to drop first: the oldest of those that overrule no other. Without a block that overrules
-/// it, an older one would show samples that were replaced. (What is beyond its age is not shown at all.)
+/// Returns the block of a class to drop first: the oldest of those that take precedence over no other. Dropping a block
+/// with precedence would show the samples that it replaced. (Samples beyond their age are not shown at all.)
 fn oldest_block(blocks: &[Arc<Block>], class: Class) -> Option<usize> {
     let its: Vec<usize> = (0..blocks.len())
         .filter(|at| blocks[*at].class.account() == class)

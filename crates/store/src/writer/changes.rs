@@ -1,14 +1,14 @@
-//! Changes of the head by the writer: the lock is held for a bounded piece of work at a time, however much is committed
-//! together, and late points are merged while nobody is kept out.
+//! Changes of the head by the writer. The lock is held for a bounded amount of work at a time, however large the batch,
+//! and late points are merged without it.
 
-use crate::figures::StateGuard;
 use crate::head::Head;
 use crate::shared::{Shared, State};
+use crate::state_stats::StateGuard;
 
-/// What a sample of a tick and a point cost, in nanoseconds, roughly.
+/// The approximate cost of a tick's sample and of a point, in nanoseconds.
 pub(super) const SAMPLE_COST: usize = 10;
 pub(super) const POINT_COST: usize = 1000;
-/// How much is done while the lock is held once.
+/// The most work per acquisition of the lock.
 const COST_MAX: usize = 2_000_000;
 
 pub(super) struct Changes<'a> {
@@ -26,43 +26,43 @@ impl<'a> Changes<'a> {
         }
     }
 
-    /// The head, for a change of this cost. What is changed until the next call is seen by readers together.
+    /// Returns the head, for a change of this cost. Readers see all changes made until the next call at once.
     pub fn head(&mut self, cost: usize) -> &mut Head {
         if self.cost_left < cost && self.state.is_some() {
             self.publish();
-            self.shared.let_readers_in();
+            self.shared.yield_to_readers();
         }
         self.state();
         self.cost_left = self.cost_left.saturating_sub(cost);
         &mut self.state().head
     }
 
-    /// The state, locked.
+    /// Returns the locked state.
     pub fn state(&mut self) -> &mut State {
         if self.state.is_none() {
             self.cost_left = COST_MAX;
         }
         self.state.get_or_insert_with(|| {
             let mut state = self.shared.write();
-            // Each time, so that a reader that looked in between finds what came after.
+            // A new number each time, so that a reader that read in between sees the later changes.
             state.head.changes += 1;
             state
         })
     }
 
-    /// Lets go of the lock, then merges late points. Only this thread changes the head, so that a merge can be worked
-    /// out without the lock.
+    /// Releases the lock, then merges late points. Only this thread changes the head, so a merge can be computed without
+    /// the lock.
     fn publish(&mut self) {
         let Some(mut state) = self.state.take() else {
             return;
         };
-        let crowded = state.head.loose.take_crowded();
+        let due_merges = state.head.loose.take_due_merges();
         drop(state);
-        for slot in crowded {
+        for slot in due_merges {
             let (series, merge) = self.shared.read().head.loose.merge(slot);
             let merged = merge.run(&series);
             self.shared.ledger.duplicate(merged.duplicates);
-            let replaced = self.shared.write().head.loose.merged(slot, merged);
+            let replaced = self.shared.write().head.loose.apply_merge(slot, merged);
             // Freed here, without the lock.
             drop(replaced);
         }

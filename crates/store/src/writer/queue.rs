@@ -1,8 +1,8 @@
 //! What waits for the writer, and how much of it may.
 //!
-//! Waking a thread costs as much as writing hundreds of samples. Ticks that come closely one after the other therefore
-//! do not wake the writer each: it rests for a few milliseconds and takes all that came meanwhile. A command whose
-//! sender waits for the answer wakes it at once, and so does a tick after a pause.
+//! Waking a thread costs as much as writing hundreds of samples. Ticks in quick succession therefore do not each wake
+//! the writer: it sleeps for a few milliseconds and takes all that arrived meanwhile. A command whose sender waits for
+//! the reply wakes it at once, and so does a tick after a pause.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -33,13 +33,13 @@ pub(crate) enum Command {
 
 /// Ticks and pushes that may wait for the writer.
 const QUEUE_LEN: usize = 1024;
-/// How long the writer rests between batches while ticks come fast.
+/// How long the writer sleeps between batches while ticks come fast.
 const REST: Duration = Duration::from_millis(8);
-/// Ticks come fast when this many batches followed each other within [`CLOSE`], and as long as a rest gathers several
+/// Ticks count as fast after this many batches within [`CLOSE`] of each other, and as long as each rest collects several
 /// commands. The inputs of an agent that samples twice a second send two or three ticks together: those are not fast.
 const FAST_BATCHES: u32 = 8;
 const CLOSE: Duration = Duration::from_millis(4);
-/// A resting writer is woken when this much is queued, so that nothing is dropped meanwhile.
+/// A resting writer is woken when this many commands are queued, so that none is dropped.
 const RESTING_LEN_MAX: usize = QUEUE_LEN / 8;
 
 /// The queue between the inputs and the writer.
@@ -58,10 +58,10 @@ struct Inner {
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum WriterState {
-    /// Looks into the queue before it sleeps.
+    /// At work; it checks the queue before it sleeps.
     #[default]
     Awake,
-    /// Wakes by itself soon.
+    /// Sleeps for [`REST`] at most.
     Resting,
     Asleep,
 }
@@ -69,9 +69,9 @@ enum WriterState {
 /// Why a command was not queued.
 #[derive(Debug)]
 pub(crate) enum Refused {
-    /// It is handed back.
+    /// The queue is full; returns the command.
     Full(Command),
-    /// It is dropped: a tick counts itself.
+    /// The writer has ended; the command is dropped, and a tick counts its samples as dropped.
     Closed,
 }
 
@@ -87,7 +87,7 @@ impl CommandQueue {
             return Err(Refused::Closed);
         }
         let is_waited_for = !matches!(command, Command::Tick(..));
-        // Commands of the store's owner go behind everything else, even when that is much.
+        // Commands of the store's owner are queued even when the queue is full.
         let is_bounded = matches!(command, Command::Tick(..) | Command::Push { .. });
         if is_bounded && inner.commands.len() >= QUEUE_LEN {
             return Err(Refused::Full(command));
@@ -106,7 +106,7 @@ impl CommandQueue {
         Ok(())
     }
 
-    /// Moves up to `count_max` commands into `batch`; waits until there is one.
+    /// Moves up to `count_max` commands into `batch`; waits for the first.
     fn take(&self, is_fast: bool, count_max: usize, batch: &mut Vec<Command>) {
         let mut inner = self.lock();
         if is_fast && inner.commands.is_empty() {
@@ -124,8 +124,8 @@ impl CommandQueue {
         batch.extend(inner.commands.drain(..count));
     }
 
-    /// Refuses what comes from here on and gives up what is queued: ticks count themselves as dropped, senders of
-    /// pushes notice by their lost reply.
+    /// Refuses further commands and drops those that are queued: ticks count their samples as dropped, senders of
+    /// pushes see their reply channel close.
     fn close(&self) {
         let mut inner = self.lock();
         inner.is_closed = true;
@@ -135,11 +135,11 @@ impl CommandQueue {
     }
 }
 
-/// The writer's end. The queue is closed with it, however the writer ends.
+/// The writer's end of the queue. Dropping it closes the queue, after a panic too.
 #[derive(Debug)]
 pub(crate) struct CommandReceiver {
     queue: Arc<CommandQueue>,
-    /// When the last batch was taken, and how many before it followed closely.
+    /// When the last batch was taken, and how many batches in a row came in quick succession.
     last: Instant,
     close_batches: u32,
 }
@@ -153,7 +153,7 @@ impl CommandReceiver {
         }
     }
 
-    /// The next batch, of at least one command and at most `count_max`.
+    /// Receives the next batch: at least one command, at most `count_max`.
     pub fn receive(&mut self, count_max: usize, batch: &mut Vec<Command>) {
         let is_fast = self.close_batches >= FAST_BATCHES;
         self.queue.take(is_fast, count_max, batch);
@@ -170,8 +170,8 @@ impl Drop for CommandReceiver {
     }
 }
 
-/// Samples that were received and are neither kept nor dropped yet. What is left of them when this is dropped, because
-/// the writer was closed or panicked, is counted as `closed`.
+/// Samples that were received and are not yet counted as kept or dropped. The rest is counted as dropped (`closed`) when
+/// this value is dropped, because the writer was closed or panicked.
 #[derive(Debug)]
 pub(crate) struct Unsettled {
     ledger: Arc<Ledger>,
@@ -190,7 +190,7 @@ impl Unsettled {
         }
     }
 
-    /// Takes off samples that were counted as kept or dropped.
+    /// Subtracts samples that were counted as kept or dropped.
     pub fn settle(&mut self, count: u64) {
         self.count = self.count.saturating_sub(count);
     }

@@ -1,6 +1,6 @@
-//! The figures of the store's state, kept beside it: `Store::status` must not wait for the state, which the writer holds
-//! while it applies a batch. Each change of the state refreshes them when its guard is dropped; the lock around them
-//! is held only for that and for copying them.
+//! Statistics of the store's state, kept outside its lock: `Store::status` must not wait for the lock, which the writer
+//! holds while it applies a batch. Dropping the guard of a change refreshes them; their own lock is held only for that
+//! and for copying them.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError, RwLockWriteGuard};
@@ -13,7 +13,7 @@ use crate::shared::State;
 use crate::status::{ClassUse, Degraded};
 
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Figures {
+pub(crate) struct StateStats {
     pub series: u64,
     pub log_bytes: u64,
     /// The times of the samples in memory.
@@ -24,8 +24,8 @@ pub(crate) struct Figures {
     pub block_trouble: Option<Degraded>,
 }
 
-impl Figures {
-    /// What each class takes of the `keep_bytes` that the log leaves.
+impl StateStats {
+    /// Returns the use and the share of each class. Shares are of `keep_bytes` minus the log.
     pub fn classes(&self, keep_bytes: u64) -> Vec<ClassUse> {
         let budget = keep_bytes.saturating_sub(self.log_bytes);
         let class_use = |class: &Class| {
@@ -60,11 +60,11 @@ impl Figures {
     }
 }
 
-/// The state, to be changed; refreshes the figures when it is dropped.
+/// Exclusive access to the state; refreshes the statistics when it is dropped.
 #[derive(Debug)]
 pub(crate) struct StateGuard<'a> {
     pub state: RwLockWriteGuard<'a, State>,
-    pub figures: &'a Mutex<Figures>,
+    pub stats: &'a Mutex<StateStats>,
 }
 
 impl Deref for StateGuard<'_> {
@@ -83,7 +83,7 @@ impl DerefMut for StateGuard<'_> {
 
 impl Drop for StateGuard<'_> {
     fn drop(&mut self) {
-        let mut figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
-        figures.refresh(&self.state);
+        let mut stats = self.stats.lock().unwrap_or_else(PoisonError::into_inner);
+        stats.refresh(&self.state);
     }
 }
