@@ -167,19 +167,19 @@ fn lanes(dir: &Path, allow_users: &[User], environment: Environment<'_>) -> Opti
     let (first, _) = pegel_lane::private::choose(pegel_lane::user_directories(uid), uid);
     let own = pegel_lane::user_directories(uid).map(|path| LaneDirectory {
         is_optional: path != first,
-        ..LaneDirectory::of_user(path, uid)
+        ..LaneDirectory::for_user(path, uid)
     });
     let directories = match environment("PEGEL_LANES").filter(|path| !path.is_empty()) {
-        Some(path) => vec![LaneDirectory::open_to_all(path)],
+        Some(path) => vec![LaneDirectory::for_all_users(path)],
         None if Path::new(pegel_lane::SYSTEM_DIRECTORY).is_dir() => {
-            let system = LaneDirectory::open_to_all(pegel_lane::SYSTEM_DIRECTORY);
+            let system = LaneDirectory::for_all_users(pegel_lane::SYSTEM_DIRECTORY);
             std::iter::once(system).chain(own).collect()
         }
         None if !allow_users.is_empty() => {
             // A user who does not exist is said at the start.
             let users = LocalUsers::new(allow_users).map(|users| users.uids());
             let path = pegel_lane::guests_directory(uid);
-            let guests = LaneDirectory::of_guests(path, users.unwrap_or_default());
+            let guests = LaneDirectory::for_guests(path, users.unwrap_or_default());
             own.chain([guests]).collect()
         }
         None => own.collect(),

@@ -17,9 +17,9 @@ const GROUP_SERIES: usize = 256;
 pub const HEARTBEAT: Duration = Duration::from_secs(60);
 /// How long values outlive an agent that does not come back to end them.
 const LIVE_FOR: Millis = 10 * 60 * 1000;
-/// Totals from before a restart are forgotten when their series was not added by then.
+/// Totals from before a restart are dropped when their series was not added within this time.
 const RESUME_FOR: Millis = 10 * 60 * 1000;
-/// The same where they are shown: as long as the store keeps samples by default.
+/// The same for totals that are shown meanwhile: as long as the store keeps samples by default.
 const SHOWN_FOR: Millis = 2 * 24 * 3600 * 1000;
 const LEVEL_MAX: Level = Level::MAX;
 
@@ -37,17 +37,17 @@ pub struct Board {
     /// Groups that may have room.
     roomy: Vec<u32>,
     /// Totals of counters from before a restart whose series was not added since, by series.
-    before: HashMap<Box<str>, Before>,
-    before_until: Millis,
+    restored: HashMap<Box<str>, RestoredTotal>,
+    restored_until: Millis,
     /// Groups of the agent before this one that are not in use here.
     left_over: Vec<Arc<str>>,
 }
 
 #[derive(Debug)]
-struct Before {
+struct RestoredTotal {
     series: Arc<Series>,
     value: f64,
-    /// Where it is shown.
+    /// Its place on the board while it is shown.
     place: Option<Place>,
 }
 
@@ -64,18 +64,18 @@ impl Board {
     /// where they were.
     pub fn new(name: &'static str, store: &Store, now: Millis) -> Board {
         let prefix = format!("{name}-");
-        let mut before = HashMap::new();
+        let mut restored = HashMap::new();
         let mut left_over = Vec::new();
         for (members, values) in store.groups(&prefix) {
             for (series, value) in members.series.iter().zip(values) {
                 if let (Kind::Counter, Some(value)) = (series.family().kind, value) {
-                    let known = Before {
+                    let known = RestoredTotal {
                         series: series.clone(),
                         value,
                         place: None,
                     };
                     // The group that was written last comes last.
-                    before.insert(series.text().into(), known);
+                    restored.insert(series.text().into(), known);
                 }
             }
             left_over.push(members.group.clone());
@@ -84,20 +84,20 @@ impl Board {
             name,
             groups: Vec::new(),
             roomy: Vec::new(),
-            before,
-            before_until: now + RESUME_FOR,
+            restored,
+            restored_until: now + RESUME_FOR,
             left_over,
         }
     }
 
     /// Puts a series on the board that is not on it. The number is the total that it had before a restart.
     pub fn add(&mut self, series: Arc<Series>) -> (Place, Option<f64>) {
-        let before = self.before.remove(series.text());
-        let value = before.as_ref().map(|before| before.value);
-        if let Some(before) = before
-            && let Some(place) = before.place
+        let restored = self.restored.remove(series.text());
+        let value = restored.as_ref().map(|restored| restored.value);
+        if let Some(restored) = restored
+            && let Some(place) = restored.place
         {
-            if before.series.family().kind == series.family().kind {
+            if restored.series.family().kind == series.family().kind {
                 return (place, value);
             }
             self.remove(place);
@@ -105,57 +105,58 @@ impl Board {
         (self.place(series), value)
     }
 
-    /// Shows the totals from before a restart, until their series is added or they are forgotten.
-    pub fn show_before(&mut self, now: Millis) {
-        self.before_until = now + SHOWN_FOR;
-        let mut before = std::mem::take(&mut self.before);
-        for one in before.values_mut() {
+    /// Shows the totals from before a restart, until their series is added or they are dropped.
+    pub fn show_restored(&mut self, now: Millis) {
+        self.restored_until = now + SHOWN_FOR;
+        let mut restored = std::mem::take(&mut self.restored);
+        for one in restored.values_mut() {
             let place = self.place(one.series.clone());
             self.set(place, one.value);
             one.place = Some(place);
         }
-        self.before = before;
+        self.restored = restored;
     }
 
-    /// Forgets totals from before a restart, and stops showing them.
-    pub fn forget_before(&mut self, is_unwanted: impl Fn(&Series) -> bool) {
-        let mut before = std::mem::take(&mut self.before);
-        before.retain(|_, one| {
+    /// Drops the totals from before a restart for which `is_unwanted` returns true, and stops showing them.
+    pub fn forget_restored(&mut self, is_unwanted: impl Fn(&Series) -> bool) {
+        let mut restored = std::mem::take(&mut self.restored);
+        restored.retain(|_, one| {
             let stays = !is_unwanted(&one.series);
             if let (false, Some(place)) = (stays, one.place) {
                 self.remove(place);
             }
             stays
         });
-        self.before = before;
+        self.restored = restored;
     }
 
-    /// Moves totals from before a restart to other names. `rename` returns the new series of one that must move.
-    pub fn rename_before(&mut self, rename: impl Fn(&Series) -> Option<Arc<Series>>) {
+    /// Renames totals from before a restart. `rename` returns the new series of a total that must be renamed.
+    pub fn rename_restored(&mut self, rename: impl Fn(&Series) -> Option<Arc<Series>>) {
         let renamed: Vec<(Box<str>, Arc<Series>)> = self
-            .before
+            .restored
             .iter()
             .filter_map(|(text, one)| Some((text.clone(), rename(&one.series)?)))
             .collect();
         for (text, series) in renamed {
-            let Some(mut one) = self.before.remove(&text) else {
+            let Some(mut one) = self.restored.remove(&text) else {
                 continue;
             };
             if let Some(place) = one.place.take() {
                 self.remove(place);
             }
-            if self.before.contains_key(series.text()) {
+            if self.restored.contains_key(series.text()) {
                 continue;
             }
             let place = self.place(series.clone());
             self.set(place, one.value);
             let value = one.value;
-            let before = Before {
+            let restored = RestoredTotal {
                 series,
                 value,
                 place: Some(place),
             };
-            self.before.insert(before.series.text().into(), before);
+            self.restored
+                .insert(restored.series.text().into(), restored);
         }
     }
 
@@ -199,7 +200,7 @@ impl Board {
         }
     }
 
-    /// Whether the series has this value.
+    /// Returns whether the series has this value.
     pub fn has(&self, place: Place, value: f64) -> bool {
         let held = self.groups[place.group as usize].group.get(place.slot);
         held.map(f64::to_bits) == Some(value.to_bits())
@@ -244,9 +245,9 @@ impl Board {
                 live_for: 0,
             }));
         }
-        if !self.before.is_empty() && now > self.before_until {
-            self.forget_before(|_| true);
-            self.before = HashMap::new();
+        if !self.restored.is_empty() && now > self.restored_until {
+            self.forget_restored(|_| true);
+            self.restored = HashMap::new();
         }
         let heartbeat = HEARTBEAT.as_millis() as Millis;
         for shelf in &mut self.groups {

@@ -47,9 +47,9 @@ pub enum Refusal {
     Reserved,
     #[error("a series of another kind has this name and these labels")]
     OtherKind,
-    #[error("another input has a series of this name and these labels")]
+    #[error("a series of another input has this name and these labels")]
     Taken,
-    #[error("the sender writes more bytes than it may (limits.sender_bytes)")]
+    #[error("the sender exceeds limits.sender_bytes")]
     SenderRate,
     #[error(transparent)]
     Series(#[from] SeriesError),
@@ -82,10 +82,10 @@ pub struct GateSettings {
     /// What names and labels of programs' series may take in all. They are held several times over, and every
     /// answer that names all series must have room for them.
     pub text_bytes_max: u64,
-    /// What one sender may write to the disk in a second, on average.
+    /// The bytes that one sender may write to the disk per second, on average.
     pub sender_bytes: u64,
     pub rules: Rules,
-    /// Names of the node and of the agent, which no program may write.
+    /// Names of the node and of the agent, which programs may not use.
     pub reserved: Arc<ReservedNames>,
 }
 
@@ -113,8 +113,8 @@ struct Held {
 pub struct Admitted {
     pub series: Arc<Series>,
     pub pass: Pass,
-    /// Whether it has the label `input`, because its plain name belongs to another input.
-    pub is_apart: bool,
+    /// Whether the series has the label `input`, because its plain name belongs to another input.
+    pub has_input_label: bool,
 }
 
 /// Gives series back to the accounts when dropped.
@@ -133,7 +133,7 @@ impl Pass {
         &self.sender
     }
 
-    /// Makes a pass for many series: each is given back with [`Pass::give_back`].
+    /// Turns this into a pass for several series. Each is given back with [`Pass::give_back`].
     pub(crate) fn for_many(mut self) -> Pass {
         if let Some(claim) = self.claim.take() {
             claim.keep();
@@ -237,22 +237,22 @@ impl Gate {
         let series = self.name(offer)?;
         match self.pass(sender, &series) {
             Err(Refusal::Taken) => {
-                let series = Arc::new(apart(&series)?);
+                let series = Arc::new(with_input_label(&series)?);
                 Ok(Admitted {
                     pass: self.pass(sender, &series)?,
                     series,
-                    is_apart: true,
+                    has_input_label: true,
                 })
             }
             pass => Ok(Admitted {
                 pass: pass?,
                 series,
-                is_apart: false,
+                has_input_label: false,
             }),
         }
     }
 
-    /// One more series for this sender, if its name is free and there is room.
+    /// Counts one more series for this sender, if its name is free and no limit is reached.
     pub fn pass(&self, sender: &Arc<Sender>, series: &Series) -> Result<Pass, Refusal> {
         let settings = &self.settings;
         let claim = self.owners.claim(series.text(), series.family().input);
@@ -261,8 +261,8 @@ impl Gate {
         if !sender.take_series(max) {
             return Err(Refusal::SenderLimit(max));
         }
-        // A twentieth is left to the node, so that a program does not keep a new disk from being shown, and a quarter
-        // to the agent's user, root and the node.
+        // A twentieth is reserved for the node, so that programs cannot prevent a new disk from being shown, and a
+        // quarter for the agent's user, root and the node together.
         let reserve = |of_trusted: u64, of_others: u64| match sender.is_trusted() {
             true => of_trusted,
             false => of_others,
@@ -334,8 +334,8 @@ impl Gate {
     }
 }
 
-/// The same series with the label `input`.
-pub(crate) fn apart(series: &Series) -> Result<Series, SeriesError> {
+/// Returns the same series with the label `input`.
+pub(crate) fn with_input_label(series: &Series) -> Result<Series, SeriesError> {
     let labels: Vec<(&str, Cow<'_, str>)> = series.labels().collect();
     let own = (INPUT_LABEL, series.family().input.as_str());
     let labels: Vec<(&str, &str)> = labels
@@ -501,7 +501,7 @@ mod tests {
         let lane = gate.admit(&a, &of(Input::Lane)).expect("room");
         let other = gate.admit(&a, &of(Input::Statsd)).expect("room");
         assert_eq!(other.series.text(), "x{input=\"statsd\"}");
-        assert!(other.is_apart && !lane.is_apart);
+        assert!(other.has_input_label && !lane.has_input_label);
         let labels = &[("input", "mine")];
         let labelled = Offer {
             labels,

@@ -119,7 +119,7 @@ impl Intake {
         )
     }
 
-    /// Why what lanes counted cannot be remembered.
+    /// Returns why the lane journal cannot be written, if so.
     pub fn journal_fault(&self) -> Option<String> {
         let status = self.lanes_status.as_ref()?;
         let status = status.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,11 +1,11 @@
-//! Which input owns a name.
+//! The owner of each name: the input that may write it.
 //!
-//! A series has one input. Where two inputs want one name, the plain name goes to lanes before points and pushes, and to
-//! those before statsd, whose senders over UDP are not known; among equals, to the first. The other input goes on
-//! under the same name with the label `input`. [`crate::gate`] claims the text of every new series here.
+//! A series has one input. If two inputs use one name, lanes take precedence over points and pushes, and those over
+//! statsd, whose senders over UDP are unknown; among equals the first keeps it. The other input continues under the same
+//! name with the label `input`. [`crate::gate`] claims the text of every new series here.
 //!
-//! statsd always yields, so that its names, which may be very many, are not held here: it asks whether a name is
-//! free, and looks through [`NameOwners::take_claimed`] at each pass for names that it must give up.
+//! statsd has the lowest precedence, so its names, which may be very many, are not stored here: it checks whether a name
+//! is free, and at each pass calls [`NameOwners::take_claimed`] to find names that it must give up.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -16,10 +16,10 @@ use pegel_metric::Input;
 
 /// The label of a series whose plain name belongs to another input.
 pub const INPUT_LABEL: &str = "input";
-/// How many claimed names wait for statsd. When there are more, it checks all of its own.
+/// The most claimed names that are listed for statsd. When there are more, it checks all of its own names.
 const CLAIMED_MAX: usize = 65_536;
 
-/// The inputs with a higher rank get a plain name, whichever came first.
+/// Returns the precedence of an input: the higher rank gets the plain name, whichever came first.
 fn rank(input: Input) -> u8 {
     match input {
         Input::Lane => 2,
@@ -33,7 +33,7 @@ fn rank(input: Input) -> u8 {
 pub struct NameOwners {
     hasher: RandomState,
     names: Mutex<HashMap<u64, Owner>>,
-    /// How often a name in use went from one owner to another.
+    /// How often a name in use changed its owner.
     takeovers: AtomicU64,
     is_watched: AtomicBool,
     claimed: Mutex<Claimed>,
@@ -42,7 +42,7 @@ pub struct NameOwners {
 #[derive(Debug)]
 struct Owner {
     input: Input,
-    /// How many series in use have this name: several where rules map names to one. 0: the store knows it.
+    /// The number of series in use with this name: several if rules map names to one. 0: only known from the store.
     holders: u32,
 }
 
@@ -77,7 +77,7 @@ impl Drop for NameClaim {
 }
 
 impl NameOwners {
-    /// Claims a name. The error means that another input owns it; for statsd there is nothing to hold.
+    /// Claims a name. Fails if another input owns it. Returns no claim for statsd, whose names are not stored.
     pub(crate) fn claim(
         self: &Arc<NameOwners>,
         text: &str,
@@ -113,7 +113,7 @@ impl NameOwners {
         }))
     }
 
-    /// Remembers the owner of a name that the store knows from before a restart, until [`NameOwners::forget_unused`].
+    /// Records the owner of a name found in the store after a restart, until [`NameOwners::forget_unused`].
     pub fn remember(&self, text: &str, input: Input) {
         if rank(input) > 0 {
             let hash = self.hasher.hash_one(text);
@@ -133,7 +133,7 @@ impl NameOwners {
 
     fn release_hash(&self, hash: u64, input: Input) {
         let mut names = self.names();
-        // A name that was taken over is not this input's any more.
+        // A name that was taken over no longer belongs to this input.
         if let Some(owner) = names.get_mut(&hash).filter(|owner| owner.input == input) {
             owner.holders = owner.holders.saturating_sub(1);
             if owner.holders == 0 {
@@ -142,24 +142,24 @@ impl NameOwners {
         }
     }
 
-    /// Whether the name belongs to an input other than this one.
+    /// Returns whether the name belongs to an input other than this one.
     pub fn is_owned_by_other(&self, text: &str, input: Input) -> bool {
         let names = self.names();
         let owner = names.get(&self.hasher.hash_one(text));
         owner.is_some_and(|owner| owner.input != input)
     }
 
-    /// Changes when a name in use went from one owner to another.
+    /// Returns a number that changes whenever a name in use changes its owner.
     pub fn takeovers(&self) -> u64 {
         self.takeovers.load(Ordering::Relaxed)
     }
 
-    /// From now on claimed names are kept for [`NameOwners::take_claimed`].
+    /// Starts listing claimed names for [`NameOwners::take_claimed`].
     pub fn watch(&self) {
         self.is_watched.store(true, Ordering::Relaxed);
     }
 
-    /// The names that were claimed since the last call. None where there were too many to list.
+    /// Returns the names claimed since the last call, or `None` if there were too many to list.
     pub fn take_claimed(&self) -> Option<Vec<Box<str>>> {
         let claimed = &mut *self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
         let Claimed {
@@ -186,7 +186,7 @@ impl NameOwners {
     }
 }
 
-/// Another input owns the name.
+/// The error that another input owns the name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NameTaken;
 

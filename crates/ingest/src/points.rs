@@ -34,7 +34,7 @@ pub enum PointRefusal {
     Series(#[from] Refusal),
     #[error("the value is not a finite number")]
     NotFinite,
-    #[error("the sender writes more bytes than it may (limits.sender_bytes)")]
+    #[error("the sender exceeds limits.sender_bytes")]
     SenderRate,
     #[error("the time lies before what the store keeps")]
     TooOld,
@@ -83,10 +83,10 @@ pub struct Points {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// By the input, and by name and labels as they were sent.
+    /// Series by input, and by name and labels as they were sent.
     series: HashMap<Box<str>, Entry>,
     swept: Millis,
-    /// As the owners of names said when last asked.
+    /// The number of takeovers when the entries were last checked.
     takeovers: u64,
 }
 
@@ -120,7 +120,7 @@ impl Points {
         {
             let mut known = self.known();
             known.sweep(now);
-            known.yield_names(&self.gate);
+            known.forget_taken_over(&self.gate);
             let mut key = String::new();
             for (place, point) in offered.iter().enumerate() {
                 match self.resolve(&mut known, &mut key, sender, point, now) {
@@ -145,7 +145,7 @@ impl Points {
         }
         let count = points.len() as u64;
         sender.add_received(count);
-        // The store keeps the ledger for what reaches it, and the sender's account is kept here.
+        // The store counts what reaches it in the ledger; the sender's account is updated here.
         let pushed = self
             .store
             .push(sender.input, points)
@@ -221,8 +221,8 @@ impl Known {
         }
     }
 
-    /// Lets go of series whose names another input took over: their next points get the label `input`.
-    fn yield_names(&mut self, gate: &Gate) {
+    /// Forgets series whose names another input took over: their next points get the label `input`.
+    fn forget_taken_over(&mut self, gate: &Gate) {
         let takeovers = gate.owners().takeovers();
         if std::mem::replace(&mut self.takeovers, takeovers) != takeovers {
             self.series.retain(|_, entry| {

@@ -14,7 +14,7 @@ use crate::gate::Gate;
 /// Sources are asked this often at most, however fast the node is sampled: a pass reads every lane.
 const FASTEST: Duration = Duration::from_millis(100);
 
-/// Names that the store knows from before a restart are free when no sender of their input used them for this long.
+/// Names found in the store after a restart are freed when no sender of their input used them for this long.
 const FREE_NAMES_MS: Millis = 10 * 60 * 1000;
 
 /// A clock that is this far behind the last pass was set back.
@@ -49,7 +49,7 @@ struct Beat {
     sources: Vec<Box<dyn Source>>,
     tick: Tick,
     last: Millis,
-    /// When names that no series has were last freed.
+    /// When unused names were last freed.
     freed: Millis,
 }
 

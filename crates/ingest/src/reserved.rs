@@ -1,4 +1,4 @@
-//! Names that programs may not use.
+//! Reserved names: those that programs may not use.
 //!
 //! A program's series must not appear in a family of the node or of the agent, in any output. `/metrics` maps many
 //! names to one (`node.load1` is shown as `node_load1`), so names are compared in the form that `/metrics` shows.
@@ -8,16 +8,16 @@ use std::collections::HashSet;
 
 use pegel_wire::metric_name;
 
-/// Families of collectors and of the agent begin with the first two. Prometheus makes the others when it scrapes.
+/// Families of collectors and of the agent begin with the first two. Prometheus adds series with the third when it scrapes.
 const PREFIXES: [&str; 3] = ["node_", "pegel_", "scrape_"];
 const SCRAPED: &str = "up";
-/// What formats append to the name of a family to name its samples.
+/// Suffixes that exposition formats append to a family's name.
 const SUFFIXES: [&str; 6] = ["_total", "_sum", "_count", "_bucket", "_created", "_info"];
 
 /// The names of the node and of the agent.
 #[derive(Debug, Default)]
 pub struct ReservedNames {
-    /// Families that have none of the prefixes.
+    /// Families without one of the prefixes.
     families: HashSet<&'static str>,
 }
 
@@ -29,7 +29,7 @@ impl ReservedNames {
         }
     }
 
-    /// Whether a series of this name would be shown in a family of the node, of the agent or of a scrape.
+    /// Returns whether a series of this name would be shown in a family of the node, of the agent or of a scrape.
     pub fn contains(&self, name: &str) -> bool {
         let shown = metric_name(name);
         let is_family = |name: &str| name == SCRAPED || self.families.contains(name);

@@ -14,11 +14,11 @@ use crate::gate::take;
 const SENDERS_MAX: usize = 1000;
 pub const OTHERS: &str = "others";
 
-/// What a stored sample of a current value takes at most in the log, about: a difference to the one before.
+/// The approximate maximum bytes of a stored current value in the log: a difference to the previous one.
 pub(crate) const SAMPLE_BYTES: u64 = 8;
 /// The same for a point with its own time.
 pub(crate) const POINT_BYTES: u64 = 16;
-/// A sender that was quiet may write as much at once as in this many seconds.
+/// A sender that was idle may write at once what it may write in this many seconds.
 const BURST_SECONDS: i64 = 600;
 
 /// One sender's account.
@@ -30,7 +30,7 @@ pub struct Sender {
     received: AtomicU64,
     series: AtomicU32,
     text_bytes: AtomicU64,
-    /// How many bytes may be written now. [`Senders::refill`] adds to it.
+    /// The bytes that may be written now. [`Senders::refill`] adds to it.
     allowance: AtomicI64,
     delayed: AtomicU64,
     dropped: [AtomicU64; Reason::ALL.len()],
@@ -51,7 +51,8 @@ impl Sender {
         })
     }
 
-    /// Whether it is the agent's user or root, for whom shared pools keep a part; only where the kernel says who sends.
+    /// Returns whether it is the agent's user or root, for whom a part of shared pools is reserved. Only known where the kernel
+    /// identifies the sender.
     pub fn is_trusted(&self) -> bool {
         self.is_trusted
     }
@@ -64,7 +65,7 @@ impl Sender {
         self.dropped[reason as usize].fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Takes bytes out of what the sender may write; false when that is used up.
+    /// Charges the sender for bytes to be written. Returns false if its allowance is used up.
     pub(crate) fn take_bytes(&self, bytes: u64) -> bool {
         let take = |left: i64| (left > 0).then_some(left - bytes as i64);
         self.is_trusted
@@ -74,14 +75,14 @@ impl Sender {
                 .is_ok()
     }
 
-    /// Takes bytes that are written in any case: what is written next waits for it.
+    /// Charges the sender for bytes that are written in any case: its next writes wait until they are paid off.
     pub(crate) fn charge(&self, bytes: u64) {
         if !self.is_trusted {
             self.allowance.fetch_sub(bytes as i64, Ordering::Relaxed);
         }
     }
 
-    /// A changed value is stored later than it would be, because [`Sender::take_bytes`] refused.
+    /// Counts changed values that are stored later because [`Sender::take_bytes`] returned false.
     pub(crate) fn add_delayed(&self, count: u64) {
         self.delayed.fetch_add(count, Ordering::Relaxed);
     }
@@ -111,7 +112,7 @@ impl Sender {
     }
 }
 
-/// Accounts of users are called `uid N`, by the word of the kernel.
+/// Accounts of users identified by the kernel are named `uid N`.
 fn is_trusted(who: &str) -> bool {
     let uid = who.strip_prefix("uid ").and_then(|uid| uid.parse().ok());
     uid.is_some_and(|uid: u32| uid == 0 || uid == rustix::process::geteuid().as_raw())
@@ -124,7 +125,7 @@ pub struct Account {
     pub sender: String,
     pub received: u64,
     pub series: u32,
-    /// How often a changed value was not stored at its tick but later, because of `limits.sender_bytes`.
+    /// How often a changed value was stored later than its tick, because of `limits.sender_bytes`.
     pub delayed: u64,
     /// Only reasons that happened.
     pub dropped: std::collections::BTreeMap<&'static str, u64>,
@@ -136,7 +137,7 @@ type Known = HashMap<(Input, Box<str>), Arc<Sender>>;
 #[derive(Debug)]
 pub struct Senders {
     known: Mutex<Known>,
-    /// What each may write in a second.
+    /// The bytes that each sender may write per second.
     bytes_per_second: i64,
     refilled: Mutex<Millis>,
 }
@@ -152,10 +153,10 @@ impl Senders {
         }
     }
 
-    /// Gives every sender what it may write since the last call.
+    /// Adds to every sender's allowance for the time since the last call.
     pub fn refill(&self, now: Millis) {
         let mut refilled = self.refilled.lock().unwrap_or_else(PoisonError::into_inner);
-        // A clock that was set ahead gives no more than a burst, one that was set back nothing.
+        // A clock that was set forward adds a burst at most, one that was set back nothing.
         let elapsed = now.saturating_sub(std::mem::replace(&mut *refilled, now));
         let elapsed = elapsed.clamp(0, BURST_SECONDS * 1000);
         let more = self.bytes_per_second.saturating_mul(elapsed) / 1000;
@@ -173,7 +174,7 @@ impl Senders {
         if let Some(sender) = known.get(&(input, who.into())) {
             return sender.clone();
         }
-        // The agent's user and root always get accounts: others cannot use them up.
+        // The agent's user and root always get accounts, however many others there are.
         let is_full = |known: &Known| known.len() >= SENDERS_MAX && !is_trusted(who);
         if is_full(&known) {
             // Those who hold nothing and are not connected make room; their drops are in the ledger.

@@ -1,6 +1,6 @@
-//! Names of users, from the machine's own list.
+//! Names of users, from `/etc/passwd`.
 
-/// Returns the name of a user, where `/etc/passwd` has it.
+/// Returns the name of a user, if `/etc/passwd` has it.
 pub fn name_of(uid: u32) -> Option<String> {
     let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     name_in(&users, uid).map(str::to_owned)

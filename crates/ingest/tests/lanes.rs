@@ -66,7 +66,7 @@ impl Node {
     }
 
     fn agent_at(&self, journal: &Path, store: &Path, series_per_sender: u32) -> Agent {
-        let directory = LaneDirectory::open_to_all(self.lanes());
+        let directory = LaneDirectory::for_all_users(self.lanes());
         self.agent_with(journal, store, series_per_sender, directory)
     }
 
@@ -700,7 +700,7 @@ fn files_without_number_hide_no_lane_and_are_said() {
     let status = agent.status();
     let is_said = |text: &str| status.faults.iter().any(|fault| fault.contains(text));
     assert!(is_said("more than 16384 files"), "{:?}", status.faults);
-    assert!(is_said("that are no lanes"), "{:?}", status.faults);
+    assert!(is_said("that are not lanes"), "{:?}", status.faults);
     for _ in 0..4 {
         agent.pass_after(SECOND);
     }
@@ -738,7 +738,7 @@ fn an_agent_with_another_store_counts_from_when_it_took_over() {
     assert_eq!(second.values().get("steps_total"), None);
     let faults = second.status().faults;
     assert!(
-        faults[0].contains("its lanes are read by another agent (pid "),
+        faults[0].contains("another agent reads its lanes (pid "),
         "{faults:?}"
     );
     first.kill();
@@ -773,7 +773,7 @@ fn lanes_of_users_who_are_not_admitted_are_not_read() {
     let own = rustix::process::geteuid().as_raw();
     let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
     fs::set_permissions(node.lanes(), private).expect("ours");
-    let guests = LaneDirectory::of_guests(node.lanes(), vec![own, 4242]);
+    let guests = LaneDirectory::for_guests(node.lanes(), vec![own, 4242]);
     counter(node.home(), "own_total").add(1);
     for (name, uid) in [("allowed_total", 4242), ("stranger_total", Stranger::UID)] {
         let known: Vec<PathBuf> = node.lane_files();

@@ -21,7 +21,7 @@ const FIXES: [(&str, &str); 18] = [
     ),
     (
         "sender_rate",
-        "raise limits.sender_bytes, or find the sender in /status (senders): it writes more than it may",
+        "a sender exceeds limits.sender_bytes: raise it, or find the sender in /status (senders)",
     ),
     (
         "too_old",

@@ -1,8 +1,8 @@
-//! Which agent reads a directory of lanes. One at a time: it holds a lock on the file `agent.claim` there.
+//! The claim of an agent on a directory of lanes. One agent at a time reads it: the one that has locked `agent.claim` there.
 //!
-//! The file says who that is (pid, lane journal), and which lanes were read so far, by this agent or by those before it.
-//! An agent with another journal counts these lanes from when it took over: what they had before is in the
-//! totals of the earlier one. The file lies in memory beside the lanes and goes with them when the machine restarts.
+//! The file names that agent (pid, lane journal) and the lanes read so far, by this agent or by earlier ones. An agent
+//! with another journal counts these lanes from its first reading on: earlier counts are in the totals of the previous
+//! agent. The file is in memory beside the lanes, so both are gone after a reboot.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -20,7 +20,7 @@ use super::journal::LaneId;
 
 pub(super) const CLAIM_NAME: &str = "agent.claim";
 const FORMAT: &str = "pegel lanes 1";
-/// When the file has more lines than this, those of lanes that are gone are removed.
+/// When the file has more lines than this, the lines of removed lanes are deleted.
 const LINES_MAX: usize = 1 << 18;
 const BYTES_MAX: u64 = 64 << 20;
 
@@ -31,19 +31,19 @@ pub(super) struct Claim {
     journal: PathBuf,
     bytes: u64,
     lines: usize,
-    /// Lanes that an agent with another journal has counted.
+    /// Lanes counted by an agent with another journal.
     counted_elsewhere: HashSet<LaneId>,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ClaimError {
-    #[error("its lanes are read by another agent{}", described(.0))]
+    #[error("another agent reads its lanes{}; stop that agent, or use its store directory (--dir)", described(.0))]
     Held(Option<Holder>),
-    #[error("{CLAIM_NAME} cannot be used: {0}")]
+    #[error("cannot use {CLAIM_NAME}: {0}")]
     Io(#[from] io::Error),
 }
 
-/// What the file says.
+/// The agent named in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Holder {
     pid: u32,
@@ -58,7 +58,7 @@ fn described(holder: &Option<Holder>) -> String {
 }
 
 impl Claim {
-    /// Takes the directory for the agent with this journal. `is_new`: the journal did not exist before.
+    /// Claims the directory for the agent with this journal. `is_new`: the journal did not exist before.
     pub fn take(directory: &Directory, journal: &Path, is_new: bool) -> Result<Claim, ClaimError> {
         let mut file = open(directory)?;
         let lock = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
@@ -83,14 +83,14 @@ impl Claim {
         Ok(claim)
     }
 
-    /// Whether an agent with another journal has counted the lane.
+    /// Returns whether an agent with another journal has counted the lane.
     pub fn is_counted_elsewhere(&self, id: &LaneId) -> bool {
         self.counted_elsewhere.contains(id)
     }
 
-    /// Notes that the lane is read.
+    /// Records that the lane is read.
     pub fn add(&mut self, directory: &Directory, id: &LaneId) -> io::Result<()> {
-        let line = format!("{}\n", digits(id));
+        let line = format!("{}\n", hex(id));
         self.file.write_all_at(line.as_bytes(), self.bytes)?;
         self.bytes += line.len() as u64;
         self.lines += 1;
@@ -101,7 +101,7 @@ impl Claim {
         Ok(())
     }
 
-    /// Writes the file anew, without lanes whose files are gone. Returns those that are there.
+    /// Rewrites the file without lanes whose files are gone. Returns the lanes that are left.
     fn rewrite(
         &mut self,
         directory: &Directory,
@@ -112,7 +112,7 @@ impl Claim {
         text.extend(self.journal.as_os_str().as_bytes());
         text.push(b'\n');
         for id in &lanes {
-            text.extend(digits(id).as_bytes());
+            text.extend(hex(id).as_bytes());
             text.push(b'\n');
         }
         self.file.write_all_at(&text, 0)?;
@@ -125,27 +125,27 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // Explicitly: a child that was forked a moment ago may hold the same open file.
+        // Unlocked explicitly: a child forked a moment ago may hold the same open file.
         let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
 }
 
-/// The name of a lane's file.
+/// Returns the name of a lane's file.
 pub(super) fn file_name(id: &LaneId) -> String {
-    format!("{}.lane", digits(id))
+    format!("{}.lane", hex(id))
 }
 
-fn digits(id: &LaneId) -> String {
+fn hex(id: &LaneId) -> String {
     format!("{:032x}", u128::from_be_bytes(*id))
 }
 
-/// Opens the file, or makes it. In a directory where everybody can make files it may be another user's, or a link: that is
-/// removed first, which the directory's owner may do. Agents of root and of the directory's owner respect each other's.
+/// Opens or creates the file. In a directory where all users can create files, it may be another user's or a symlink: that
+/// is removed first, which the directory's owner may do. Agents of root and of the directory's owner accept each other's file.
 fn open(directory: &Directory) -> io::Result<File> {
     if let Some(file) = try_open(directory)? {
         return Ok(file);
     }
-    let foreign = || io::Error::other("it belongs to another user, or is no plain file");
+    let foreign = || io::Error::other("it belongs to another user or is not a regular file");
     if directory.owner_of(CLAIM_NAME)? == 0 && !rustix::process::geteuid().is_root() {
         return Err(foreign());
     }
@@ -224,8 +224,9 @@ mod tests {
             .expect_err("held")
             .to_string();
         let pid = std::process::id();
-        let expected =
-            format!("its lanes are read by another agent (pid {pid}, journal /a/lanes.journal)");
+        let expected = format!(
+            "another agent reads its lanes (pid {pid}, journal /a/lanes.journal); stop that agent, or use its store directory (--dir)"
+        );
         assert_eq!(held, expected);
         drop(first);
         let again = take("/a/lanes.journal", false).expect("free");
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_of_ours_is_replaced() {
+    fn a_symlink_in_place_of_the_claim_is_replaced() {
         let dir = TempDir::new();
         let directory = Directory::open(dir.path()).expect("opened");
         fs::write(dir.join("target"), "kept").expect("written");

@@ -37,7 +37,7 @@ pub(super) struct Directories {
 impl Directories {
     pub fn new(settings: &LanesSettings, is_new: bool) -> Directories {
         let flags = CreateFlags::NONBLOCK | CreateFlags::CLOEXEC;
-        // The claim tells agents apart by this path.
+        // Claims identify agents by this path.
         let journal = std::path::absolute(&settings.journal);
         let mut directories = Directories {
             watched: settings
@@ -84,7 +84,7 @@ impl Directories {
         has_news
     }
 
-    /// Opens the lane of this identity, in whatever directory it is.
+    /// Opens the lane with this id, in whichever directory it is.
     pub fn open_known(&mut self, id: &LaneId) -> Option<Opened> {
         let quota = &mut self.quota;
         let watched = self.watched.iter_mut().enumerate();
@@ -99,13 +99,13 @@ impl Directories {
         self.open();
         let mut opened = Vec::new();
         for (at, watched) in self.watched.iter_mut().enumerate() {
-            let files = watched.look(&is_known, &mut self.quota, now);
+            let files = watched.scan(&is_known, &mut self.quota, now);
             opened.extend(opened_in(at, files));
         }
         opened
     }
 
-    /// Notes that a lane is read. Whether an agent with another journal has counted it before.
+    /// Records that a lane is read. Returns whether an agent with another journal has counted it before.
     pub fn claim(&mut self, directory: usize, id: &LaneId) -> bool {
         self.watched[directory].claim(id)
     }
@@ -142,7 +142,7 @@ impl Directories {
     }
 }
 
-/// Makes a directory of the agent's user, or checks the one that is there: another user may have made it first.
+/// Creates a directory of the agent's user, or checks the existing one: another user may have created it first.
 pub(super) fn own_directory(settings: &LaneDirectory) -> Result<(), String> {
     match settings.mode {
         Some(mode) if !settings.is_optional || settings.path.exists() => make(&settings.path, mode),

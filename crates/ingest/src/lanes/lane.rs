@@ -22,16 +22,16 @@ pub(super) struct KnownLane {
     /// Which of the directories it is in.
     pub directory: usize,
     pub sender: Arc<Sender>,
-    /// The name of the user who owns the file; none for the agent's own.
+    /// The name of the user who owns the file; `None` for the agent's user.
     user: Option<Arc<str>>,
     /// By the index of the series in the lane.
     parts: Vec<Part>,
     /// What the journal said of it, until it was read.
     resumed: Option<KeptLane>,
-    /// An agent with another journal has counted it so far: it counts from its first reading on.
+    /// Whether an agent with another journal has counted it so far: this agent counts from its first reading on.
     is_counted_elsewhere: bool,
     pub has_ended: bool,
-    /// Read to its end after its program ended: there is nothing more to read.
+    /// Whether it was read to its end after its program ended.
     pub is_drained: bool,
     /// Since when its process has been gone, or nothing has changed.
     pub quiet_since: Millis,
@@ -97,7 +97,7 @@ impl KnownLane {
         for (index, part) in self.parts.iter_mut().enumerate() {
             is_changed |= part.take(totals, &self.sender, &view, index, is_alive, now, refuse);
         }
-        self.leave_out_what_was_counted(totals);
+        self.subtract_counted_elsewhere(totals);
         if is_changed {
             self.journaled_in = None;
             self.quiet_since = now;
@@ -105,9 +105,9 @@ impl KnownLane {
         Ok(is_changed)
     }
 
-    /// At the first reading: what an agent with another journal counted is not counted again.
-    fn leave_out_what_was_counted(&mut self, totals: &mut Totals) {
-        // All of it was read anew: the amounts of the journal are in there.
+    /// At the first reading, subtracts what an agent with another journal has counted.
+    fn subtract_counted_elsewhere(&mut self, totals: &mut Totals) {
+        // The whole lane was read, so this includes the amounts in the journal.
         let mut before = self.resumed.take().unwrap_or_default().before;
         let is_counted_elsewhere = std::mem::take(&mut self.is_counted_elsewhere);
         if is_counted_elsewhere {
@@ -124,7 +124,7 @@ impl KnownLane {
                 Some(at) => before.swap_remove(at).1,
                 None => continue,
             };
-            // A lane that shows less than it did is not believed.
+            // A lane whose count decreased is not trusted.
             if counted.is_more_than(contribution.amount) {
                 continue;
             }
@@ -140,13 +140,13 @@ impl KnownLane {
         }
     }
 
-    /// For the journal. None while it is not known what another agent has counted of it.
+    /// Returns the journal record; `None` until the part that another agent has counted is known.
     pub fn kept(&self) -> Option<KeptLane> {
         if self.is_counted_elsewhere {
             return None;
         }
         let mut kept = match &self.resumed {
-            // Not read yet: what the journal said still holds.
+            // Not read yet: the journal's amounts still hold.
             Some(resumed) => resumed.clone(),
             None => KeptLane::default(),
         };

@@ -28,7 +28,7 @@ pub(super) enum Part {
 pub(super) struct Contribution {
     pub number: Number,
     pub amount: Amount,
-    /// The part of it that an agent with another journal has counted.
+    /// The part that an agent with another journal has counted.
     pub before: Amount,
 }
 
@@ -145,7 +145,7 @@ impl Contribution {
         }
     }
 
-    /// What this agent counts of it.
+    /// Returns the part that this agent counts.
     pub fn counted(&self) -> Amount {
         self.amount.minus(self.before)
     }
@@ -215,14 +215,14 @@ impl DistributionPart {
 /// The label of series of users other than the agent's.
 pub(super) const USER_LABEL: &str = "user";
 
-/// The labels of a series: its own, the user where that is not the agent's, the job where one is known, and those that
-/// it asked for.
+/// Returns the labels of a series: its own, the user if it is not the agent's, the job if one is known, and those that
+/// the program requested.
 pub(super) fn labels_of(
     declared: &Declared<'_>,
     header: &Header,
     user: Option<&str>,
 ) -> Vec<(String, String)> {
-    // The owner of the file is the kernel's word, and replaces what the lane declares.
+    // The file's owner comes from the kernel and replaces what the lane declares.
     let is_replaced = |key: &str| user.is_some() && key == USER_LABEL;
     let mut labels: Vec<(String, String)> = declared
         .labels

@@ -1,13 +1,13 @@
-//! How many lanes are read at one time, and how many of each user: what one user has never takes the room of another.
+//! Limits on the lanes that are read at one time, in total and per user, so that one user cannot displace another.
 
 use std::collections::HashMap;
 
 use pegel_lane::reader::LaneFile;
 
-/// The most lanes that an agent reads, whatever its descriptors allow.
+/// The most lanes that an agent reads, however many descriptors it has.
 pub const LANES_MAX: usize = 16_384;
 const LANES_PER_USER_MAX: usize = 4_096;
-/// Bounds the time that the lanes of one user take: this much is copied at each pass.
+/// Bounds the time spent on the lanes of one user: each pass copies up to this many bytes.
 const BYTES_PER_USER_MAX: u64 = 256 << 20;
 
 /// The lanes that are read now, by the owner of their files.
@@ -30,10 +30,10 @@ impl LaneQuota {
         }
     }
 
-    /// Why a lane of this user and size is not read, or None if there is room.
+    /// Returns why a lane of this user and size is not read, or `None` if it is within the limits.
     pub fn obstacle(&self, owner: u32, bytes: u64) -> Option<&'static str> {
         let (lanes, used) = self.users.get(&owner).copied().unwrap_or_default();
-        // The agent's user and root have a share that all others together cannot take.
+        // A share is reserved for the agent's user and root.
         let is_privileged = owner == self.own_uid || owner == 0;
         let reserve = if is_privileged { 0 } else { self.lanes_max / 4 };
         if self.lanes + reserve >= self.lanes_max {
@@ -58,7 +58,7 @@ impl LaneQuota {
         Ok(())
     }
 
-    /// The lane is not read any more.
+    /// Releases a lane that is no longer read.
     pub fn release(&mut self, file: &LaneFile) {
         self.lanes = self.lanes.saturating_sub(1);
         if let Some((lanes, bytes)) = self.users.get_mut(&file.owner()) {

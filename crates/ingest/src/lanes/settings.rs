@@ -1,18 +1,18 @@
-//! Which directories of lanes an agent reads, and whose lanes there.
+//! Settings: the directories of lanes that an agent reads, and the users whose lanes it reads there.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use pegel_store::Files;
 
-/// Where lanes are, and where to remember them.
+/// The directories of lanes, and the journal of what they counted.
 #[derive(Debug, Clone)]
 pub struct LanesSettings {
     pub directories: Vec<LaneDirectory>,
     pub journal: PathBuf,
     /// The file operations with which the journal is written.
     pub files: Arc<dyn Files>,
-    /// How many lanes are read at one time. A lane takes a descriptor; further ones wait until others end.
+    /// The most lanes that are read at one time. A lane takes a descriptor; further lanes wait until others end.
     pub lanes_max: usize,
 }
 
@@ -20,17 +20,18 @@ pub struct LanesSettings {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaneDirectory {
     pub path: PathBuf,
-    /// Only lanes of these users are read, by the owner of the opened file; None: of any.
+    /// The users whose lanes are read, by the owner of the opened file; `None`: all users.
     pub owners: Option<Vec<u32>>,
-    /// With this mode it is made if it is not there, and one that is must belong to the agent's user. None: it is used as it is.
+    /// The mode with which it is created if it is missing; an existing one must belong to the agent's user. `None`: it is used as
+    /// it is.
     pub mode: Option<u32>,
-    /// It is not made, and it is no fault when it is not there.
+    /// Whether it may be missing: it is not created, and its absence is not a fault.
     pub is_optional: bool,
 }
 
 impl LaneDirectory {
-    /// A directory that was named, or is the system's: lanes of all users are read.
-    pub fn open_to_all(path: impl Into<PathBuf>) -> LaneDirectory {
+    /// Returns a directory that was configured or is the system's: lanes of all users are read.
+    pub fn for_all_users(path: impl Into<PathBuf>) -> LaneDirectory {
         LaneDirectory {
             path: path.into(),
             owners: None,
@@ -39,22 +40,22 @@ impl LaneDirectory {
         }
     }
 
-    /// The directory of the agent's own user.
-    pub fn of_user(path: impl Into<PathBuf>, uid: u32) -> LaneDirectory {
+    /// Returns the directory of the agent's own user.
+    pub fn for_user(path: impl Into<PathBuf>, uid: u32) -> LaneDirectory {
         LaneDirectory {
             owners: Some(vec![uid]),
             mode: Some(0o700),
-            ..LaneDirectory::open_to_all(path)
+            ..LaneDirectory::for_all_users(path)
         }
     }
 
-    /// A directory of the agent's user where these users put lanes. The mode is that of the system's: everybody may make a
-    /// file, and sees and removes none of others.
-    pub fn of_guests(path: impl Into<PathBuf>, owners: Vec<u32>) -> LaneDirectory {
+    /// Returns a directory of the agent's user in which these users create lanes. It has the mode of the system's: every user
+    /// can create files, and cannot list or remove those of others.
+    pub fn for_guests(path: impl Into<PathBuf>, owners: Vec<u32>) -> LaneDirectory {
         LaneDirectory {
             owners: Some(owners),
             mode: Some(0o1733),
-            ..LaneDirectory::open_to_all(path)
+            ..LaneDirectory::for_all_users(path)
         }
     }
 }

@@ -13,21 +13,21 @@ pub struct LanesStatus {
     pub alive: u64,
     /// Lanes of programs that ended, whose files are still there.
     pub ended: u64,
-    /// Lanes that another agent counted before: this one counts what came after it took over.
+    /// Lanes that another agent counted before: this one counts from its first reading on.
     pub counted_elsewhere: u64,
     /// Files that are not read, by the reason.
     pub refused: BTreeMap<String, u64>,
-    /// Why what lanes counted cannot be remembered, if so. The agent is degraded then.
+    /// Why the lane journal cannot be written, if so. The agent is degraded then.
     pub journal: Option<String>,
 }
 
 impl LanesStatus {
-    /// What a person who starts an agent should know.
+    /// Returns messages for the start of the agent.
     pub fn remarks(&self) -> Vec<String> {
         let faults = self.faults.iter().map(|fault| format!("lanes: {fault}"));
         let elsewhere = (self.counted_elsewhere > 0).then(|| {
             format!(
-                "lanes: {} were counted by another agent before; this one counts from now on",
+                "lanes: {} were counted by another agent before; this agent counts from now on",
                 self.counted_elsewhere
             )
         });

@@ -27,7 +27,7 @@ struct Entry {
     series: Arc<Series>,
     place: Place,
     pass: Pass,
-    /// Whose lanes contribute: lanes of different users do not add up. None until a lane joins.
+    /// The sender whose lanes contribute: lanes of different users do not add up. `None` until a lane joins.
     user: Option<Arc<Sender>>,
     role: Role,
     /// For a bucket.
@@ -77,9 +77,9 @@ impl Totals {
         }
     }
 
-    /// Returns the series for what a lane declares, for one more lane. A name that is taken by another kind of
-    /// series, or by another user's where a rule removes the label `user`, gets the label `lane_type`. A rule may set or
-    /// overwrite that label, so that the name stays taken: then the series is refused, and the one that came first keeps the name.
+    /// Adds a lane to the series that it declares. A name in use by another kind of series, or by another user's where a
+    /// rule removes the label `user`, gets the label `lane_type`. If a rule sets that label, so that the names still collide,
+    /// the series is refused, and the first one keeps the name.
     pub fn join(
         &mut self,
         sender: &Arc<Sender>,
@@ -92,7 +92,7 @@ impl Totals {
             labels: &labels,
             ..*wanted
         };
-        // A lane that declares `lane_type` itself is refused for a duplicate label.
+        // A lane that declares `lane_type` itself is refused for the duplicate label.
         for wanted in [wanted, &apart] {
             let series = self.gate.name(&wanted.offer())?;
             let number = match self.by_text.get(series.text()).copied() {
@@ -111,7 +111,7 @@ impl Totals {
         Err(Refusal::OtherKind)
     }
 
-    /// A counter as the journal knows it, of the agent's user or of another one. Its base is set later.
+    /// Adds a counter from the journal, of the agent's user or of another. Its base is set later.
     pub fn restore(
         &mut self,
         own: &Arc<Sender>,
@@ -199,7 +199,7 @@ impl Totals {
         self.touch(number);
     }
 
-    /// An agent with another journal has counted this much of what was just raised. Nothing of it was published.
+    /// Subtracts what an agent with another journal has counted from what was just added. Nothing of it was published.
     pub fn lower(&mut self, number: Number, by: Amount) {
         let entry = self.entry_mut(number);
         entry.total = entry.total.minus(by);
@@ -245,8 +245,8 @@ impl Totals {
         });
     }
 
-    /// Ends a pass: what changed goes to the board, and the rows that changed into the tick. What a sender may not write
-    /// now is looked at again in the next pass.
+    /// Ends a pass: writes changed values to the board, and changed rows to the tick. Values that exceed what a sender may
+    /// write are retried in the next pass.
     pub fn emit(&mut self, tick: &mut Tick) {
         self.emit_counters();
         self.emit_gauges();
@@ -293,7 +293,7 @@ impl Totals {
         }
     }
 
-    /// The buckets of one histogram go together: they are cumulated.
+    /// Writes all buckets of a histogram together: they are cumulative.
     fn emit_histograms(&mut self) {
         let mut delayed = Vec::new();
         for buckets in self.histograms.take_changed() {
@@ -377,13 +377,13 @@ impl Totals {
 }
 
 impl Entry {
-    /// Whether lanes of this sender may contribute, as this kind of series.
+    /// Returns whether lanes of this sender may contribute as this kind of series.
     fn fits(&self, role: Role, sender: &Arc<Sender>) -> bool {
         let is_same = |user: &Arc<Sender>| Arc::ptr_eq(user, sender);
         self.role.fits(role) && self.user.as_ref().is_none_or(is_same)
     }
 
-    /// Takes so many samples out of what the sender may write.
+    /// Charges the sender for this many samples. Returns false if it may not write them now.
     fn may_write(&self, samples: u64) -> bool {
         let sender = self.pass.sender();
         let may_write = sender.take_bytes(samples * SAMPLE_BYTES);

@@ -1,5 +1,5 @@
-//! One directory of lanes. It is read in portions, and each user's files are counted on their own, so that a user with very
-//! many files hides nothing of others.
+//! One directory of lanes. It is listed in portions, and files are counted per user, so that a user with very many files
+//! cannot hide the lanes of others.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -14,12 +14,12 @@ use super::directories::{Opened, own_directory};
 use super::journal::LaneId;
 use super::quota::LaneQuota;
 
-/// How many entries of a directory one look reads; a larger one takes several looks.
+/// The entries that one scan reads; a larger directory takes several scans.
 const PORTION: usize = 16_384;
-/// How many files that are not read are remembered of one user. Further ones that are no lanes, or not finished, are removed.
-const PASSED_OVER_MAX: usize = 4_096;
-/// How many files that are not read one look names in the log; `/status` counts them all.
-const COMPLAINTS_MAX: u32 = 10;
+/// The most skipped files remembered per user. Further ones that are not lanes, or not finished, are removed.
+const SKIPPED_MAX: usize = 4_096;
+/// The most skipped files that one scan logs; `/status` counts them all.
+const WARNINGS_MAX: u32 = 10;
 /// A file that its program did not finish is removed after this long.
 const UNFINISHED_MS: Millis = 3_600_000;
 
@@ -28,49 +28,49 @@ pub(super) struct WatchedDirectory {
     settings: LaneDirectory,
     limits: Limits,
     state: Result<OpenDirectory, String>,
-    /// How far the directory was read; None at its beginning.
+    /// The scan in progress; `None` at the start of the directory.
     scan: Option<Scan>,
-    /// How often it was read to its end.
+    /// The number of complete scans.
     round: u64,
-    /// Files that are not read, until they are gone.
-    passed_over: HashMap<String, PassedOver>,
-    /// How many of them each user has.
+    /// Files that are not read, until they are removed.
+    skipped: HashMap<String, SkippedFile>,
+    /// The number of skipped files per user.
     per_user: HashMap<u32, usize>,
-    /// Files beyond that number that were removed, by user.
+    /// The number of surplus files removed, by user.
     removed: BTreeMap<u32, u64>,
 }
 
 #[derive(Debug)]
 struct OpenDirectory {
     directory: Directory,
-    /// An agent without a claim reads all the same, and says so.
+    /// An agent without a claim still reads the lanes, and reports a fault.
     claim: Result<Claim, String>,
 }
 
 #[derive(Debug)]
-struct PassedOver {
+struct SkippedFile {
     owner: u32,
-    why: Why,
+    why: SkipReason,
     /// The round in which it was last seen.
     round: u64,
 }
 
 #[derive(Debug, PartialEq)]
-enum Why {
-    /// Not renamed yet, and when that was first seen.
+enum SkipReason {
+    /// Not renamed to its final name yet; holds the time when it was first seen.
     Unfinished(Millis),
     NoLane(String),
-    /// Read as soon as there is room.
+    /// Over a limit: read as soon as there is room.
     NoRoom(&'static str),
 }
 
-impl Why {
-    /// For people; an unfinished file is nothing to report.
+impl SkipReason {
+    /// Returns the reason to report; an unfinished file is not reported.
     fn reason(&self) -> Option<&str> {
         match self {
-            Why::Unfinished(_) => None,
-            Why::NoLane(reason) => Some(reason),
-            Why::NoRoom(reason) => Some(reason),
+            SkipReason::Unfinished(_) => None,
+            SkipReason::NoLane(reason) => Some(reason),
+            SkipReason::NoRoom(reason) => Some(reason),
         }
     }
 }
@@ -86,7 +86,7 @@ impl WatchedDirectory {
             state: Err("not opened yet".to_owned()),
             scan: None,
             round: 0,
-            passed_over: HashMap::new(),
+            skipped: HashMap::new(),
             per_user: HashMap::new(),
             removed: BTreeMap::new(),
         }
@@ -96,7 +96,8 @@ impl WatchedDirectory {
         &self.settings.path
     }
 
-    /// Opens it if it is not open: it may be made, or left by another agent, after this one started. Whether that was done now.
+    /// Opens the directory if it is not open: it may be created, or released by another agent, at any time. Returns whether this
+    /// call opened it.
     pub fn open(&mut self, journal: &Path, is_new: bool) -> bool {
         if self.state.is_ok() {
             return false;
@@ -106,7 +107,7 @@ impl WatchedDirectory {
         self.state.is_ok()
     }
 
-    /// Why lanes here are not read, or not all of them.
+    /// Returns why lanes here are not read, or not all of them.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         match &self.state {
@@ -116,12 +117,12 @@ impl WatchedDirectory {
         }
         if self.scan.is_some() {
             faults.push(format!(
-                "more than {PORTION} files: new lanes are found with delay"
+                "more than {PORTION} files; new lanes are found with delay"
             ));
         }
         for (uid, count) in &self.removed {
             faults.push(format!(
-                "removed {count} files of user {uid} that are no lanes"
+                "removed {count} files of user {uid} that are not lanes"
             ));
         }
         let path = self.path().display();
@@ -131,16 +132,16 @@ impl WatchedDirectory {
             .collect()
     }
 
-    /// Adds the files that are not read to the count of their reason.
+    /// Adds the skipped files to the counts by reason.
     pub fn count_refused(&self, reasons: &mut BTreeMap<String, u64>) {
-        for passed_over in self.passed_over.values() {
-            if let Some(reason) = passed_over.why.reason() {
+        for skipped in self.skipped.values() {
+            if let Some(reason) = skipped.why.reason() {
                 *reasons.entry(reason.to_owned()).or_default() += 1;
             }
         }
     }
 
-    /// Opens a lane whose identity is known, wherever in the listing it stands.
+    /// Opens a lane by its id, without listing the directory.
     pub fn open_known(&mut self, id: &LaneId, quota: &mut LaneQuota) -> Option<LaneFile> {
         let open = self.state.as_ref().ok()?;
         let file = open
@@ -151,8 +152,8 @@ impl WatchedDirectory {
         Some(file)
     }
 
-    /// Opens the lanes of the next portion that `is_known` does not know.
-    pub fn look(
+    /// Opens the lanes of the next portion for which `is_known` returns false.
+    pub fn scan(
         &mut self,
         is_known: &impl Fn(&LaneId) -> bool,
         quota: &mut LaneQuota,
@@ -166,7 +167,7 @@ impl WatchedDirectory {
             }
         };
         let mut opened = Vec::new();
-        let mut complaints = 0;
+        let mut warnings = 0;
         for found in found {
             if id_of(&found.name).is_some_and(|id| !found.is_temporary && is_known(&id))
                 || self.is_settled(&found, quota, now)
@@ -177,13 +178,13 @@ impl WatchedDirectory {
                 Ok(file) => opened.push(file),
                 Err(None) => {}
                 // No descriptors left: the lane waits until some are free.
-                Err(Some(Why::NoRoom(SHORTAGE))) => break,
+                Err(Some(SkipReason::NoRoom(NO_DESCRIPTORS))) => break,
                 Err(Some(why)) => {
-                    if let Some(reason) = why.reason().filter(|_| complaints < COMPLAINTS_MAX) {
-                        complaints += 1;
-                        tracing::warn!(lane = found.name, reason, "a lane is not read");
+                    if let Some(reason) = why.reason().filter(|_| warnings < WARNINGS_MAX) {
+                        warnings += 1;
+                        tracing::warn!(lane = found.name, reason, "lane is not read");
                     }
-                    self.pass_over(found.name, why);
+                    self.skip(found.name, why);
                 }
             }
         }
@@ -210,59 +211,61 @@ impl WatchedDirectory {
         Ok((listing.found, !listing.is_cut))
     }
 
-    /// Whether a file that was passed over before is so still.
+    /// Returns whether a file that was skipped before is still to be skipped.
     fn is_settled(&mut self, found: &Found, quota: &LaneQuota, now: Millis) -> bool {
-        let Some(known) = self.passed_over.get_mut(&found.name) else {
+        let Some(known) = self.skipped.get_mut(&found.name) else {
             return false;
         };
         known.round = self.round;
         match known.why {
-            Why::Unfinished(since) if now - since > UNFINISHED_MS => {
+            SkipReason::Unfinished(since) if now - since > UNFINISHED_MS => {
                 let _ = self.remove(&found.name);
                 true
             }
-            Why::NoRoom(_) => quota.obstacle(known.owner, 0).is_some(),
-            Why::Unfinished(_) | Why::NoLane(_) => true,
+            SkipReason::NoRoom(_) => quota.obstacle(known.owner, 0).is_some(),
+            SkipReason::Unfinished(_) | SkipReason::NoLane(_) => true,
         }
     }
 
-    /// None as the reason: it went away meanwhile.
+    /// Opens a lane. The error is `None` if the file is gone.
     fn try_open(
         &self,
         found: &Found,
         quota: &mut LaneQuota,
         now: Millis,
-    ) -> Result<LaneFile, Option<Why>> {
+    ) -> Result<LaneFile, Option<SkipReason>> {
         let open = self.state.as_ref().map_err(|_| None)?;
         if found.is_temporary {
-            return Err(Some(Why::Unfinished(now)));
+            return Err(Some(SkipReason::Unfinished(now)));
         }
-        // Cheaper than opening it; the owner that counts is the one of the opened file.
+        // Cheaper than opening it; the decisive owner is that of the opened file.
         let owner = open.directory.owner_of(&found.name).map_err(|_| None)?;
         if let Some(obstacle) = quota.obstacle(owner, 0) {
-            return Err(Some(Why::NoRoom(obstacle)));
+            return Err(Some(SkipReason::NoRoom(obstacle)));
         }
         match open.directory.open_lane(&found.name, &self.limits) {
             Ok(file) => match quota.admit(&file) {
                 Ok(()) => Ok(file),
-                Err(obstacle) => Err(Some(Why::NoRoom(obstacle))),
+                Err(obstacle) => Err(Some(SkipReason::NoRoom(obstacle))),
             },
             Err(OpenError::NotThere) => Err(None),
-            Err(OpenError::Open(error)) if is_shortage(&error) => Err(Some(Why::NoRoom(SHORTAGE))),
-            Err(error) => Err(Some(Why::NoLane(error.to_string()))),
+            Err(OpenError::Open(error)) if is_out_of_descriptors(&error) => {
+                Err(Some(SkipReason::NoRoom(NO_DESCRIPTORS)))
+            }
+            Err(error) => Err(Some(SkipReason::NoLane(error.to_string()))),
         }
     }
 
-    /// Remembers a file that is not read. One user's junk beyond a number is removed instead.
-    fn pass_over(&mut self, name: String, why: Why) {
+    /// Remembers a skipped file. Beyond [`SKIPPED_MAX`] per user, files that are not lanes are removed instead.
+    fn skip(&mut self, name: String, why: SkipReason) {
         let Ok(open) = &self.state else { return };
         let Ok(owner) = open.directory.owner_of(&name) else {
             return;
         };
         let count = self.per_user.entry(owner).or_default();
-        if *count >= PASSED_OVER_MAX {
-            // A lane without room stays: its program runs, and the next round looks at it again.
-            let is_junk = !matches!(why, Why::NoRoom(_));
+        if *count >= SKIPPED_MAX {
+            // A lane over a limit stays: its program runs, and the next round tries it again.
+            let is_junk = !matches!(why, SkipReason::NoRoom(_));
             if is_junk && open.directory.remove(&name).is_ok() {
                 *self.removed.entry(owner).or_default() += 1;
             }
@@ -270,24 +273,24 @@ impl WatchedDirectory {
         }
         *count += 1;
         let round = self.round;
-        let passed_over = PassedOver { owner, why, round };
-        self.passed_over.insert(name, passed_over);
+        let skipped = SkippedFile { owner, why, round };
+        self.skipped.insert(name, skipped);
     }
 
-    /// Forgets the files that were not seen in this round.
+    /// Forgets skipped files that were not seen in this round.
     fn end_round(&mut self) {
         let round = self.round;
-        self.passed_over.retain(|_, file| file.round == round);
+        self.skipped.retain(|_, file| file.round == round);
         self.round += 1;
         self.per_user.clear();
-        for file in self.passed_over.values() {
+        for file in self.skipped.values() {
             *self.per_user.entry(file.owner).or_default() += 1;
         }
     }
 
-    /// A lane that lies is not opened again.
+    /// Marks a lane with inconsistent contents, so that it is not opened again.
     pub fn refuse(&mut self, file: &LaneFile, reason: String) {
-        self.pass_over(file.name().to_owned(), Why::NoLane(reason));
+        self.skip(file.name().to_owned(), SkipReason::NoLane(reason));
     }
 
     pub fn remove(&self, name: &str) -> io::Result<()> {
@@ -297,7 +300,7 @@ impl WatchedDirectory {
         }
     }
 
-    /// Notes in the claim that a lane is read. Whether an agent with another journal has counted it before.
+    /// Records in the claim that a lane is read. Returns whether an agent with another journal has counted it before.
     pub fn claim(&mut self, id: &LaneId) -> bool {
         let Ok(open) = &mut self.state else {
             return false;
@@ -313,9 +316,9 @@ impl WatchedDirectory {
     }
 }
 
-const SHORTAGE: &str = "no descriptors left";
+const NO_DESCRIPTORS: &str = "no descriptors left";
 
-fn is_shortage(error: &io::Error) -> bool {
+fn is_out_of_descriptors(error: &io::Error) -> bool {
     let shortages = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE];
     shortages
         .iter()
@@ -338,7 +341,7 @@ fn open(settings: &LaneDirectory, journal: &Path, is_new: bool) -> Result<OpenDi
     Ok(OpenDirectory { directory, claim })
 }
 
-/// What [`WatchedDirectory::look`] opened, with the directory's number.
+/// Adds the directory's number to the lanes that [`WatchedDirectory::scan`] opened.
 pub(super) fn opened_in(directory: usize, files: Vec<LaneFile>) -> impl Iterator<Item = Opened> {
     files
         .into_iter()

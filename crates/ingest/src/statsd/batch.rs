@@ -20,7 +20,7 @@ pub(crate) struct Shared {
     pub gate: Arc<Gate>,
     pub timed: Timed,
     pub errors: SocketErrors,
-    /// How many threads help to read UDP sockets at the moment.
+    /// The number of helper threads that read UDP sockets now.
     pub helping: AtomicUsize,
 }
 
@@ -96,7 +96,7 @@ impl Batch<'_> {
         let is_same = |sender: &Arc<Sender>| Arc::ptr_eq(sender, &origin.sender);
         if !self.sender.as_ref().is_some_and(is_same) {
             self.settle();
-            self.table.turn_to(&origin.sender);
+            self.table.set_sender(&origin.sender);
             self.sender = Some(origin.sender.clone());
         }
     }

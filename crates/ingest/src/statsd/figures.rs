@@ -31,8 +31,8 @@ impl Figure {
         }
     }
 
-    /// Whether it is published at each tick, and not when an interval ends.
-    pub fn is_of_moment(self) -> bool {
+    /// Returns whether it is published at each tick rather than at the end of an interval.
+    pub fn is_published_each_tick(self) -> bool {
         matches!(self, Figure::Value | Figure::Count | Figure::Sum)
     }
 
@@ -130,7 +130,7 @@ impl Figures {
         self.idle[at] == Idle::Delete
     }
 
-    /// The same for a total whose type is not known, because no line of it came since a restart.
+    /// The same for a total of unknown type, because no line for it arrived since a restart.
     pub fn deletes_idle_series(&self, name: &str) -> bool {
         let is_timer = [Figure::Count, Figure::Sum].map(|figure| self.suffix(figure));
         let is_timer = is_timer.iter().any(|suffix| name.ends_with(suffix));

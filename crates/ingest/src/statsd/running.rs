@@ -15,8 +15,8 @@ use super::batch::Shared;
 use super::door::Door;
 use super::figures::Figures;
 use super::net::{
-    BindError, Bound, Drops, Listeners, Origins, Receivers, Sockets, Stop, StreamLimits, automatic,
-    bind, read_streams, read_unix_datagrams,
+    BindError, Bound, Drops, Listeners, Origins, Receivers, Sockets, Stop, StreamLimits, bind,
+    default_threads, read_streams, read_unix_datagrams,
 };
 use super::settings::{Place, StatsdKeys, Threads};
 use super::source::Published;
@@ -40,11 +40,11 @@ pub struct Plan {
     pub unix: Option<PathBuf>,
     pub unix_stream: Option<PathBuf>,
     pub port_search: bool,
-    /// UDP sockets for each address, and threads for all of them.
+    /// The number of UDP sockets for each address, and of threads for all of them.
     pub threads: usize,
     pub receive_buffer: usize,
     pub connections: usize,
-    /// Watches the threads that read.
+    /// Supervises the threads that read.
     pub supervisor: Supervisor,
     /// What becomes of the lines.
     pub keys: StatsdKeys,
@@ -65,7 +65,7 @@ impl Plan {
             unix_stream: place(&keys.unix_stream, "statsd-stream.sock"),
             port_search,
             threads: match keys.threads {
-                Threads::Auto => automatic(),
+                Threads::Auto => default_threads(),
                 Threads::Count(count) => count.get().min(64) as usize,
             },
             receive_buffer: usize::try_from(keys.receive_buffer.count()).unwrap_or(usize::MAX),
@@ -92,12 +92,12 @@ impl Plan {
     }
 }
 
-/// How reading goes.
+/// The state of the statsd receivers.
 #[derive(Debug, Clone, Serialize)]
 pub struct StatsdStatus {
-    /// Threads that read UDP sockets at the moment besides the first one.
+    /// Helper threads that read UDP sockets now, besides the first thread.
     pub helping_threads: usize,
-    /// Calls that failed, on all sockets.
+    /// Failed calls on all sockets.
     pub socket_errors: u64,
     pub last_error: Option<String>,
 }
@@ -126,7 +126,7 @@ impl Statsd {
         batch.dropped_for().map_or(Ok(()), Err)
     }
 
-    /// How reading goes, for `/status`.
+    /// Returns the state of the receivers, for `/status`.
     pub fn status(&self) -> StatsdStatus {
         StatsdStatus {
             helping_threads: self.shared.helping.load(Ordering::Relaxed),

@@ -51,7 +51,7 @@ settings! {
     }
 }
 
-/// How many threads read.
+/// The number of threads that read UDP datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Threads {
     Auto,
@@ -67,7 +67,7 @@ impl FromStr for Threads {
             count => count
                 .parse()
                 .map(Threads::Count)
-                .map_err(|_| format!("{count:?} is neither auto nor a number above 0")),
+                .map_err(|_| format!("{count:?} is neither auto nor a whole number above 0")),
         }
     }
 }

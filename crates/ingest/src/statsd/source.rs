@@ -9,7 +9,7 @@ use super::batch::Shared;
 use super::net::Drops;
 use super::table::{Change, Handle};
 use crate::board::{Board, Place};
-use crate::gate::{Gate, apart};
+use crate::gate::{Gate, with_input_label};
 use crate::points::Points;
 use crate::pulse::Source;
 
@@ -30,7 +30,7 @@ pub(crate) struct Published {
     flush: Millis,
     /// The number of the interval that is open.
     interval: Option<Millis>,
-    /// How many intervals ended.
+    /// The number of intervals that ended.
     closed: u64,
 }
 
@@ -43,8 +43,8 @@ impl Published {
         flush: Duration,
         now: Millis,
     ) -> Published {
-        board.show_before(now);
-        yield_before(&mut board, &shared.gate);
+        board.show_restored(now);
+        rename_restored(&mut board, &shared.gate);
         Published {
             shared,
             drops,
@@ -61,11 +61,11 @@ impl Published {
     }
 
     /// Renames metrics whose names other inputs claimed.
-    fn yield_names(&mut self) {
+    fn rename_claimed(&mut self) {
         loop {
             self.add_newcomers();
             let mut table = self.shared.table();
-            // The board must know what is about to go.
+            // The board must have all series before some are removed.
             if table.has_newcomers() {
                 continue;
             }
@@ -73,11 +73,11 @@ impl Published {
             if claimed.as_ref().is_some_and(Vec::is_empty) {
                 return;
             }
-            table.yield_names(claimed.as_deref(), &self.shared.gate);
+            table.rename_claimed(claimed.as_deref(), &self.shared.gate);
             let gone = table.take_gone();
             drop(table);
             self.remove_gone(&gone);
-            return yield_before(&mut self.board, &self.shared.gate);
+            return rename_restored(&mut self.board, &self.shared.gate);
         }
     }
 
@@ -150,12 +150,12 @@ impl Published {
             self.remove_gone(&gone);
         }
         self.closed += 1;
-        // The first interval began before this agent did.
+        // The first interval began before this agent started.
         if self.closed == 2 {
             let table = self.shared.table();
             let figures = table.figures();
             self.board
-                .forget_before(|series| figures.deletes_idle_series(series.name()));
+                .forget_restored(|series| figures.deletes_idle_series(series.name()));
         }
     }
 
@@ -175,12 +175,12 @@ impl Published {
     }
 }
 
-/// Totals from before a restart whose names other inputs own go on under the names that their metrics will have.
-fn yield_before(board: &mut Board, gate: &Gate) {
-    board.rename_before(|series| {
+/// Renames totals from before a restart whose names other inputs own, as their metrics will be renamed.
+fn rename_restored(board: &mut Board, gate: &Gate) {
+    board.rename_restored(|series| {
         let input = series.family().input;
         let is_owned = gate.owners().is_owned_by_other(series.text(), input);
-        is_owned.then(|| apart(series).ok().map(Arc::new))?
+        is_owned.then(|| with_input_label(series).ok().map(Arc::new))?
     });
 }
 
@@ -190,7 +190,7 @@ impl Source for Published {
             drops.enter(&self.shared.gate);
         }
         self.shared.timed.store(&self.points, tick.time);
-        self.yield_names();
+        self.rename_claimed();
         self.take_changes();
         let interval = tick.time.div_euclid(self.flush);
         if self

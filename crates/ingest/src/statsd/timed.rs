@@ -47,7 +47,7 @@ impl Timed {
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .collect();
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        // A quarter is left to the agent's user and root.
+        // A quarter is reserved for the agent's user and root.
         let max = match origin.sender.is_trusted() {
             true => WAITING_MAX,
             false => WAITING_MAX - WAITING_MAX / 4,

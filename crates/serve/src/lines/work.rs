@@ -230,7 +230,7 @@ fn why(line: &[u8], reason: Reason) -> String {
             Reason::SenderLimit => {
                 "the sender has as many series as it may (limits.series_per_sender)"
             }
-            Reason::SenderRate => "the sender writes more bytes than it may (limits.sender_bytes)",
+            Reason::SenderRate => "the sender exceeds limits.sender_bytes",
             Reason::SeriesLimit => "the agent has as many series as it may (limits.series)",
             Reason::Rule => "a rule of the configuration drops it",
             Reason::Level => "it is more detailed than the agent's level",

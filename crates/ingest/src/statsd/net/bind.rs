@@ -65,7 +65,7 @@ pub struct Bound {
 #[derive(Debug)]
 pub(crate) struct Sockets {
     pub bound: Bound,
-    /// As many for each address as there are threads.
+    /// One per thread for each address.
     pub udp: Vec<OwnedFd>,
     pub unix: Option<OwnedFd>,
     pub tcp: Vec<TcpListener>,

@@ -1,4 +1,4 @@
-//! What becomes of datagrams, and the thread that reads them from a UNIX socket.
+//! Applies datagrams to the table, and reads them from a UNIX socket.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -8,11 +8,11 @@ use pegel_metric::Reason;
 use super::super::batch::{Batch, Shared};
 use super::origins::Origins;
 use super::receive::Receiver;
+use super::socket_errors::{Backoff, is_transient};
 use super::stop::Stop;
-use super::trouble::{Backoff, is_passing};
 
-/// Reads a UNIX socket until `stop`, which also shuts the socket down: that wakes this thread. A sender waits when ten
-/// datagrams are unread, so that they must not be let gather.
+/// Reads a UNIX socket until `stop`, which also shuts the socket down: that wakes this thread. A sender blocks when ten
+/// datagrams are unread, so they are read at once rather than in larger batches.
 pub(crate) fn read_unix_datagrams(
     socket: &OwnedFd,
     shared: &Shared,
@@ -28,7 +28,7 @@ pub(crate) fn read_unix_datagrams(
     while !stop.is_now() {
         match take(true) {
             Ok(_) => backoff.succeeded(),
-            Err(error) if is_passing(&error) => {}
+            Err(error) if is_transient(&error) => {}
             Err(error) => {
                 let what = "receive from the UNIX datagram socket";
                 backoff.wait(&shared.errors, what, &error, stop);
@@ -38,7 +38,7 @@ pub(crate) fn read_unix_datagrams(
     while take(false).is_ok_and(|count| count > 0) {}
 }
 
-/// Takes the datagrams of one call into the table.
+/// Applies the datagrams of one receive call to the table.
 pub(super) fn apply(mut batch: Batch<'_>, receiver: &Receiver, origins: &mut Origins) {
     for datagram in receiver
         .datagrams()

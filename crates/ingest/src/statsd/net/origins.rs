@@ -23,7 +23,7 @@ pub(crate) enum Who {
 }
 
 impl Who {
-    /// All addresses of this node's loopback are one sender: every program may send from each of the 2^24 of 127/8.
+    /// Maps all loopback addresses to one sender: a program can send from any of the 2^24 addresses of 127/8.
     #[inline]
     fn host(ip: IpAddr) -> Who {
         match ip.is_loopback() {

@@ -1,8 +1,8 @@
 //! Many datagrams with one system call.
 //!
-//! A sender over a UNIX socket may attach descriptors (`SCM_RIGHTS`). Every one that the kernel installs here takes a
-//! place in the agent's descriptor table, so that the control buffer has room for the credentials alone: the kernel
-//! closes what does not fit. Descriptors that arrive nevertheless are closed at once.
+//! A sender over a UNIX socket may attach descriptors (`SCM_RIGHTS`). Each one that the kernel installs takes an
+//! entry of the agent's descriptor table, so the control buffer has room for the credentials only: the kernel closes
+//! descriptors that do not fit. Any that still arrive are closed at once.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -13,9 +13,9 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 pub(crate) const BATCH: usize = 64;
 /// The largest datagram that is taken whole: more than UDP can carry.
 const DATAGRAM_BYTES: usize = 64 * 1024;
-/// Room for exactly one header with credentials.
-// SAFETY: the function computes a length from its argument and touches no memory.
+/// The size of one control message with credentials.
 const CONTROL_BYTES: usize =
+    // SAFETY: the function computes a length from its argument and touches no memory.
     unsafe { libc::CMSG_SPACE(size_of::<libc::ucred>() as libc::c_uint) } as usize;
 
 /// Where a datagram came from.
@@ -171,7 +171,7 @@ fn address(name: &libc::sockaddr_storage, length: usize) -> From {
     }
 }
 
-/// Returns level, kind and payload of the one control message that there is room for.
+/// Returns level, kind and payload of the only control message that fits.
 fn control_message(control: &[u8]) -> Option<(i32, i32, &[u8])> {
     // The length comes first and has the size of a pointer; level and kind follow.
     let start = size_of::<libc::cmsghdr>();
@@ -184,7 +184,7 @@ fn word(bytes: &[u8], at: usize) -> Option<i32> {
     Some(i32::from_ne_bytes(*word))
 }
 
-/// Reads pid and uid of the sender, which the kernel vouches for.
+/// Reads pid and uid of the sender, as verified by the kernel.
 fn credentials(control: &[u8]) -> From {
     let sender = match control_message(control) {
         Some((libc::SOL_SOCKET, libc::SCM_CREDENTIALS, payload)) => {
@@ -198,7 +198,7 @@ fn credentials(control: &[u8]) -> From {
     })
 }
 
-/// Closes what came in place of credentials. It happens only on a socket that does not ask for those.
+/// Closes descriptors that arrived in place of credentials. That happens only on a socket without `SO_PASSCRED`.
 fn close_descriptors(control: &[u8]) {
     let Some((libc::SOL_SOCKET, libc::SCM_RIGHTS, payload)) = control_message(control) else {
         return;

@@ -1,12 +1,12 @@
 //! The threads that read UDP sockets: one as long as it keeps up, more while a socket stays full.
 //!
-//! The first thread waits for datagrams. When several calls in a row came back full, it calls a second one for help, which
-//! may call a third; each goes back to sleep as soon as a call is not full. No socket is opened or closed for that, so
-//! that nothing in a buffer is lost and no sender's datagrams move to another socket.
+//! The first thread waits for datagrams. After several full receive calls in a row it wakes a second thread, which may
+//! wake a third; each sleeps again after its first call that is not full. No socket is opened or closed for that, so
+//! nothing in a buffer is lost and no sender's datagrams move to another socket.
 //!
-//! Datagrams of one socket reach the table in the order in which they came, or a gauge would show an old value and a
-//! cumulative counter count twice: a thread receives while it has the socket's turn, and keeps the turn until it has the
-//! table. So one thread receives while another one adds up, also where a single sender fills a single socket.
+//! Datagrams of one socket must reach the table in order, or a gauge would show an old value and a cumulative counter
+//! would count twice: a thread receives while it holds the socket's lock (`turn`) and releases it only once it holds the
+//! table's. So one thread can receive while another updates the table, even for a single sender on a single socket.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,47 +20,47 @@ use super::super::batch::Shared;
 use super::datagrams::apply;
 use super::origins::Origins;
 use super::receive::{BATCH, Receiver};
+use super::socket_errors::{Backoff, is_transient};
 use super::stop::Stop;
-use super::trouble::{Backoff, is_passing};
 
-/// After a call that brought fewer than this, more are let gather: waking up costs more than a datagram.
+/// After a call that returned fewer datagrams, the thread pauses until more have arrived: a wake-up costs more than a datagram.
 const FEW: usize = BATCH / 2;
-/// What a datagram takes of the receive buffer, its headers included, where it is small.
+/// The space of a small datagram in the receive buffer, headers included.
 const SMALL_DATAGRAM: usize = 1280;
-/// More datagrams than this come in no millisecond: what one core can send.
+/// The most datagrams that arrive in a millisecond: what one core can send.
 const PER_MILLISECOND: usize = 500;
-const NAP_MAX: Duration = Duration::from_millis(1);
-/// After this many full calls in a row help is called for; sooner where the buffer is small.
+const PAUSE_MAX: Duration = Duration::from_millis(1);
+/// A helper is woken after this many full calls in a row; sooner where the buffer is small.
 const FULL_CALLS: usize = 8;
 
-/// How long what came before the end is read: senders that never pause must not keep the agent from ending.
+/// The longest time for reading what arrived before the stop: senders that never pause must not delay it.
 const DRAIN_MAX: Duration = Duration::from_secs(1);
 
-/// The UDP sockets and all that their threads share.
+/// The UDP sockets and the state that their threads share.
 #[derive(Debug)]
 pub(crate) struct Receivers {
     sockets: Vec<Socket>,
     shared: Arc<Shared>,
     stop: Arc<Stop>,
     helpers: Mutex<Helpers>,
-    call: Condvar,
+    woken: Condvar,
 }
 
 #[derive(Debug)]
 struct Socket {
     descriptor: OwnedFd,
-    /// Held while datagrams are received, until the table is held.
+    /// Locked while datagrams are received, until the table is locked.
     turn: Mutex<()>,
-    nap: Duration,
+    pause: Duration,
     full_calls: usize,
 }
 
 #[derive(Debug, Default)]
 struct Helpers {
     asleep: usize,
-    /// How many of those that are asleep shall wake up.
-    called: usize,
-    is_over: bool,
+    /// The number of sleeping helpers to wake.
+    wake_ups: usize,
+    is_stopping: bool,
 }
 
 impl Receivers {
@@ -70,17 +70,17 @@ impl Receivers {
             shared,
             stop,
             helpers: Mutex::default(),
-            call: Condvar::new(),
+            woken: Condvar::new(),
         }
     }
 
-    /// Reads until `stop`, and then what came before it. After a call that brought few it naps shortly, so that the
-    /// next one brings many.
+    /// Runs the first thread: reads until `stop`, then what arrived before it. After a call that returned few datagrams it
+    /// pauses briefly, so that the next call returns many.
     pub fn lead(&self, origins: Origins) -> io::Result<()> {
         let mut worker = Worker::new(self, origins);
         let result = self.lead_until_stop(&mut worker);
-        self.helpers().is_over = true;
-        self.call.notify_all();
+        self.helpers().is_stopping = true;
+        self.woken.notify_all();
         result
     }
 
@@ -102,44 +102,44 @@ impl Receivers {
             if is_ready(&self.sockets.len()) {
                 let all: Vec<usize> = (0..self.sockets.len()).collect();
                 let deadline = Instant::now() + DRAIN_MAX;
-                while worker.round(&all) > 0 && Instant::now() < deadline {}
+                while worker.receive_all(&all) > 0 && Instant::now() < deadline {}
                 return Ok(());
             }
-            if worker.round(&ready) < FEW {
-                let naps = ready.iter().map(|&at| self.sockets[at].nap);
-                std::thread::sleep(naps.min().unwrap_or(NAP_MAX));
+            if worker.receive_all(&ready) < FEW {
+                let pauses = ready.iter().map(|&at| self.sockets[at].pause);
+                std::thread::sleep(pauses.min().unwrap_or(PAUSE_MAX));
             }
         }
     }
 
-    /// Reads when it is called, as long as calls come back full.
+    /// Runs a helper thread: when it is woken, it reads until a call is not full.
     pub fn help(&self, origins: Origins) {
         let mut worker = Worker::new(self, origins);
         let all: Vec<usize> = (0..self.sockets.len()).collect();
-        while self.wait_for_call() {
+        while self.wait_to_be_woken() {
             self.shared.helping.fetch_add(1, Ordering::Relaxed);
-            while worker.round(&all) == BATCH {}
+            while worker.receive_all(&all) == BATCH {}
             self.shared.helping.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    fn wait_for_call(&self) -> bool {
+    fn wait_to_be_woken(&self) -> bool {
         let mut helpers = self.helpers();
         helpers.asleep += 1;
-        while helpers.called == 0 && !helpers.is_over {
-            let waited = self.call.wait(helpers);
+        while helpers.wake_ups == 0 && !helpers.is_stopping {
+            let waited = self.woken.wait(helpers);
             helpers = waited.unwrap_or_else(PoisonError::into_inner);
         }
         helpers.asleep -= 1;
-        helpers.called = helpers.called.saturating_sub(1);
-        !helpers.is_over
+        helpers.wake_ups = helpers.wake_ups.saturating_sub(1);
+        !helpers.is_stopping
     }
 
-    fn call_one(&self) {
+    fn wake_helper(&self) {
         let mut helpers = self.helpers();
-        if helpers.asleep > helpers.called {
-            helpers.called += 1;
-            self.call.notify_one();
+        if helpers.asleep > helpers.wake_ups {
+            helpers.wake_ups += 1;
+            self.woken.notify_one();
         }
     }
 
@@ -151,19 +151,19 @@ impl Receivers {
 impl Socket {
     fn new(descriptor: OwnedFd) -> Socket {
         let bytes = rustix::net::sockopt::socket_recv_buffer_size(&descriptor).unwrap_or(0);
-        // What surely fits, with a margin of four.
+        // The number that certainly fits, with a safety factor of four.
         let datagrams = bytes / SMALL_DATAGRAM / 4;
-        let nap = Duration::from_micros((datagrams * 1000 / PER_MILLISECOND) as u64);
+        let pause = Duration::from_micros((datagrams * 1000 / PER_MILLISECOND) as u64);
         Socket {
             descriptor,
             turn: Mutex::new(()),
-            nap: nap.min(NAP_MAX),
+            pause: pause.min(PAUSE_MAX),
             full_calls: (datagrams / BATCH).clamp(1, FULL_CALLS),
         }
     }
 }
 
-/// What one thread has for itself.
+/// The state of one thread.
 struct Worker<'a> {
     group: &'a Receivers,
     receiver: Receiver,
@@ -184,9 +184,9 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// One call for each of these sockets that no other thread receives from; where there is none, the first one in its
-    /// turn. Returns the most datagrams that a call brought.
-    fn round(&mut self, sockets: &[usize]) -> usize {
+    /// Makes one receive call for each of these sockets that no other thread receives from; if all are busy, waits for the
+    /// first. Returns the most datagrams that a call returned.
+    fn receive_all(&mut self, sockets: &[usize]) -> usize {
         let group = self.group;
         let (mut most, mut is_any_free) = (0, false);
         for &at in sockets {
@@ -196,18 +196,18 @@ impl<'a> Worker<'a> {
                 Err(TryLockError::WouldBlock) => continue,
             };
             is_any_free = true;
-            most = most.max(self.take(&group.sockets[at], turn));
+            most = most.max(self.receive_from(&group.sockets[at], turn));
         }
         if let (false, Some(&first)) = (is_any_free, sockets.first()) {
             let turn = group.sockets[first].turn.lock();
             let turn = turn.unwrap_or_else(PoisonError::into_inner);
-            most = self.take(&group.sockets[first], turn);
+            most = self.receive_from(&group.sockets[first], turn);
         }
         most
     }
 
-    /// One call for one socket.
-    fn take(&mut self, socket: &Socket, turn: MutexGuard<'_, ()>) -> usize {
+    /// Makes one receive call for one socket. Returns the number of datagrams.
+    fn receive_from(&mut self, socket: &Socket, turn: MutexGuard<'_, ()>) -> usize {
         let shared = &self.group.shared;
         let received = self
             .receiver
@@ -217,7 +217,7 @@ impl<'a> Worker<'a> {
             Err(error) => {
                 drop(turn);
                 self.full = 0;
-                if !is_passing(&error) {
+                if !is_transient(&error) {
                     let (errors, stop) = (&shared.errors, &self.group.stop);
                     let what = "receive from a UDP socket";
                     self.backoff.wait(errors, what, &error, stop);
@@ -232,14 +232,14 @@ impl<'a> Worker<'a> {
         self.full = if count == BATCH { self.full + 1 } else { 0 };
         if self.full >= socket.full_calls {
             self.full = 0;
-            self.group.call_one();
+            self.group.wake_helper();
         }
         count
     }
 }
 
-/// How many threads and sockets are used where the configuration leaves it open: a quarter of the cores, up to four.
-pub(crate) fn automatic() -> usize {
+/// Returns the number of threads and sockets for `auto`: a quarter of the cores, up to four.
+pub(crate) fn default_threads() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     (cores / 4).clamp(1, 4)
 }
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn several_threads_keep_the_order_of_a_socket_and_lose_nothing() {
-        // Any datagram that overtakes another one would count in full: the sender seems to have started anew.
+        // A datagram that overtakes another would count in full: the sender seems to have restarted.
         const ROUNDS: u32 = 200;
         const DATAGRAMS: u32 = 100;
         let (descriptors, senders) = sockets(1);
@@ -298,7 +298,7 @@ mod tests {
                 for _ in 0..3 {
                     scope.spawn(|| {
                         let mut worker = Worker::new(&group, origins(&gate));
-                        while worker.round(&[0]) > 0 {}
+                        while worker.receive_all(&[0]) > 0 {}
                     });
                 }
             });
@@ -325,20 +325,20 @@ mod tests {
                 for _ in 0..datagrams {
                     senders[0].send(b"c:1|c").expect("sent");
                 }
-                worker.round(&[0]);
+                worker.receive_all(&[0]);
             };
             for _ in 1..needed {
                 fill(BATCH);
             }
             fill(1);
-            assert_eq!(group.helpers().called, 0, "it kept up");
+            assert_eq!(group.helpers().wake_ups, 0, "it kept up");
             for _ in 0..needed {
                 fill(BATCH);
             }
             // It reads until a call is not full, and sleeps again.
             let is_idle = || {
                 let helpers = group.helpers();
-                helpers.called == 0 && helpers.asleep == 1
+                helpers.wake_ups == 0 && helpers.asleep == 1
             };
             while !is_idle() {
                 std::thread::yield_now();

@@ -30,7 +30,7 @@ impl Stop {
 }
 
 impl Stop {
-    /// Waits this long, or until it is time to end.
+    /// Waits this long, or until the stop.
     pub fn wait(&self, time: Duration) {
         let timeout = Timespec {
             tv_sec: time.as_secs() as i64,

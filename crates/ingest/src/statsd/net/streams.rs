@@ -15,8 +15,8 @@ use super::super::batch::Shared;
 use super::super::door::{Door, Peer};
 use super::super::table::Origin;
 use super::origins::{Origins, Who};
+use super::socket_errors::{Backoff, is_transient};
 use super::stop::Stop;
-use super::trouble::{Backoff, is_passing};
 
 /// What one read takes at most, so that one busy connection does not keep the others waiting.
 const READ_BYTES: usize = LINE_BYTES_MAX;
@@ -104,7 +104,7 @@ struct Reader<'a> {
     buffer: Vec<u8>,
     next_id: u64,
     backoff: Backoff,
-    /// No connection is accepted before: the last attempt failed, mostly for want of descriptors.
+    /// No connection is accepted before this time: the last attempt failed, usually for lack of descriptors.
     accept_after: Option<Instant>,
 }
 
@@ -209,14 +209,14 @@ impl Reader<'_> {
         }
     }
 
-    /// A connection, or nothing for now. An error that stays must not make this thread spin.
+    /// Returns the accepted connection, if any. After an error, further attempts pause, so that this thread does not spin.
     fn accepted<T>(&mut self, result: io::Result<T>) -> Option<T> {
         match result {
             Ok(connection) => {
                 self.backoff.succeeded();
                 Some(connection)
             }
-            Err(error) if is_passing(&error) => None,
+            Err(error) if is_transient(&error) => None,
             Err(error) => {
                 let what = "accept a connection";
                 let wait = self.backoff.failed(&self.shared.errors, what, &error);

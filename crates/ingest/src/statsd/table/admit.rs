@@ -18,12 +18,12 @@ use crate::senders::Sender;
 pub(crate) const LEVEL: u8 = 1;
 const TYPE_LABEL: &str = "statsd_type";
 
-/// Which labels tell a metric's series from those of others.
+/// The labels that distinguish a metric's series from others of the same name.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Naming {
-    /// Another type has the name: `statsd_type`.
+    /// Adds `statsd_type`: another type has the name.
     pub with_type: bool,
-    /// Another input has it: `input`.
+    /// Adds `input`: another input has the name.
     pub with_input: bool,
 }
 
@@ -59,9 +59,9 @@ impl Table {
             };
             match taken {
                 Taken::ByInput if !naming.with_input => naming.with_input = true,
-                // A pushed metric goes before one whose lines came another way.
-                Taken::By(other) if is_pushed && self.yield_entry_of(other, gate) => {}
-                // Another metric has one of these series: `a.count` and the timer `a`, or by a rule.
+                // A pushed metric takes precedence over one whose lines came another way.
+                Taken::By(other) if is_pushed && self.rename_entry_of(other, gate) => {}
+                // Another metric has one of these series: `a.count` and the timer `a`, or because of a rule.
                 Taken::By(_) if !naming.with_type => naming.with_type = true,
                 other => return Err(other.reason()),
             }
@@ -91,7 +91,7 @@ impl Table {
         self.secret.join(name, u64::from(is_pushed))
     }
 
-    /// Offers all series of a metric to the gate.
+    /// Requests admission for all series of a metric.
     pub(super) fn offer(
         &self,
         (name, tags): (&[u8], &[u8]),
@@ -129,7 +129,7 @@ impl Table {
             let admitted = gate
                 .admit(sender, &offer)
                 .map_err(|refusal| Taken::No(refusal.reason()))?;
-            if admitted.is_apart && !naming.with_input {
+            if admitted.has_input_label && !naming.with_input {
                 return Err(Taken::ByInput);
             }
             if let Some(other) = self.seats.find(admitted.series.text()) {
@@ -194,7 +194,7 @@ impl Table {
         Ok(at)
     }
 
-    /// Tells the pulse of the series of an entry.
+    /// Queues the series of an entry for the next pass.
     pub(super) fn introduce(&mut self, at: u32, series: Vec<Arc<Series>>) {
         let Entry { kind, handle, .. } = self.entries[at];
         let newcomers = series.into_iter().zip(self.figures.of(kind)).zip(handle..);
@@ -261,9 +261,9 @@ impl Table {
 
 /// Why there is no series.
 pub(super) enum Taken {
-    /// Another metric of the table has it.
+    /// By another metric of the table.
     By(Handle),
-    /// Another input has its name.
+    /// By another input.
     ByInput,
     No(Reason),
 }

@@ -1,12 +1,12 @@
-//! What the buckets of timers and the members of sets may take together.
+//! The memory budget of timers' buckets and sets' members.
 
-/// Bytes that are left. A quarter of all is reserved: only trusted senders (the agent's user and root, over
-/// sockets that know their sender) take from it, so that no other sender leaves them without timers.
+/// The bytes that are left. A quarter of the total is reserved for trusted senders (the agent's user and root, over
+/// sockets that identify the sender), so that other senders cannot exhaust their budget.
 #[derive(Debug)]
 pub(crate) struct Budget {
     left: usize,
     reserved: usize,
-    /// Whether the sender of the line at hand is trusted.
+    /// Whether the sender of the current line is trusted.
     is_trusted: bool,
 }
 
@@ -19,7 +19,7 @@ impl Budget {
         }
     }
 
-    pub fn turn_to(&mut self, is_trusted: bool) {
+    pub fn set_trusted(&mut self, is_trusted: bool) {
         self.is_trusted = is_trusted;
     }
 
@@ -45,12 +45,12 @@ mod tests {
     #[test]
     fn a_quarter_is_kept_for_trusted_senders() {
         let mut budget = Budget::new(100);
-        budget.turn_to(false);
+        budget.set_trusted(false);
         assert!(budget.take(75) && !budget.take(1));
-        budget.turn_to(true);
+        budget.set_trusted(true);
         assert!(budget.take(25) && !budget.take(1));
         budget.give_back(26);
-        budget.turn_to(false);
+        budget.set_trusted(false);
         assert!(budget.take(1) && !budget.take(1));
     }
 }

@@ -58,7 +58,7 @@ impl Table {
         }
     }
 
-    /// Those that had to wait come before others in the next pass.
+    /// Moves delayed entries to the front of the next pass.
     pub fn resume_delayed(&mut self) {
         self.dirty.append(&mut self.delayed);
     }
@@ -73,10 +73,12 @@ impl Table {
                 continue;
             };
             let figures = self.figures.of(entry.kind).iter();
-            let totals = figures.filter(|figure| figure.is_of_moment()).count();
+            let totals = figures
+                .filter(|figure| figure.is_published_each_tick())
+                .count();
             let sender = self.seats.sender(entry.payer);
             if !sender.take_bytes(SAMPLE_BYTES * totals as u64) {
-                // It stays as it is, and what comes meanwhile is added to it.
+                // It keeps its value, and further lines are added to it.
                 sender.add_delayed(1);
                 self.delayed.push(at);
                 continue;
@@ -130,9 +132,11 @@ impl Table {
     fn close_one(&mut self, at: u32, out: &mut Vec<Change>) {
         let entry = &self.entries[at];
         if entry.is_touched {
-            // An interval ends once: its figures cannot wait, and what is written next does.
+            // An interval ends once, so its values cannot wait; later writes of the sender do.
             let figures = self.figures.of(entry.kind).iter();
-            let of_interval = figures.filter(|figure| !figure.is_of_moment()).count();
+            let of_interval = figures
+                .filter(|figure| !figure.is_published_each_tick())
+                .count();
             let sender = self.seats.sender(entry.payer);
             sender.charge(SAMPLE_BYTES * of_interval as u64);
         }

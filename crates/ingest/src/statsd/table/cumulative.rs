@@ -1,32 +1,32 @@
-//! The last totals of senders that send their own: only what was added since counts.
+//! The last totals of senders that send cumulative counters: only the increase since the last total counts.
 //!
 //! A *pair* is one name and one sender with the total that it sent last. Pairs are bounded, and every operation takes
 //! constant time, because all of them happen under the table's lock: a hash map finds a pair, one list orders all pairs
-//! by the interval in which they were heard last, another one links the pairs of each name. A name that is deleted leaves
-//! its list behind, from which later pairs take their room one by one.
+//! by the interval of their last line, another links the pairs of each name. The list of a deleted name is kept, and new
+//! pairs reuse its pairs one by one.
 
 use std::collections::HashMap;
 
 use super::slab::Slab;
 
-/// How many pairs of a name and a sender are remembered.
+/// The most pairs of a name and a sender that are kept.
 pub(crate) const PAIRS_MAX: usize = 65_536;
-/// The part of it that is kept for trusted senders.
+/// The number of them reserved for trusted senders.
 const PAIRS_RESERVED: usize = PAIRS_MAX / 8;
-/// When there are that many, senders that were silent for this many intervals make room.
+/// When all are in use, pairs that were silent for this many intervals are replaced.
 const SILENT_FLUSHES: u32 = 60;
 
-/// A name whose senders are told apart, by number.
+/// The number of a name whose senders are counted separately.
 pub(crate) type Name = u32;
 
 #[derive(Debug, Default)]
 pub(crate) struct Cumulative {
     index: HashMap<(Name, u64), u32>,
     pairs: Slab<Pair>,
-    /// Heard longest ago first.
+    /// All pairs, the longest silent first.
     by_age: List,
     names: Slab<List>,
-    /// Names that were deleted and still have pairs.
+    /// Deleted names that still have pairs.
     deleted: Vec<Name>,
     flushes: u32,
 }
@@ -36,12 +36,12 @@ struct Pair {
     name: Name,
     sender: u64,
     value: f64,
-    /// The interval in which it was heard last.
+    /// The interval of its last line.
     flush: u32,
     links: [Links; 2],
 }
 
-/// Which of the two lists of a pair.
+/// The index of each list in the links of a pair.
 const AGE: usize = 0;
 const NAME: usize = 1;
 
@@ -88,7 +88,7 @@ impl Cumulative {
         self.names.add(List::default())
     }
 
-    /// Deletes a name. Its number is not used again as long as it has pairs.
+    /// Deletes a name. Its number is not reused as long as it has pairs.
     pub fn remove_name(&mut self, name: Name) {
         match self.names[name].first {
             Some(_) => self.deleted.push(name),
@@ -96,8 +96,8 @@ impl Cumulative {
         }
     }
 
-    /// Returns what to take off the sender's total before it is added to the series: its last one, or nothing where
-    /// the total is smaller than that, because the sender started anew. `None` when there are too many pairs.
+    /// Returns what to subtract from the sender's total before it is added to the series: its last total, or 0 if the new
+    /// total is smaller, because the sender restarted. `None` when there are too many pairs.
     pub fn step(&mut self, name: Name, sender: u64, value: f64, is_trusted: bool) -> Option<f64> {
         if let Some(&at) = self.index.get(&(name, sender)) {
             let pair = &mut self.pairs[at];
@@ -134,7 +134,7 @@ impl Cumulative {
         self.flushes = self.flushes.wrapping_add(1);
     }
 
-    /// Removes one pair: of a deleted name, else the one that was silent longest, if that is long enough.
+    /// Removes one pair: of a deleted name, else the one that was silent longest, if it was silent long enough.
     fn make_room(&mut self) -> bool {
         let of_deleted = self.deleted.last().and_then(|&name| self.names[name].first);
         let silent = self.by_age.first.filter(|&at| {
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(totals.step(name, u64::MAX, 1.0, false), None);
         (0..SILENT_FLUSHES).for_each(|_| totals.flush());
         assert_eq!(totals.step(name, 0, 2.0, false), Some(1.0), "not silent");
-        // One makes room for each that comes, in the order in which they fell silent.
+        // Each new pair replaces one, in the order in which they fell silent.
         for sender in 1..OPEN as u64 {
             assert_eq!(totals.step(name, u64::MAX - sender, 1.0, false), Some(0.0));
         }

@@ -11,12 +11,12 @@ mod cumulative;
 mod hash;
 mod index;
 mod keys;
+mod rename;
 mod seats;
 mod set;
 mod slab;
 mod sum;
 mod timer;
-mod yielding;
 
 pub(crate) use admit::LEVEL;
 
@@ -62,7 +62,7 @@ pub(crate) struct Table {
     entries: Slab<Entry>,
     timers: Slab<Timer>,
     sets: Slab<Set>,
-    /// What cumulative counters have besides their total, and others where the increase is wanted.
+    /// Extra state of cumulative counters, and of others whose increase is published.
     marks: Slab<Mark>,
     cumulative: Cumulative,
     budget: Budget,
@@ -72,7 +72,7 @@ pub(crate) struct Table {
     tagged: HashMap<u64, Tagged>,
     /// Entries that changed since the pulse looked.
     dirty: Vec<u32>,
-    /// Those among them that their senders may not write yet.
+    /// Dirty entries whose senders may not write them yet.
     delayed: Vec<u32>,
     /// Series that it has not seen, and rows of series that are gone.
     newcomers: Vec<Newcomer>,
@@ -84,7 +84,7 @@ pub(crate) struct Table {
 struct Mark {
     /// The total at the last flush.
     total: f64,
-    /// Of a cumulative counter: its number among those whose senders are told apart.
+    /// For a cumulative counter: its number in the table of last totals.
     name: cumulative::Name,
 }
 
@@ -105,7 +105,7 @@ struct Entry {
     /// Its timer, its set or its mark.
     inner: u32,
     payer: Payer,
-    /// Its lines came by the push socket: they do not mix with others.
+    /// Whether its lines came over the push socket: they are kept separate from others.
     is_pushed: bool,
     kind: Type,
     /// Without the label `statsd_type`.
@@ -189,9 +189,9 @@ impl Table {
         &self.figures
     }
 
-    /// Sets who pays for what lines take from now on.
-    pub fn turn_to(&mut self, sender: &Sender) {
-        self.budget.turn_to(sender.is_trusted());
+    /// Sets the sender to which the memory of the next lines is charged.
+    pub fn set_sender(&mut self, sender: &Sender) {
+        self.budget.set_trusted(sender.is_trusted());
     }
 
     #[inline]

@@ -39,7 +39,7 @@ impl Seats {
         }
     }
 
-    /// The series that has this text.
+    /// Finds the series with this text.
     pub fn find(&self, text: &str) -> Option<Handle> {
         let is_same = |at| self.text(at) == Some(text);
         self.texts.find(self.hash(text), is_same)
@@ -49,13 +49,13 @@ impl Seats {
         self.seats.get(at as usize)?.as_ref()
     }
 
-    /// All series, with their numbers.
+    /// Iterates over all series and their numbers.
     pub fn all(&self) -> impl Iterator<Item = (Handle, &Arc<Series>)> {
         let numbered = (0..).zip(&self.seats);
         numbered.filter_map(|(at, series)| Some((at, series.as_ref()?)))
     }
 
-    /// On whose account an entry's series are.
+    /// Returns the sender to which an entry's series are charged.
     pub fn sender(&self, payer: Payer) -> &Arc<Sender> {
         self.payers[u32::from(payer)].sender()
     }

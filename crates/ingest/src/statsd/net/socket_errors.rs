@@ -1,4 +1,4 @@
-//! Errors of sockets: counted, shown in `/status`, and waited out.
+//! Socket errors: counted, shown in `/status`, and retried with backoff.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use super::stop::Stop;
 const FIRST_WAIT: Duration = Duration::from_millis(1);
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// What all threads that read statsd sockets met.
+/// The errors of all threads that read statsd sockets.
 #[derive(Debug, Default)]
 pub(crate) struct SocketErrors {
     count: AtomicU64,
@@ -27,7 +27,7 @@ impl SocketErrors {
         last.clone()
     }
 
-    fn note(&self, what: &str, error: &io::Error) {
+    fn record(&self, what: &str, error: &io::Error) {
         self.count.fetch_add(1, Ordering::Relaxed);
         let text = format!("{what}: {error}");
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -38,7 +38,7 @@ impl SocketErrors {
     }
 }
 
-/// The pause after an error of one socket: it doubles while errors go on, so that an error that stays costs nothing.
+/// The pause after an error of one socket. It doubles while errors continue, so that a persistent error costs little.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     next: Duration,
@@ -53,22 +53,22 @@ impl Backoff {
         self.next = FIRST_WAIT;
     }
 
-    /// Counts the error and returns how long to leave the socket alone.
+    /// Counts the error and returns the pause before the next attempt.
     pub fn failed(&mut self, errors: &SocketErrors, what: &str, error: &io::Error) -> Duration {
-        errors.note(what, error);
+        errors.record(what, error);
         let wait = self.next;
         self.next = (wait * 2).min(WAIT_MAX);
         wait
     }
 
-    /// The same, and waits that long or until `stop`.
+    /// Counts the error and waits for the pause, or until `stop`.
     pub fn wait(&mut self, errors: &SocketErrors, what: &str, error: &io::Error, stop: &Stop) {
         stop.wait(self.failed(errors, what, error));
     }
 }
 
-/// Whether a call may simply be made again: nothing is wrong with the socket.
-pub(crate) fn is_passing(error: &io::Error) -> bool {
+/// Returns whether the call can be retried at once: nothing is wrong with the socket.
+pub(crate) fn is_transient(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::WouldBlock

@@ -1,7 +1,7 @@
-//! How metrics give up names that belong to another input.
+//! Renames metrics whose names belong to another input.
 //!
-//! A name belongs to lanes before pushes and points, and to those before statsd: see [`crate::owners`]. A metric whose
-//! name was claimed by such an input goes on with its value under the same name with the label `input`.
+//! Lanes take precedence over pushes and points, and those over statsd: see [`crate::owners`]. A metric whose name was
+//! claimed by such an input keeps its value and continues under the same name with the label `input`.
 
 use std::collections::HashSet;
 
@@ -12,10 +12,10 @@ use super::{Handle, Table};
 use crate::gate::Gate;
 
 impl Table {
-    /// Renames all metrics whose names other inputs own, among those that were claimed; none: all are looked at.
-    pub fn yield_names(&mut self, claimed: Option<&[Box<str>]>, gate: &Gate) {
+    /// Renames the metrics whose names other inputs own. Only the `claimed` names are checked; `None`: all names.
+    pub fn rename_claimed(&mut self, claimed: Option<&[Box<str>]>, gate: &Gate) {
         let owners = gate.owners();
-        let must_yield = |at: Handle| {
+        let must_rename = |at: Handle| {
             let series = self.seats.series(at)?;
             let input = series.family().input;
             owners.is_owned_by_other(series.text(), input).then_some(at)
@@ -23,28 +23,28 @@ impl Table {
         let handles: HashSet<Handle> = match claimed {
             Some(texts) => texts
                 .iter()
-                .filter_map(|text| must_yield(self.seats.find(text)?))
+                .filter_map(|text| must_rename(self.seats.find(text)?))
                 .collect(),
             None => self
                 .seats
                 .all()
-                .filter_map(|(at, _)| must_yield(at))
+                .filter_map(|(at, _)| must_rename(at))
                 .collect(),
         };
-        self.yield_entries(&handles, gate);
+        self.rename_entries(&handles, gate);
     }
 
-    /// Renames the metric that has this series, unless it came by the push socket. Whether it did.
-    pub(super) fn yield_entry_of(&mut self, at: Handle, gate: &Gate) -> bool {
+    /// Renames the metric that has this series, unless it came over the push socket. Returns whether it was renamed.
+    pub(super) fn rename_entry_of(&mut self, at: Handle, gate: &Gate) -> bool {
         let series = self.seats.series(at);
         let is_pushed = series.is_some_and(|series| series.family().input == Input::Push);
         if !is_pushed {
-            self.yield_entries(&HashSet::from([at]), gate);
+            self.rename_entries(&HashSet::from([at]), gate);
         }
         !is_pushed
     }
 
-    fn yield_entries(&mut self, handles: &HashSet<Handle>, gate: &Gate) {
+    fn rename_entries(&mut self, handles: &HashSet<Handle>, gate: &Gate) {
         if handles.is_empty() {
             return;
         }
@@ -54,13 +54,14 @@ impl Table {
             };
             let length = self.figures.of(entry.kind).len() as Handle;
             if (entry.handle..entry.handle + length).any(|handle| handles.contains(&handle)) {
-                self.yield_one(at, gate);
+                self.rename_entry(at, gate);
             }
         }
     }
 
-    /// An entry that cannot be renamed, because of a limit or its own label `input`, ends: its next lines are refused.
-    fn yield_one(&mut self, at: u32, gate: &Gate) {
+    /// Renames an entry. One that cannot be renamed, because of a limit or its own label `input`, is removed: its next
+    /// lines are refused.
+    fn rename_entry(&mut self, at: u32, gate: &Gate) {
         let entry = &self.entries[at];
         let (handle, payer, kind) = (entry.handle, entry.payer, entry.kind);
         let naming = Naming {
@@ -75,7 +76,7 @@ impl Table {
             Some(key) => Some(key),
             None => self.keys.add(&name, &tags),
         };
-        // The pulse may not have seen the series of before.
+        // The old series may still wait for the next pass.
         self.newcomers.retain(|newcomer| newcomer.entry != at);
         let (Ok(row), Some(key)) = (row, key) else {
             return self.remove(at);
