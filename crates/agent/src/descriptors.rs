@@ -9,8 +9,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// What the agent needs for itself: the files of the collectors, the log, blocks that are being written, listeners. An
 /// idle agent on a small node has about 60 open.
-const OWN_MIN: usize = 96;
-const OWN_MAX: usize = 320;
+const RESERVED_MIN: usize = 96;
+const RESERVED_MAX: usize = 320;
 /// With fewer there is no room for connections.
 pub(crate) const DESCRIPTORS_MIN: usize = 112;
 
@@ -21,7 +21,7 @@ pub(crate) struct Descriptors {
     pub tcp: usize,
     pub socket: usize,
     /// Refused clients that are sent the reason, over all listeners.
-    pub farewells: usize,
+    pub refusals: usize,
     /// Files of blocks that are being read.
     pub blocks: usize,
     /// Connections that send statsd lines.
@@ -32,40 +32,40 @@ pub(crate) struct Descriptors {
 }
 
 impl Descriptors {
-    /// Shares out what a limit leaves, by weight. What a part does not wish for goes to the others.
+    /// Shares out what a limit leaves, by weight. What a part does not request for goes to the others.
     pub fn within(self, limit: usize) -> Descriptors {
-        let wishes = self.each();
+        let requests = self.to_array();
         let mut shares = [0; 7];
-        let mut rest = limit.saturating_sub(own(limit));
-        let mut open: Vec<usize> = (0..wishes.len()).collect();
+        let mut rest = limit.saturating_sub(reserved(limit));
+        let mut open: Vec<usize> = (0..requests.len()).collect();
         loop {
             let weights: usize = open.iter().map(|part| WEIGHTS[*part]).sum();
             let share = |part: usize| rest * WEIGHTS[part] / weights.max(1);
-            let Some(at) = open.iter().position(|part| wishes[*part] <= share(*part)) else {
+            let Some(at) = open.iter().position(|part| requests[*part] <= share(*part)) else {
                 for part in open {
                     shares[part] = share(part);
                 }
-                return Descriptors::of(shares);
+                return Descriptors::from_array(shares);
             };
             let part = open.remove(at);
-            shares[part] = wishes[part];
-            rest -= wishes[part];
+            shares[part] = requests[part];
+            rest -= requests[part];
         }
     }
 
-    /// The limit with which every wish comes true.
+    /// The limit with which every request comes true.
     pub fn wanted_limit(self) -> usize {
-        let wishes = self.each();
-        wishes
+        let requests = self.to_array();
+        requests
             .iter()
-            .fold(OWN_MAX, |sum, wish| sum.saturating_add(*wish))
+            .fold(RESERVED_MAX, |sum, request| sum.saturating_add(*request))
     }
 
-    fn each(self) -> [usize; 7] {
+    fn to_array(self) -> [usize; 7] {
         [
             self.tcp,
             self.socket,
-            self.farewells,
+            self.refusals,
             self.blocks,
             self.statsd,
             self.programs,
@@ -73,11 +73,13 @@ impl Descriptors {
         ]
     }
 
-    fn of([tcp, socket, farewells, blocks, statsd, programs, lanes]: [usize; 7]) -> Descriptors {
+    fn from_array(
+        [tcp, socket, refusals, blocks, statsd, programs, lanes]: [usize; 7],
+    ) -> Descriptors {
         Descriptors {
             tcp: tcp.max(2),
             socket: socket.max(2),
-            farewells,
+            refusals,
             blocks,
             statsd: statsd.max(1),
             programs,
@@ -85,28 +87,28 @@ impl Descriptors {
         }
     }
 
-    /// Takes what the settings wish for and lowers it to what the limit on open files allows. Returns the limit.
-    pub fn share_out(
+    /// Takes what the settings request for and lowers it to what the limit on open files allows. Returns the limit.
+    pub fn distribute(
         store: &mut StoreOptions,
         serve: &mut ServeSettings,
         statsd: &mut StatsdPlan,
         lanes: Option<&mut LanesSettings>,
     ) -> usize {
         let listeners = serve.listen.len() + 1;
-        let wished = Descriptors {
+        let requested = Descriptors {
             tcp: serve.connections_max,
             socket: serve.socket_connections_max,
-            farewells: serve.farewells_max * listeners,
+            refusals: serve.refusals_max * listeners,
             blocks: store.block_files_max * serve.queries_max,
             statsd: statsd.connections,
             programs: PROGRAMS_MAX * DESCRIPTORS_PER_PROGRAM,
             lanes: lanes.as_ref().map_or(0, |lanes| lanes.lanes_max),
         };
-        let limit = reachable(wished.wanted_limit());
-        let shares = wished.within(limit);
+        let limit = reachable(requested.wanted_limit());
+        let shares = requested.within(limit);
         serve.connections_max = shares.tcp;
         serve.socket_connections_max = shares.socket;
-        serve.farewells_max = (shares.farewells / listeners).max(1);
+        serve.refusals_max = (shares.refusals / listeners).max(1);
         serve.programs_max = shares.programs / DESCRIPTORS_PER_PROGRAM;
         store.block_files_max = (shares.blocks / serve.queries_max.max(1)).max(1);
         statsd.connections = shares.statsd;
@@ -117,11 +119,11 @@ impl Descriptors {
     }
 }
 
-/// In the order of [`Descriptors::each`].
+/// In the order of [`Descriptors::to_array`].
 const WEIGHTS: [usize; 7] = [3, 3, 1, 3, 2, 2, 18];
 
-fn own(limit: usize) -> usize {
-    (limit / 4).clamp(OWN_MIN, OWN_MAX)
+fn reserved(limit: usize) -> usize {
+    (limit / 4).clamp(RESERVED_MIN, RESERVED_MAX)
 }
 
 /// The limit on open files that [`raise`] can reach, towards `wanted`.
@@ -152,10 +154,10 @@ mod tests {
 
     use super::*;
 
-    const WISHED: Descriptors = Descriptors {
+    const REQUESTED: Descriptors = Descriptors {
         tcp: 512,
         socket: 576,
-        farewells: 96,
+        refusals: 96,
         blocks: 256,
         statsd: 256,
         lanes: LANES_MAX,
@@ -165,30 +167,30 @@ mod tests {
     #[test]
     fn parts_stay_within_the_limit_and_leave_what_the_agent_needs() {
         for limit in DESCRIPTORS_MIN..5_000 {
-            let shares = WISHED.within(limit);
-            let used: usize = shares.each().iter().sum();
-            assert!(used + own(limit) <= limit, "{limit}: {shares:?}");
+            let shares = REQUESTED.within(limit);
+            let used: usize = shares.to_array().iter().sum();
+            assert!(used + reserved(limit) <= limit, "{limit}: {shares:?}");
             assert!(shares.tcp >= 2 && shares.socket >= 2 && shares.statsd >= 1);
         }
     }
 
     #[test]
     fn a_limit_of_1024_has_room_for_400_lanes_and_a_large_one_for_everything() {
-        let shares = WISHED.within(1024);
+        let shares = REQUESTED.within(1024);
         assert!(shares.lanes >= 400, "{shares:?}");
         assert!(shares.tcp >= 64 && shares.socket >= 64, "{shares:?}");
-        let all = WISHED.within(WISHED.wanted_limit());
-        assert_eq!(all, WISHED);
+        let all = REQUESTED.within(REQUESTED.wanted_limit());
+        assert_eq!(all, REQUESTED);
     }
 
     #[test]
     fn what_one_part_does_not_need_goes_to_the_others() {
         let few_lanes = Descriptors {
             lanes: 10,
-            ..WISHED
+            ..REQUESTED
         };
         let shares = few_lanes.within(1024);
         assert_eq!(shares.lanes, 10);
-        assert!(shares.tcp > WISHED.within(1024).tcp, "{shares:?}");
+        assert!(shares.tcp > REQUESTED.within(1024).tcp, "{shares:?}");
     }
 }

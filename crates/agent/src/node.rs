@@ -316,7 +316,7 @@ pub(crate) fn open_store(plan: &Plan) -> Result<Store, StartError> {
         path: dir.clone(),
         source,
     })?;
-    private_files::close_to_others(dir);
+    private_files::restrict_to_owner(dir);
     Ok(Store::open(plan.store.clone())?)
 }
 

@@ -111,7 +111,7 @@ impl Plan {
         let mut lanes = lanes(&store.dir, &serve.allow_users, environment);
         let connections = serve.connections_max;
         let open_files =
-            Descriptors::share_out(&mut store, &mut serve, &mut statsd, lanes.as_mut());
+            Descriptors::distribute(&mut store, &mut serve, &mut statsd, lanes.as_mut());
         if serve.connections_max < connections {
             remarks.push(format!(
                 "open files are limited to {open_files}: at most {} connections, {} of statsd, {} lanes",

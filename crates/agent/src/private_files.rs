@@ -20,28 +20,28 @@ const DIRS: [&str; 4] = ["aside", "blocks", "log", "snapshots"];
 
 /// Closes what the agent owns below `dir` to group and others. A failure is logged: on a disk that is read-only
 /// just now the agent runs all the same.
-pub fn close_to_others(dir: &Path) {
-    let files = FILES.iter().map(|name| close(&dir.join(name), 0o600));
-    let dirs = DIRS.iter().map(|name| close_all(&dir.join(name)));
+pub fn restrict_to_owner(dir: &Path) {
+    let files = FILES.iter().map(|name| restrict(&dir.join(name), 0o600));
+    let dirs = DIRS.iter().map(|name| restrict_all(&dir.join(name)));
     for error in files.chain(dirs).filter_map(Result::err) {
         tracing::warn!(dir = %dir.display(), %error, "cannot take the rights of other users to the store's files");
     }
 }
 
-fn close_all(dir: &Path) -> io::Result<()> {
+fn restrict_all(dir: &Path) -> io::Result<()> {
     // The directory first: then nobody can reach what is in it.
-    close(dir, 0o700)?;
+    restrict(dir, 0o700)?;
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         entries => entries?,
     };
     entries
         .into_iter()
-        .try_for_each(|entry| close(&entry?.path(), 0o600))
+        .try_for_each(|entry| restrict(&entry?.path(), 0o600))
 }
 
 /// Sets the mode of a plain file or directory of ours that others have rights to.
-fn close(path: &Path, mode: u32) -> io::Result<()> {
+fn restrict(path: &Path, mode: u32) -> io::Result<()> {
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         found => found?,

@@ -118,7 +118,7 @@ impl Listener for UnixListener {
 /// Accepts until the server stops. Each connection holds one of the seats for its life.
 pub(crate) async fn accept_all<L: Listener>(listener: L, seats: Seats, shared: Shared) {
     let listener = Arc::new(listener);
-    let farewells = Arc::new(Semaphore::new(shared.settings.farewells_max));
+    let refusals = Arc::new(Semaphore::new(shared.settings.refusals_max));
     let mut stage = shared.stage.clone();
     let mut warned: Option<Instant> = None;
     while let Some(accepted) = or_stopped(listener.accept(), &mut stage).await {
@@ -155,7 +155,7 @@ pub(crate) async fn accept_all<L: Listener>(listener: L, seats: Seats, shared: S
         };
         shared.refusals.count(refusal);
         shared.site.limited.count(&visit.peer.account(), refusal);
-        if let (true, Ok(turn)) = (listener.is_plain(), farewells.clone().try_acquire_owned()) {
+        if let (true, Ok(turn)) = (listener.is_plain(), refusals.clone().try_acquire_owned()) {
             tokio::spawn(async move {
                 turn_away(stream, Failure::full()).await;
                 drop(turn);

@@ -36,7 +36,7 @@ pub struct Settings {
     pub connections_max: usize,
     pub socket_connections_max: usize,
     /// How many refused clients per listener are sent the reason at one time; others are only closed.
-    pub farewells_max: usize,
+    pub refusals_max: usize,
     /// How many programs may be watched for wrappers at one time.
     pub programs_max: usize,
     /// From the first moment of a connection, or the first byte of a later request, to the end of
@@ -79,7 +79,7 @@ impl Default for Settings {
             connections_max: 256,
             // A wrapper whose program the agent counts keeps one to its end.
             socket_connections_max: 576,
-            farewells_max: 32,
+            refusals_max: 32,
             programs_max: usize::MAX,
             head_time: Duration::from_secs(5),
             idle_time: Duration::from_secs(60),
