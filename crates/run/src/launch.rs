@@ -5,9 +5,9 @@ use std::ffi::{CString, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 
+use crate::path_resolver::PathResolver;
 use crate::program;
 use crate::summary::Summary;
-use crate::view::View;
 use crate::watch::{READY_FOR_FILTER, Watch};
 use crate::{Agents, Method, Time, apart, heritage, preload, seccomp, tally};
 
@@ -72,9 +72,9 @@ impl Launch<'_> {
     pub fn run(&self) -> Result<Infallible, LaunchError> {
         let command = self.command.first().ok_or(LaunchError::Nothing)?;
         let path = program::find(command);
-        let view = View::own();
-        let file = path.as_deref().and_then(|path| view.open(path));
-        let file = file.map(|file| view.interpreter(file));
+        let resolver = PathResolver::for_self();
+        let file = path.as_deref().and_then(|path| resolver.open(path));
+        let file = file.map(|file| resolver.interpreter(file));
         if self.mpi {
             preload::prepare(file.as_ref(), self.note);
         }

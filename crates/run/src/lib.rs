@@ -12,6 +12,7 @@ pub mod fuzzing;
 mod heritage;
 mod launch;
 mod names;
+mod path_resolver;
 mod preload;
 mod program;
 mod ptrace;
@@ -19,7 +20,6 @@ mod rights;
 mod seccomp;
 mod summary;
 mod tally;
-mod view;
 mod watch;
 
 use std::fmt;

@@ -150,7 +150,7 @@ mod tests {
     use pegel_testkit::TempDir;
 
     use super::*;
-    use crate::view::View;
+    use crate::path_resolver::PathResolver;
 
     fn file(dir: &TempDir, name: &str, text: &str, mode: u32) -> PathBuf {
         let path = dir.join(name);
@@ -160,9 +160,9 @@ mod tests {
     }
 
     fn changes_rights(path: &Path) -> bool {
-        let view = View::own();
-        let program = view.open(path).expect("there");
-        view.interpreter(program).changes_rights()
+        let resolver = PathResolver::for_self();
+        let program = resolver.open(path).expect("there");
+        resolver.interpreter(program).changes_rights()
     }
 
     #[test]
@@ -214,7 +214,9 @@ mod tests {
 
     #[test]
     fn loaders_are_found() {
-        let shell = View::own().open(Path::new("/bin/sh")).expect("there");
+        let shell = PathResolver::for_self()
+            .open(Path::new("/bin/sh"))
+            .expect("there");
         assert_eq!(shell.is_static(), Some(false));
         assert_eq!(is_static(b"#!/bin/sh"), None);
         assert_eq!(is_static(b"\x7fELF\x02\x01"), None);

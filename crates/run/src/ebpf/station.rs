@@ -34,12 +34,12 @@ pub struct Station {
     /// One for each program that is watched or about to be let go.
     seats: Arc<()>,
     programs_max: usize,
-    releases: Arc<Releases<Seated>>,
+    releases: Arc<Releases<WatchedProgram>>,
 }
 
 /// A watched program and its share of the limit on their number.
 #[derive(Debug)]
-struct Seated {
+struct WatchedProgram {
     watched: Watched,
     _seat: Arc<()>,
 }
@@ -48,20 +48,20 @@ struct Seated {
 #[derive(Debug)]
 pub struct Visitor {
     /// None only while it is dropped.
-    seated: Option<Seated>,
-    releases: Arc<Releases<Seated>>,
+    program: Option<WatchedProgram>,
+    releases: Arc<Releases<WatchedProgram>>,
 }
 
 impl Visitor {
     fn watched(&mut self) -> Option<&mut Watched> {
-        self.seated.as_mut().map(|seated| &mut seated.watched)
+        self.program.as_mut().map(|program| &mut program.watched)
     }
 }
 
 impl Drop for Visitor {
     fn drop(&mut self) {
-        if let Some(seated) = self.seated.take() {
-            self.releases.push(seated);
+        if let Some(program) = self.program.take() {
+            self.releases.push(program);
         }
     }
 }
@@ -176,12 +176,12 @@ impl Station {
         // Once more: until here it could have become another program with other rights, or its number that of another
         // process. From here on the kernel lets it go if it gets rights; and while it lives its number is its own.
         check(Some(&watched))?;
-        let seated = Seated {
+        let program = WatchedProgram {
             watched,
             _seat: seat,
         };
         Ok(Visitor {
-            seated: Some(seated),
+            program: Some(program),
             releases: self.releases.clone(),
         })
     }

@@ -36,7 +36,7 @@ pub(crate) fn name(arch: u32, number: u64) -> String {
 
 /// A call that a tracer treats differently from all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum SpecialCall {
     Execve,
     Execveat,
     /// Ends its thread or process, and so does not return.
@@ -44,21 +44,21 @@ pub(crate) enum Role {
 }
 
 /// Also for the calls of programs of 32 bits: a thread may make them whatever it was built for.
-pub(crate) fn role(arch: u32, number: u64) -> Option<Role> {
+pub(crate) fn special_call(arch: u32, number: u64) -> Option<SpecialCall> {
     const X32_EXECVE: u64 = X32_BIT | 520;
     const X32_EXECVEAT: u64 = X32_BIT | 545;
     const X32_EXIT: u64 = X32_BIT | 60;
     const X32_EXIT_GROUP: u64 = X32_BIT | 231;
     Some(match (arch, number) {
-        (ARCH_X86_64, 59 | X32_EXECVE) => Role::Execve,
-        (ARCH_X86_64, 322 | X32_EXECVEAT) => Role::Execveat,
-        (ARCH_X86_64, 60 | 231 | X32_EXIT | X32_EXIT_GROUP) => Role::Exit,
-        (ARCH_I386 | ARCH_ARM, 11) => Role::Execve,
-        (ARCH_I386, 358) | (ARCH_ARM, 387) => Role::Execveat,
-        (ARCH_I386, 1 | 252) | (ARCH_ARM, 1 | 248) => Role::Exit,
-        (ARCH_AARCH64, 221) => Role::Execve,
-        (ARCH_AARCH64, 281) => Role::Execveat,
-        (ARCH_AARCH64, 93 | 94) => Role::Exit,
+        (ARCH_X86_64, 59 | X32_EXECVE) => SpecialCall::Execve,
+        (ARCH_X86_64, 322 | X32_EXECVEAT) => SpecialCall::Execveat,
+        (ARCH_X86_64, 60 | 231 | X32_EXIT | X32_EXIT_GROUP) => SpecialCall::Exit,
+        (ARCH_I386 | ARCH_ARM, 11) => SpecialCall::Execve,
+        (ARCH_I386, 358) | (ARCH_ARM, 387) => SpecialCall::Execveat,
+        (ARCH_I386, 1 | 252) | (ARCH_ARM, 1 | 248) => SpecialCall::Exit,
+        (ARCH_AARCH64, 221) => SpecialCall::Execve,
+        (ARCH_AARCH64, 281) => SpecialCall::Execveat,
+        (ARCH_AARCH64, 93 | 94) => SpecialCall::Exit,
         _ => return None,
     })
 }
@@ -153,13 +153,13 @@ mod tests {
     }
 
     #[test]
-    fn roles_agree_with_the_c_library() {
-        let role = |number: libc::c_long| role(ARCH_NATIVE, number.unsigned_abs());
-        assert_eq!(role(libc::SYS_execve), Some(Role::Execve));
-        assert_eq!(role(libc::SYS_execveat), Some(Role::Execveat));
-        assert_eq!(role(libc::SYS_exit), Some(Role::Exit));
-        assert_eq!(role(libc::SYS_exit_group), Some(Role::Exit));
-        assert_eq!(role(libc::SYS_read), None);
+    fn special_calls_agree_with_the_c_library() {
+        let call = |number: libc::c_long| special_call(ARCH_NATIVE, number.unsigned_abs());
+        assert_eq!(call(libc::SYS_execve), Some(SpecialCall::Execve));
+        assert_eq!(call(libc::SYS_execveat), Some(SpecialCall::Execveat));
+        assert_eq!(call(libc::SYS_exit), Some(SpecialCall::Exit));
+        assert_eq!(call(libc::SYS_exit_group), Some(SpecialCall::Exit));
+        assert_eq!(call(libc::SYS_read), None);
     }
 
     #[test]

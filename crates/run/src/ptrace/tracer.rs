@@ -13,9 +13,9 @@ use libc::{c_int, pid_t};
 
 use super::call::{self, SyscallStop};
 use super::wait::{self, Report};
-use crate::names::{self, Role};
+use crate::names::{self, SpecialCall};
+use crate::path_resolver::PathResolver;
 use crate::tally::Tally;
-use crate::view::View;
 
 /// How the first process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -247,8 +247,8 @@ impl<'a> Tracer<'a> {
     }
 
     fn enter(&mut self, thread: pid_t, arch: u32, number: u64, arguments: &[u64; 6]) {
-        match names::role(arch, number) {
-            Some(Role::Exit) => {
+        match names::special_call(arch, number) {
+            Some(SpecialCall::Exit) => {
                 self.tally.record_last(arch, number);
                 self.threads.insert(thread, State::Outside);
                 return;
@@ -304,9 +304,9 @@ pub(super) fn ended_by(report: Report) -> Ending {
 
 /// Whether the program that a thread is about to execute gets other rights. Where that cannot be known it counts as such:
 /// a program that runs uncounted is better than one that fails.
-fn gets_rights(thread: pid_t, exec: Role, arguments: &[u64; 6]) -> bool {
+fn gets_rights(thread: pid_t, exec: SpecialCall, arguments: &[u64; 6]) -> bool {
     let (descriptor, address, flags) = match exec {
-        Role::Execveat => (arguments[0] as i32, arguments[1], arguments[4] as i32),
+        SpecialCall::Execveat => (arguments[0] as i32, arguments[1], arguments[4] as i32),
         _ => (libc::AT_FDCWD, arguments[0], 0),
     };
     let path = match read_text(thread, address) {
@@ -318,9 +318,9 @@ fn gets_rights(thread: pid_t, exec: Role, arguments: &[u64; 6]) -> bool {
         return false;
     }
     let path = Path::new(std::ffi::OsStr::from_bytes(&path));
-    let view = View::of(thread);
-    let program = view.open_at(descriptor, path);
-    program.is_some_and(|program| view.interpreter(program).changes_rights())
+    let resolver = PathResolver::for_thread(thread);
+    let program = resolver.open_at(descriptor, path);
+    program.is_some_and(|program| resolver.interpreter(program).changes_rights())
 }
 
 /// A text of another process, up to its zero byte.

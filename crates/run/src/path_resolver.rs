@@ -25,25 +25,25 @@ const PROC_ROOT: u64 = 1;
 
 /// The root, directory and descriptors from which a thread sees files.
 #[derive(Debug)]
-pub(crate) struct View {
+pub(crate) struct PathResolver {
     /// `/proc/TID` or `/proc/self`.
     thread: PathBuf,
     /// What `/proc/self` means to the thread.
     process: PathBuf,
 }
 
-impl View {
-    pub(crate) fn own() -> View {
+impl PathResolver {
+    pub(crate) fn for_self() -> PathResolver {
         let own = PathBuf::from("/proc/self");
-        View {
+        PathResolver {
             thread: own.clone(),
             process: own,
         }
     }
 
-    pub(crate) fn of(thread: i32) -> View {
+    pub(crate) fn for_thread(thread: i32) -> PathResolver {
         let process = ptrace::status_number(thread, "Tgid:").unwrap_or(thread);
-        View {
+        PathResolver {
             thread: PathBuf::from(format!("/proc/{thread}")),
             process: PathBuf::from(format!("/proc/{process}")),
         }
@@ -177,7 +177,7 @@ mod tests {
 
     /// The inode that a path leads to; None when it leads nowhere.
     fn inode(path: &str) -> Option<u64> {
-        View::own()
+        PathResolver::for_self()
             .open(Path::new(path))
             .map(|program| program.inode())
     }
@@ -221,7 +221,7 @@ mod tests {
         let directory = File::open(dir.path()).expect("a directory");
         let expected = file.metadata().expect("there").ino();
         for (descriptor, path) in [(file.as_raw_fd(), ""), (directory.as_raw_fd(), "file")] {
-            let found = View::own().open_at(descriptor, Path::new(path));
+            let found = PathResolver::for_self().open_at(descriptor, Path::new(path));
             assert_eq!(found.map(|program| program.inode()), Some(expected));
         }
     }
