@@ -79,7 +79,7 @@ fn read(args: impl Iterator<Item = String>) -> Option<Plan> {
 }
 
 /// Metrics received, datagrams that the kernel dropped, threads that help.
-fn books(agent: &AgentProcess) -> (u64, u64, u64) {
+fn counts(agent: &AgentProcess) -> (u64, u64, u64) {
     let status = agent.status();
     let inputs = status["inputs"].as_array().expect("a list");
     let statsd = inputs.iter().find(|input| input["input"] == "statsd");
@@ -95,7 +95,7 @@ fn run(agent: &AgentProcess, plan: &Plan, rate: f64) {
     let to: SocketAddr = to.expect("a text").parse().expect("an address");
     let datagrams = load::datagrams(plan.lines as usize);
     let per_sender = (rate * 1e6 / (plan.lines * plan.senders) as f64) as u64;
-    let (received, dropped, _) = books(agent);
+    let (received, dropped, _) = counts(agent);
     let (cpu, started) = (process_cpu_time(agent.pid()), Instant::now());
     let (sent, helping) = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..plan.senders)
@@ -108,7 +108,7 @@ fn run(agent: &AgentProcess, plan: &Plan, rate: f64) {
             })
             .collect();
         std::thread::sleep(plan.time / 2);
-        let helping = books(agent).2;
+        let helping = counts(agent).2;
         let sent = threads
             .into_iter()
             .map(|thread| thread.join().expect("sent"));
@@ -119,7 +119,7 @@ fn run(agent: &AgentProcess, plan: &Plan, rate: f64) {
     let metrics = sent * plan.lines;
     let deadline = Instant::now() + Duration::from_secs(3);
     let (taken, lost) = loop {
-        let (now_received, now_dropped, _) = books(agent);
+        let (now_received, now_dropped, _) = counts(agent);
         let (taken, lost) = (now_received - received, now_dropped - dropped);
         if taken + lost * plan.lines == metrics || Instant::now() > deadline {
             break (taken, lost);

@@ -36,7 +36,7 @@ ask!(dist_graph_degrees, "PMPI_Dist_graph_neighbors_count", sources: i32, target
 /// holds the handle and, in its lower 16 bits, the size.
 static SIZES: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
 /// In place of a size: the type is not such a one, and may be another one tomorrow.
-const ASK: u64 = 0xffff;
+const NOT_CACHED: u64 = 0xffff;
 /// How often it is found out where a type lies, which takes microseconds. After that, unknown types are asked for each time.
 const LOOKUPS_MAX: u32 = 1024;
 
@@ -50,8 +50,8 @@ pub(crate) fn size_of(datatype: usize) -> u64 {
         },
         Family::OpenMpi => {
             let entry = sizes_of(datatype).load(Relaxed);
-            match entry >> 16 == datatype as u64 && entry & ASK != ASK {
-                true => entry & ASK,
+            match entry >> 16 == datatype as u64 && entry & NOT_CACHED != NOT_CACHED {
+                true => entry & NOT_CACHED,
                 false => remembered_size(datatype),
             }
         }
@@ -74,7 +74,11 @@ fn remembered_size(datatype: usize) -> u64 {
     if !is_known && datatype >> 48 == 0 && LOOKUPS.load(Relaxed) < LOOKUPS_MAX {
         LOOKUPS.fetch_add(1, Relaxed);
         let is_static = resolve::about(datatype as *const _).is_some();
-        let kept = if is_static && size < ASK { size } else { ASK };
+        let kept = if is_static && size < NOT_CACHED {
+            size
+        } else {
+            NOT_CACHED
+        };
         entry.store((datatype as u64) << 16 | kept, Relaxed);
     }
     size

@@ -17,13 +17,13 @@ static RATE: AtomicU64 = AtomicU64::new(0);
 /// thread that sees no need to measure has a rate.
 static MEASURE_AT: AtomicU64 = AtomicU64::new(0);
 /// Where the present stretch began. Two words that belong together, so that only the one thread that measures has them.
-static BEGIN: Mutex<Look> = Mutex::new(Look { ticks: 0, nanos: 0 });
+static BEGIN: Mutex<ClockReading> = Mutex::new(ClockReading { ticks: 0, nanos: 0 });
 /// Written once, before any wrapper reads it: see [`start`].
 static USES_CLOCK: AtomicBool = AtomicBool::new(false);
 
 /// The counter and the clock at one time.
 #[derive(Debug, Clone, Copy)]
-struct Look {
+struct ClockReading {
     ticks: u64,
     nanos: u64,
 }
@@ -39,7 +39,7 @@ pub(crate) fn start() {
     START.call_once(|| {
         USES_CLOCK.store(!counter::is_steady(), Relaxed);
         if let Ok(mut begin) = BEGIN.lock() {
-            *begin = look();
+            *begin = read_both();
         }
     });
 }
@@ -84,13 +84,13 @@ fn convert(ticks: u64, rate: u64) -> u64 {
     ((u128::from(ticks) * u128::from(rate)) >> 32) as u64
 }
 
-fn look() -> Look {
-    let mut best = Look { ticks: 0, nanos: 0 };
+fn read_both() -> ClockReading {
+    let mut best = ClockReading { ticks: 0, nanos: 0 };
     for _ in 0..8 {
         let before = pegel_lane::monotonic_ns();
         let ticks = now();
         let after = pegel_lane::monotonic_ns();
-        best = Look {
+        best = ClockReading {
             ticks,
             nanos: before + (after - before) / 2,
         };
@@ -111,7 +111,7 @@ fn measure(end: u64) {
     let Some(mut begin) = begin else {
         return;
     };
-    let now = look();
+    let now = read_both();
     let past_ticks = now.ticks.saturating_sub(begin.ticks).max(1);
     let past_nanos = now.nanos.saturating_sub(begin.nanos);
     let rate = (u128::from(past_nanos) << 32) / u128::from(past_ticks);

@@ -2,13 +2,13 @@
 //! that they serve for the agent itself, for a program that is wrapped, and for the peer of a socket.
 
 mod cgroup;
-mod neighbours;
 mod schedulers;
+mod sluid;
 
 use serde::Serialize;
 
-pub(crate) use neighbours::find_number;
 use schedulers::SCHEDULERS;
+pub(crate) use sluid::find_number;
 
 /// Longer values are cut: whoever sets a variable decides how long it is.
 const TEXT_CHARS_MAX: usize = 256;
