@@ -37,7 +37,7 @@ pub(super) struct Claim {
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ClaimError {
-    #[error("another agent reads its lanes{}; stop that agent, or use its store directory (--dir)", described(.0))]
+    #[error("another agent reads its lanes{}; they are read here once that agent stops", described(.0))]
     Held(Option<Holder>),
     #[error("cannot use {CLAIM_NAME}: {0}")]
     Io(#[from] io::Error),
@@ -225,7 +225,7 @@ mod tests {
             .to_string();
         let pid = std::process::id();
         let expected = format!(
-            "another agent reads its lanes (pid {pid}, journal /a/lanes.journal); stop that agent, or use its store directory (--dir)"
+            "another agent reads its lanes (pid {pid}, journal /a/lanes.journal); they are read here once that agent stops"
         );
         assert_eq!(held, expected);
         drop(first);
