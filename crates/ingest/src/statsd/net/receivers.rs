@@ -169,8 +169,8 @@ struct Worker<'a> {
     receiver: Receiver,
     origins: Origins,
     backoff: Backoff,
-    /// Full calls in a row.
-    full: usize,
+    /// Full calls in a row, for each socket: one that is nearly empty must not hide another that is full.
+    full: Vec<usize>,
 }
 
 impl<'a> Worker<'a> {
@@ -180,7 +180,7 @@ impl<'a> Worker<'a> {
             receiver: Receiver::new(),
             origins,
             backoff: Backoff::new(),
-            full: 0,
+            full: vec![0; group.sockets.len()],
         }
     }
 
@@ -196,19 +196,19 @@ impl<'a> Worker<'a> {
                 Err(TryLockError::WouldBlock) => continue,
             };
             is_any_free = true;
-            most = most.max(self.receive_from(&group.sockets[at], turn));
+            most = most.max(self.receive_from(at, turn));
         }
         if let (false, Some(&first)) = (is_any_free, sockets.first()) {
             let turn = group.sockets[first].turn.lock();
             let turn = turn.unwrap_or_else(PoisonError::into_inner);
-            most = self.receive_from(&group.sockets[first], turn);
+            most = self.receive_from(first, turn);
         }
         most
     }
 
     /// Makes one receive call for one socket. Returns the number of datagrams.
-    fn receive_from(&mut self, socket: &Socket, turn: MutexGuard<'_, ()>) -> usize {
-        let shared = &self.group.shared;
+    fn receive_from(&mut self, at: usize, turn: MutexGuard<'_, ()>) -> usize {
+        let (shared, socket) = (&self.group.shared, &self.group.sockets[at]);
         let received = self
             .receiver
             .receive(socket.descriptor.as_fd(), false, false);
@@ -216,7 +216,7 @@ impl<'a> Worker<'a> {
             Ok(count) => count,
             Err(error) => {
                 drop(turn);
-                self.full = 0;
+                self.full[at] = 0;
                 if !is_transient(&error) {
                     let (errors, stop) = (&shared.errors, &self.group.stop);
                     let what = "receive from a UDP socket";
@@ -229,9 +229,10 @@ impl<'a> Worker<'a> {
         let batch = shared.batch();
         drop(turn);
         apply(batch, &self.receiver, &mut self.origins);
-        self.full = if count == BATCH { self.full + 1 } else { 0 };
-        if self.full >= socket.full_calls {
-            self.full = 0;
+        let full = &mut self.full[at];
+        *full = if count == BATCH { *full + 1 } else { 0 };
+        if *full >= socket.full_calls {
+            *full = 0;
             self.group.wake_helper();
         }
         count
