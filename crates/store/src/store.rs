@@ -127,6 +127,11 @@ impl Store {
         })
     }
 
+    #[cfg(test)]
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.inner.shared
+    }
+
     pub fn ledger(&self) -> &Arc<Ledger> {
         &self.inner.shared.ledger
     }

@@ -22,7 +22,7 @@ pub(crate) struct Index {
     places: Vec<(u32, u32)>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct RunEntry {
     pub group: Option<u32>,
     pub min: Millis,
@@ -153,6 +153,33 @@ impl Index {
             ranges.push(place(&format!("{name}{{"))..place(&format!("{name}|")));
         }
         ranges
+    }
+
+    /// Returns an index of these columns alone, and where each is found there as (run, column). It has no series and no
+    /// groups: a query that wants a few columns of many blocks must not hold the names of all series in them.
+    pub fn subset(&self, places: &[(u32, u32)]) -> (Index, Vec<(u32, u32)>) {
+        let mut order: Vec<usize> = (0..places.len()).collect();
+        order.sort_unstable_by_key(|&at| places[at]);
+        let mut subset = Index::default();
+        let mut renumbered = vec![(0, 0); places.len()];
+        let mut last_run = None;
+        for at in order {
+            let (run, column) = places[at];
+            let number = subset.columns.len() as u32;
+            subset.columns.push(self.columns[column as usize]);
+            if last_run != Some(run) {
+                last_run = Some(run);
+                subset.runs.push(RunEntry {
+                    group: None,
+                    columns: number..number,
+                    ..self.runs[run as usize].clone()
+                });
+            }
+            let run = subset.runs.len() - 1;
+            subset.runs[run].columns.end = number + 1;
+            renumbered[at] = (run as u32, number);
+        }
+        (subset, renumbered)
     }
 
     pub fn number_of(&self, series: &Series) -> Option<u32> {

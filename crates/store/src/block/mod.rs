@@ -36,7 +36,7 @@ use pegel_metric::Millis;
 use crate::class::Class;
 use crate::files::Files;
 
-pub(crate) use index::{Index, IndexCache};
+pub(crate) use index::{ColumnEntry, Index, IndexCache, RunEntry};
 pub(crate) use reader::{Ahead, BlockReader, ReadError, block_version, open_block};
 pub(crate) use writer::{BlockWriter, Ending};
 

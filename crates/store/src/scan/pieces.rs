@@ -1,11 +1,12 @@
 //! Where the samples of each series are, and how they are read from there.
 
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 use pegel_metric::{Millis, Series};
 
-use crate::block::{Ahead, Block, BlockReader, ReadError};
+use crate::block::{Ahead, Block, BlockReader, ColumnEntry, ReadError, RunEntry};
 use crate::codec::Corrupt;
 use crate::head::sort_last_wins;
 use crate::question::{QueryError, Question, TimeLimit};
@@ -20,6 +21,8 @@ const TIMES_ROWS_MAX: usize = 256 << 10;
 /// Reading ahead pays when several series of a run are wanted; it is given up where it would take too much.
 const AHEAD_SERIES_MIN: usize = 8;
 const AHEAD_RUNS_MAX: usize = 128;
+/// What a column takes in the part of an index that is kept, with the run that it may be the only one of.
+const PLACE_BYTES: usize = size_of::<ColumnEntry>() + size_of::<RunEntry>();
 
 #[derive(Debug)]
 pub(crate) struct Pieces {
@@ -168,47 +171,56 @@ fn gather_memory(
     Ok(pieces)
 }
 
+/// Adds what a block has for the query. Of its index only what is needed to read that is kept.
 fn gather_block(
-    reader: BlockReader,
+    mut reader: BlockReader,
     question: &Question,
     limit: &mut TimeLimit,
     pieces: &mut Pieces,
     budget: &mut Budget,
 ) -> Result<(), QueryError> {
-    let block = pieces.reader.blocks.len();
-    let candidates = reader.index.candidates(&question.selector);
-    for at in candidates.into_iter().flatten() {
-        let series = &reader.index.series[at];
+    let index = reader.index.clone();
+    let mut places: Vec<(u32, u32)> = Vec::new();
+    let mut found: Vec<(&Arc<Series>, Range<usize>)> = Vec::new();
+    for at in index.candidates(&question.selector).into_iter().flatten() {
+        let series = &index.series[at];
         limit.spend_on(series)?;
         if !question.selector.matches(series) {
             continue;
         }
-        let number = at as u32;
-        let places = reader
-            .index
-            .places(number)
-            .iter()
-            .filter_map(|&(run, column)| {
-                let entry = &reader.index.runs[run as usize];
-                let overlaps = entry.min <= question.end && question.start <= entry.max;
-                overlaps.then_some(Piece {
-                    min: entry.min,
-                    max: entry.max,
-                    rank: 0,
-                    place: Place::Block { block, run, column },
-                })
-            });
-        let places: Vec<Piece> = places.collect();
-        if places.is_empty() {
-            continue;
-        }
-        budget.take(places.len() * size_of::<Piece>() + 8)?;
-        limit.spend(places.len() * TimeLimit::STEP)?;
-        match pieces.series.get_mut(series) {
-            Some(known) => known.extend(places),
-            None => drop(pieces.series.insert(series.clone(), places)),
+        let first = places.len();
+        places.extend(index.places(at as u32).iter().filter(|&&(run, _)| {
+            let entry = &index.runs[run as usize];
+            entry.min <= question.end && question.start <= entry.max
+        }));
+        let count = places.len() - first;
+        if count > 0 {
+            budget.take(count * (size_of::<Piece>() + PLACE_BYTES) + 8)?;
+            limit.spend(count * TimeLimit::STEP)?;
+            found.push((series, first..places.len()));
         }
     }
+    if found.is_empty() {
+        return Ok(());
+    }
+    let (subset, places) = index.subset(&places);
+    let block = pieces.reader.blocks.len();
+    for (series, range) in found {
+        let places = places[range].iter().map(|&(run, column)| {
+            let entry = &subset.runs[run as usize];
+            Piece {
+                min: entry.min,
+                max: entry.max,
+                rank: 0,
+                place: Place::Block { block, run, column },
+            }
+        });
+        match pieces.series.get_mut(series) {
+            Some(known) => known.extend(places),
+            None => drop(pieces.series.insert(series.clone(), places.collect())),
+        }
+    }
+    reader.index = Arc::new(subset);
     pieces.reader.blocks.push(reader);
     pieces.reader.opened(block);
     Ok(())
@@ -395,5 +407,51 @@ impl PieceReader {
                 Ok(None)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pegel_metric::{Family, Input, Kind, Point, Selector};
+
+    use super::*;
+    use crate::{Options, Store};
+
+    /// The names of all series of many blocks take far more memory than the samples of a few of them.
+    #[test]
+    fn a_query_keeps_only_the_columns_that_it_wants() {
+        static FAMILY: Family = Family::new("", Kind::Gauge, "", 1, "");
+        let dir = std::env::temp_dir().join(format!("pegel-pieces-{}", std::process::id()));
+        let store = Store::open(Options::new(&dir)).expect("opens");
+        let now = store.shared().now();
+        let family = Arc::new(FAMILY.clone());
+        for round in 0..3 {
+            let points = (0..100).map(|number| {
+                let name = format!("series_{number:03}");
+                let series = Series::named(family.clone(), &name, &[]).expect("valid");
+                Point {
+                    series: Arc::new(series),
+                    time: now - round,
+                    value: number as f64,
+                }
+            });
+            store.push(Input::Put, points.collect()).expect("stored");
+            store.settle();
+        }
+        let gathered = |pattern: &str| {
+            let selector = Selector::parse(pattern).expect("valid");
+            let question = Question::new(selector, now - 1000, now, None);
+            let mut limit = TimeLimit::new(None);
+            gather(store.shared(), &question, &mut limit).expect("gathered")
+        };
+        let some = gathered("series_01*");
+        assert_eq!((some.series.len(), some.reader.blocks.len()), (10, 3));
+        for reader in &some.reader.blocks {
+            let index = &reader.index;
+            assert_eq!((index.series.len(), index.columns.len()), (0, 10));
+        }
+        assert!(gathered("other").reader.blocks.is_empty());
+        store.close();
+        std::fs::remove_dir_all(&dir).expect("removed");
     }
 }
