@@ -139,7 +139,7 @@ impl Records {
         });
     }
 
-    pub fn len(&self) -> usize {
+    pub fn byte_len(&self) -> usize {
         self.0.len()
     }
 

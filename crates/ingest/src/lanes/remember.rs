@@ -18,7 +18,7 @@ impl Lanes {
         self.report_journal(self.journal.fault());
         if !self.journal.is_busy() {
             self.hand_over(now);
-        } else if self.journal.records.len() > PENDING_BYTES_MAX {
+        } else if self.journal.records.byte_len() > PENDING_BYTES_MAX {
             self.journal.records.clear();
             self.needs_rewrite = true;
         }
