@@ -17,7 +17,7 @@ pub(super) enum Beat {
     Slower,
     /// Expensive answers that hardly ever change: every minute.
     Rare,
-    /// The driver measures for 20 ms while it is asked: every 10 s, one in a pass.
+    /// The driver measures for 20 ms while it is asked: every 30 s, one in a pass.
     Long,
 }
 
@@ -25,8 +25,8 @@ impl Beat {
     fn period(self) -> Duration {
         match self {
             Beat::Each => Duration::ZERO,
-            Beat::Slow | Beat::Long => Duration::from_secs(10),
-            Beat::Slower => Duration::from_secs(30),
+            Beat::Slow => Duration::from_secs(10),
+            Beat::Slower | Beat::Long => Duration::from_secs(30),
             Beat::Rare => Duration::from_secs(60),
         }
     }

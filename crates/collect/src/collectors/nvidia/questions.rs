@@ -138,7 +138,7 @@ pub(super) static QUESTIONS: &[Question] = &[
         values[0] = f64::from(nvml.ecc_mode.ask(device)?.0);
         Ok(())
     }),
-    question(Beat::Each, &ECC_COUNTERS, ecc_errors),
+    question(Beat::Slow, &ECC_COUNTERS, ecc_errors),
 ];
 
 /// One bit each, from the lowest.
