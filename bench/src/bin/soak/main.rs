@@ -26,6 +26,7 @@ keep: {memory: 10s, disk: 1h, bytes: 64MiB}
 limits: {series: 40000, memory: 64MiB}
 ";
 const RATE_MS: i64 = 100;
+/// A block that was just written may exceed the bound by its size until retention runs.
 const KEEP_BYTES: u64 = 64 << 20;
 const SAMPLE_EVERY: Duration = Duration::from_secs(5);
 /// `limits.memory`, names and tables of statsd at their limits, and what the agent itself takes.
@@ -190,7 +191,10 @@ fn verdict(readings: &[Reading]) -> ExitCode {
         (most <= RESIDENT_MB_MAX, "memory passed its bound"),
         (is_short || growth <= GROWTH_MB_MAX, "memory grew"),
         (files(last) <= files(first) + 4, "descriptors grew"),
-        (disk <= KEEP_BYTES, "the disk bound was passed"),
+        (
+            disk <= KEEP_BYTES + KEEP_BYTES / 16,
+            "the disk bound was passed",
+        ),
     ] {
         if !holds {
             println!("FAILED: {what}");
