@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use pegel_metric::{Family, Series, format_value};
+use pegel_metric::{Family, Input, Series, format_value};
 
 use crate::naming::{label_key, metric_name};
 
@@ -24,7 +24,7 @@ pub struct Encoded {
 /// All readings whose metric name is the same in this format.
 pub(crate) struct Block<'a> {
     pub name: Cow<'a, str>,
-    /// Of the first series; the others follow it or are left out.
+    /// Of the series whose input comes first; series of another kind are left out.
     pub family: &'a Family,
     readings: Vec<&'a [&'a Reading]>,
 }
@@ -46,8 +46,19 @@ fn by_name(a: &Series, b: &Series) -> Ordering {
     }
 }
 
+/// Ranks inputs: where two series cannot both be written, the one with the lower rank is. What any local user may send
+/// must not replace what the node or a program counted.
+fn rank(series: &Series) -> u8 {
+    match series.family().input {
+        Input::Collect => 0,
+        Input::Lane | Input::Programs => 1,
+        Input::Push | Input::Http | Input::Put => 2,
+        Input::Statsd => 3,
+    }
+}
+
 /// The blocks in the order of their names. Where several names become one, the series whose name
-/// needed no change come first, so that they are the ones that stay.
+/// needed no change come first, so that of equal rank they are the ones that stay.
 pub(crate) fn blocks<'a>(sorted: &'a [&'a Reading]) -> Vec<Block<'a>> {
     let mut families: Vec<(Cow<'a, str>, &'a [&'a Reading])> = sorted
         .chunk_by(|(a, _), (b, _)| by_name(a, b).is_eq())
@@ -72,6 +83,14 @@ pub(crate) fn blocks<'a>(sorted: &'a [&'a Reading]) -> Vec<Block<'a>> {
             }
         }
     }
+    for block in &mut blocks {
+        let first = { block.readings.iter().copied() }
+            .flatten()
+            .min_by_key(|(series, _)| rank(series));
+        if let Some((series, _)) = first {
+            block.family = series.family();
+        }
+    }
     blocks
 }
 
@@ -83,7 +102,11 @@ pub(crate) fn write_samples(out: &mut String, block: &Block<'_>, encoded: &mut E
     let changed = |series: &Series| series.labels().any(|(key, value)| changes(key, &value));
     let careful = merged || block.readings[0].iter().any(|(series, _)| changed(series));
     let mut previous: Option<&str> = None;
-    for (series, value) in block.readings.iter().copied().flatten() {
+    let mut readings: Vec<&Reading> = block.readings.iter().copied().flatten().copied().collect();
+    if merged {
+        readings.sort_by_key(|(series, _)| rank(series));
+    }
+    for (series, value) in readings {
         let start = out.len();
         out.push_str(&block.name);
         let labels_at = out.len();
@@ -157,11 +180,60 @@ pub(crate) fn reading(kind: pegel_metric::Kind, text: &str, help: &str, value: f
             help: Cow::Owned(help.to_owned()),
             unit: "".into(),
             level: 1,
-            input: pegel_metric::Input::Collect,
+            input: Input::Collect,
         })
     };
     (
         Arc::new(Series::parse(text, family).expect("a valid series")),
         value,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use pegel_metric::Kind;
+
+    use super::*;
+
+    fn sent(input: Input, kind: Kind, text: &str, value: f64) -> Reading {
+        let family = Family::new("", kind, "", 1, "").of_input(input);
+        let series = Series::parse(text, |_| Arc::new(family)).expect("valid");
+        (Arc::new(series), value)
+    }
+
+    #[test]
+    fn what_anyone_may_send_replaces_nothing_that_a_program_counted() {
+        let readings = [
+            sent(
+                Input::Lane,
+                Kind::Counter,
+                r#"steps_total{phase="a"}"#,
+                100.0,
+            ),
+            sent(Input::Statsd, Kind::Gauge, "steps_total", 666.0),
+            sent(Input::Lane, Kind::Counter, "rank.steps", 7.0),
+            sent(Input::Statsd, Kind::Counter, "rank_steps", 666.0),
+            sent(Input::Put, Kind::Unknown, r#"queue.depth{q="main"}"#, 42.0),
+            sent(Input::Lane, Kind::Unknown, "queue_depth", 1.0),
+            sent(
+                Input::Statsd,
+                Kind::Unknown,
+                r#"queue_depth{q="main"}"#,
+                666.0,
+            ),
+        ];
+        let mut out = String::new();
+        let encoded = crate::prometheus::encode(&readings, &mut out);
+        assert_eq!((encoded.written, encoded.collisions), (4, 3));
+        for line in [
+            "# TYPE steps_total counter",
+            r#"steps_total{phase="a"} 100"#,
+            "rank_steps 7",
+            r#"queue_depth{q="main"} 42"#,
+            "queue_depth 1",
+        ] {
+            assert!(out.lines().any(|found| found == line), "{line} in {out}");
+        }
+        assert!(!out.contains("666"), "{out}");
+    }
 }
