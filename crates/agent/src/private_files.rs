@@ -29,7 +29,7 @@ pub fn restrict_to_owner(dir: &Path) {
 }
 
 fn restrict_all(dir: &Path) -> io::Result<()> {
-    // The directory first: then nobody can reach what is in it.
+    // The directory first: its contents are out of reach from then on.
     restrict(dir, 0o700)?;
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -127,7 +127,7 @@ impl Desk {
         }
     }
 
-    /// Asks anew for a reading that a panic interrupted.
+    /// Requests again a reading that a panic interrupted.
     fn forget_interrupted(&self) {
         let mut papers = self.papers();
         if papers.started.take().is_some() {

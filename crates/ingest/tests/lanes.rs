@@ -732,7 +732,7 @@ fn an_agent_with_another_store_counts_from_when_it_took_over() {
     let steps = counter(node.home(), "steps_total");
     steps.add(10);
     first.pass_after(SECOND);
-    // Two at once: the second one does not read, and says so.
+    // Two at once: the second one does not read, and reports it.
     let mut second = other();
     second.pass_after(SECOND);
     assert_eq!(second.values().get("steps_total"), None);

@@ -33,7 +33,7 @@ pub(super) struct JournalWriter {
     number: u64,
     /// The size of the file when all that was handed over is written.
     bytes: usize,
-    /// Its size when it was last written anew.
+    /// Its size after the last rewrite.
     fresh_bytes: usize,
     stop_by: Option<Instant>,
     shared: Arc<Shared>,
@@ -66,7 +66,7 @@ struct WriterState {
     /// The last hand-over that is in the file.
     written: u64,
     write_error: Option<String>,
-    /// Kept until the file is written anew: the kernel may have dropped what it did not sync.
+    /// Kept until the file is rewritten: the kernel may have dropped what it did not sync.
     sync_error: Option<String>,
     is_stopping: bool,
     has_ended: bool,
@@ -111,7 +111,7 @@ impl JournalWriter {
         self.bytes > 2 * self.fresh_bytes + GROWTH_MAX
     }
 
-    /// Whether a sync failed since the file was last written anew.
+    /// Whether a sync failed since the file was last rewritten.
     pub fn has_sync_failed(&self) -> bool {
         self.shared.state().sync_error.is_some()
     }

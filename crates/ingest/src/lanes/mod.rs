@@ -180,7 +180,7 @@ impl Lanes {
                 self.add(opened, resumed, now);
             }
         }
-        // Their files are gone: the machine was started anew, or they were removed. Or another agent reads them.
+        // Their files are gone: the machine was rebooted, or they were removed. Or another agent reads them.
         for (id, lane) in known {
             self.folded.insert(id);
             for (number, amount) in lane.counted() {

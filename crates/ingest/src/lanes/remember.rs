@@ -8,7 +8,7 @@ use super::journal::Kept;
 /// How often what went to the journal is forced to disk. What is lost by a power cut before that is made
 /// up from what the store has.
 const SYNC_MS: Millis = 10_000;
-/// The most that gathers for a journal that cannot be written; beyond it the journal is written anew.
+/// The most that gathers for a journal that cannot be written; beyond it the journal is rewritten.
 const PENDING_BYTES_MAX: usize = 4 << 20;
 
 impl Lanes {
@@ -30,7 +30,7 @@ impl Lanes {
         if is_time_to_sync {
             self.synced = now;
         }
-        // After a failed sync the kernel may have dropped what was written: the journal is written anew, as often as it is
+        // After a failed sync the kernel may have dropped what was written: the journal is rewritten, as often as it is
         // synced.
         let is_lost = is_time_to_sync && self.journal.has_sync_failed();
         if self.needs_rewrite || self.journal.is_overgrown() || is_lost {
