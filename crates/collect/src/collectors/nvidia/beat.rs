@@ -11,11 +11,11 @@ pub(super) const SILENCE: Duration = Duration::from_secs(60);
 pub(super) enum Beat {
     /// In every pass.
     Each,
+    /// Answers that cost more than they change: every second.
+    Second,
     /// Expensive answers: every 10 s. In between, the last one stays.
     Slow,
-    /// The most expensive answers (4 ms of CPU): every 30 s.
-    Slower,
-    /// Expensive answers that hardly ever change: every minute.
+    /// Expensive answers that hardly ever change, and the energy counter (4 ms of CPU): every minute.
     Rare,
     /// The driver measures for 20 ms while it is asked: every 30 s, one in a pass.
     Long,
@@ -25,8 +25,10 @@ impl Beat {
     fn period(self) -> Duration {
         match self {
             Beat::Each => Duration::ZERO,
+            // A little less, so that a pass that comes early still asks.
+            Beat::Second => Duration::from_millis(900),
             Beat::Slow => Duration::from_secs(10),
-            Beat::Slower | Beat::Long => Duration::from_secs(30),
+            Beat::Long => Duration::from_secs(30),
             Beat::Rare => Duration::from_secs(60),
         }
     }

@@ -68,7 +68,7 @@ macro_rules! number {
 /// The utilisation of an engine, in percent, beside the time over which it was measured.
 macro_rules! engine {
     ($family:ident = $function:ident) => {
-        question(Beat::Each, &[of(&$family)], |nvml, device, values| {
+        question(Beat::Second, &[of(&$family)], |nvml, device, values| {
             values[0] = percent(nvml.$function.ask(device)?.0);
             Ok(())
         })
@@ -113,21 +113,21 @@ pub(super) static QUESTIONS: &[Question] = &[
     question(Beat::Rare, &[of(&BAR1_TOTAL), of(&BAR1_USED)], bar1),
     question(Beat::Each, &[of(&POWER), of(&DRAGON_POWER)], power),
     number!(Rare POWER_LIMIT = power_limit / 1000.0),
-    number!(Slower ENERGY = energy / 1000.0),
+    number!(Rare ENERGY = energy / 1000.0),
     selected!(Each of(&TEMPERATURE) => temperature(0) * 1.0),
     question(Beat::Slow, &[of(&TEMPERATURE_MARGIN)], margin),
     selected!(Each with(&CLOCK, &[("clock", "graphics")]) => clock(0) * 1e6),
     selected!(Each with(&CLOCK, &[("clock", "sm")]) => clock(1) * 1e6),
-    selected!(Each with(&CLOCK, &[("clock", "memory")]) => clock(2) * 1e6),
-    selected!(Each with(&CLOCK, &[("clock", "video")]) => clock(3) * 1e6),
+    selected!(Second with(&CLOCK, &[("clock", "memory")]) => clock(2) * 1e6),
+    selected!(Second with(&CLOCK, &[("clock", "video")]) => clock(3) * 1e6),
     selected!(Rare with(&CLOCK_MAX, &[("clock", "graphics")]) => clock_max(0) * 1e6),
     selected!(Rare with(&CLOCK_MAX, &[("clock", "sm")]) => clock_max(1) * 1e6),
     selected!(Rare with(&CLOCK_MAX, &[("clock", "memory")]) => clock_max(2) * 1e6),
     selected!(Rare with(&CLOCK_MAX, &[("clock", "video")]) => clock_max(3) * 1e6),
     question(Beat::Each, &CLOCK_REASONS, clock_events),
-    number!(Each PERFORMANCE_STATE = performance_state / 1.0),
+    number!(Second PERFORMANCE_STATE = performance_state / 1.0),
     number!(Slow FAN = fan / 100.0),
-    number!(Each PCIE_GENERATION = pcie_generation / 1.0),
+    number!(Second PCIE_GENERATION = pcie_generation / 1.0),
     number!(Rare PCIE_WIDTH = pcie_width / 1.0),
     number!(Rare PCIE_GENERATION_MAX = pcie_generation_max / 1.0),
     number!(Rare PCIE_WIDTH_MAX = pcie_width_max / 1.0),
