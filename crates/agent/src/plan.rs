@@ -122,8 +122,10 @@ impl Plan {
         }
         let mut collect = config.own.collectors.settings(rate);
         collect.supervisor = supervisor;
+        let node = config.own.node.clone().unwrap_or(host_name);
+        let reserved = reserved_names(&node);
         Plan {
-            node: config.own.node.clone().unwrap_or(host_name),
+            node,
             level: config.own.level.get(),
             host: host(environment),
             lanes,
@@ -136,7 +138,7 @@ impl Plan {
                 text_bytes_max: config.own.limits.memory.count() / 16,
                 sender_bytes: sender_bytes(config.own.limits.sender_bytes.as_ref(), keep_bytes),
                 rules: Rules::new(config.own.rules.clone()),
-                reserved: reserved_names(),
+                reserved,
             },
             statsd,
             serve,
@@ -198,13 +200,13 @@ fn sender_bytes(key: Option<&Bytes>, keep_bytes: u64) -> u64 {
     key.map_or((keep_bytes / 86_400).max(LEAST), Bytes::count)
 }
 
-/// The names of everything that the agent collects by itself.
-fn reserved_names() -> Arc<ReservedNames> {
+/// The names of everything that the agent collects by itself, and of the node.
+fn reserved_names(node: &str) -> Arc<ReservedNames> {
     let collected = REGISTRY.iter().flat_map(|entry| entry.families);
     let own = own::families().chain(snapshots::families());
     let own = own.map(|family| &*family.name);
     let names = collected.map(|family| &*family.name).chain(own);
-    Arc::new(ReservedNames::new(names))
+    Arc::new(ReservedNames::new(names).of_node(node))
 }
 
 /// This machine, or one made of files; with another NVIDIA library where one is named.

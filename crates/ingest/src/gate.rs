@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pegel_metric::{Family, Input, Kind, Ledger, Level, Reason, Series, SeriesError};
 
 use crate::owners::{INPUT_LABEL, NameClaim, NameOwners, NameTaken};
-use crate::reserved::ReservedNames;
+use crate::reserved::{ReservedNames, exported};
 use crate::rules::Rules;
 use crate::senders::{Sender, Senders};
 
@@ -16,7 +16,10 @@ use crate::senders::{Sender, Senders};
 #[derive(Debug, Clone, Copy)]
 pub struct Offer<'a> {
     pub name: &'a str,
+    /// What the program said. Keys of labels that the agent adds are renamed.
     pub labels: &'a [(&'a str, &'a str)],
+    /// Labels that the agent adds to tell it from series of others.
+    pub identity: &'a [(&'a str, &'a str)],
     pub kind: Kind,
     pub help: &'a str,
     pub level: Level,
@@ -300,12 +303,14 @@ impl Gate {
 
     /// The series under which an offer is stored, by the rules. It is on nobody's account yet.
     pub fn name(&self, offer: &Offer<'_>) -> Result<Arc<Series>, Refusal> {
-        if self.settings.rules.is_empty() {
-            return self.make(offer.name, offer.labels, offer);
-        }
-        let ruled = self.settings.rules.apply(offer.name, offer.labels);
+        let borrowed = |&(key, value)| (Cow::Borrowed(key), Cow::Borrowed(value));
+        let mut labels = exported(offer.labels);
+        labels.extend(offer.identity.iter().map(borrowed));
+        let ruled = self.settings.rules.apply(offer.name, labels);
         let (name, labels) = ruled.ok_or(Refusal::Rule)?;
-        let labels: Vec<(&str, &str)> = labels.iter().map(|(k, v)| (&**k, &**v)).collect();
+        let labels = labels.iter().map(|(key, value)| (&**key, &**value));
+        let is_implied = |&(key, value): &_| self.settings.reserved.is_implied(key, value);
+        let labels: Vec<(&str, &str)> = labels.filter(|label| !is_implied(label)).collect();
         self.make(&name, &labels, offer)
     }
 
@@ -411,7 +416,7 @@ mod tests {
             text_bytes_max: 1000,
             sender_bytes: 1 << 20,
             rules: Rules::default(),
-            reserved: Arc::new(ReservedNames::new(["load_average"])),
+            reserved: Arc::new(ReservedNames::new(["load_average"]).of_node("nid1")),
         };
         Gate::new(settings, Arc::default())
     }
@@ -420,6 +425,7 @@ mod tests {
         Offer {
             name,
             labels: &[],
+            identity: &[],
             kind: Kind::Counter,
             help: "",
             level: 1,
@@ -502,15 +508,35 @@ mod tests {
         let other = gate.admit(&a, &of(Input::Statsd)).expect("room");
         assert_eq!(other.series.text(), "x{input=\"statsd\"}");
         assert!(other.has_input_label && !lane.has_input_label);
-        let labels = &[("input", "mine")];
+        let labels = &[("input", "statsd")];
         let labelled = Offer {
             labels,
             ..of(Input::Put)
         };
-        gate.admit(&a, &labelled).expect("another name");
+        let forged = gate.admit(&a, &labelled).expect("another name");
+        assert_eq!(forged.series.text(), "x{exported_input=\"statsd\"}");
         drop(lane);
         let plain = gate.admit(&a, &of(Input::Statsd)).expect("room");
         assert_eq!(plain.series.text(), "x");
+    }
+
+    #[test]
+    fn a_label_that_other_outputs_add_anyway_gives_no_second_series() {
+        let gate = gate(10, 10);
+        let a = gate.sender(Input::Statsd, "a");
+        let of = |input, labels| Offer {
+            input,
+            labels,
+            ..offer("x")
+        };
+        let _lane = gate.admit(&a, &of(Input::Lane, &[])).expect("room");
+        for labels in [&[("host", "nid1")], &[("phase", "")]] {
+            let forged = gate.admit(&a, &of(Input::Statsd, labels)).expect("room");
+            assert_eq!(forged.series.text(), "x{input=\"statsd\"}");
+        }
+        let labels = &[("host", "nid2")];
+        let other = gate.admit(&a, &of(Input::Put, labels)).expect("room");
+        assert_eq!(other.series.text(), "x{host=\"nid2\"}");
     }
 
     #[test]

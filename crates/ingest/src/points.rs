@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pegel_metric::{Input, Kind, Level, Millis, Point, Reason, Series};
+use pegel_metric::{Kind, Level, Millis, Point, Reason, Series};
 use pegel_store::{PushError, Store};
 
 use crate::gate::{Admitted, Gate, Offer, Pass, Refusal};
+use crate::reserved::USER_LABEL;
 use crate::senders::{POINT_BYTES, Sender};
 
 /// A series that nobody wrote to for this long leaves its sender's account.
@@ -83,7 +84,7 @@ pub struct Points {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// Series by input, and by name and labels as they were sent.
+    /// Series by input, user, and name and labels as they were sent.
     series: HashMap<Box<str>, Entry>,
     swept: Millis,
     /// The number of takeovers when the entries were last checked.
@@ -173,14 +174,16 @@ impl Points {
         if !sender.take_bytes(POINT_BYTES) {
             return Err(PointRefusal::SenderRate);
         }
-        write_key(key, sender.input, point);
+        write_key(key, sender, point);
         if let Some(entry) = known.series.get_mut(key.as_str()) {
             entry.used = now;
             return Ok(entry.series.clone());
         }
+        let identity = sender.user().map(|user| (USER_LABEL, user));
         let offer = Offer {
             name: point.name,
             labels: point.labels,
+            identity: identity.as_slice(),
             kind: Kind::Unknown,
             help: point.help,
             level: point.level,
@@ -202,10 +205,12 @@ impl Points {
 }
 
 /// Lengths keep names apart that have each other's separators in them.
-fn write_key(key: &mut String, input: Input, point: &Offered<'_>) {
+fn write_key(key: &mut String, sender: &Sender, point: &Offered<'_>) {
     key.clear();
-    key.push_str(input.as_str());
-    key.push('\u{1}');
+    for part in [sender.input.as_str(), sender.user().unwrap_or_default()] {
+        key.push_str(part);
+        key.push('\u{1}');
+    }
     key.push_str(point.name);
     for (label, value) in point.labels {
         // Writing to a string cannot fail.

@@ -9,6 +9,7 @@ use pegel_metric::{Input, Millis, Reason};
 use serde::Serialize;
 
 use crate::gate::take;
+use crate::users;
 
 /// How many senders are told apart. Further ones share the account [`OTHERS`].
 const SENDERS_MAX: usize = 1000;
@@ -27,6 +28,7 @@ pub struct Sender {
     pub input: Input,
     pub who: Box<str>,
     is_trusted: bool,
+    user: Option<Box<str>>,
     received: AtomicU64,
     series: AtomicU32,
     text_bytes: AtomicU64,
@@ -44,6 +46,7 @@ impl Sender {
             input,
             who: who.into(),
             is_trusted: is_trusted(who),
+            user: other_user(input, who),
             received: AtomicU64::new(0),
             series: AtomicU32::new(0),
             text_bytes: AtomicU64::new(0),
@@ -55,6 +58,11 @@ impl Sender {
     /// identifies the sender.
     pub fn is_trusted(&self) -> bool {
         self.is_trusted
+    }
+
+    /// Returns the value of the label `user` of its points and pushes: no user writes to the series of another.
+    pub(crate) fn user(&self) -> Option<&str> {
+        self.user.as_deref()
     }
 
     pub(crate) fn add_received(&self, count: u64) {
@@ -113,9 +121,21 @@ impl Sender {
 }
 
 /// Accounts of users identified by the kernel are named `uid N`.
+fn uid_of(who: &str) -> Option<u32> {
+    who.strip_prefix("uid ").and_then(|uid| uid.parse().ok())
+}
+
 fn is_trusted(who: &str) -> bool {
-    let uid = who.strip_prefix("uid ").and_then(|uid| uid.parse().ok());
-    uid.is_some_and(|uid: u32| uid == 0 || uid == rustix::process::geteuid().as_raw())
+    uid_of(who).is_some_and(|uid| uid == 0 || uid == rustix::process::geteuid().as_raw())
+}
+
+/// Returns the user if it is not the agent's. statsd adds up what all senders send, so that it tells no users apart.
+fn other_user(input: Input, who: &str) -> Option<Box<str>> {
+    match uid_of(who) {
+        _ if input == Input::Statsd => None,
+        None if who == OTHERS => Some(OTHERS.into()),
+        uid => users::other_than_own(uid?).map(String::into_boxed_str),
+    }
 }
 
 /// One sender, as `/status` shows it.

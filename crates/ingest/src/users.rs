@@ -1,5 +1,11 @@
 //! Names of users, from `/etc/passwd`.
 
+/// Returns the name of a user other than the agent's, or its number if it has no name.
+pub fn other_than_own(uid: u32) -> Option<String> {
+    let is_own = uid == rustix::process::geteuid().as_raw();
+    (!is_own).then(|| name_of(uid).unwrap_or_else(|| uid.to_string()))
+}
+
 /// Returns the name of a user, if `/etc/passwd` has it.
 pub fn name_of(uid: u32) -> Option<String> {
     let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();

@@ -835,8 +835,9 @@ fn lanes_of_different_users_do_not_add_up() {
         let mut agent = node.agent();
         agent.pass_after(SECOND);
         agent.assert_value("steps_total", 101.0);
-        agent.assert_value("steps_total{user=\"4000000001\"}", 7.0);
-        agent.assert_value("steps_total{user=\"4000000002\"}", 20.0);
+        let other = |uid: u32| format!("steps_total{{exported_user=\"root\",user=\"{uid}\"}}");
+        agent.assert_value(&other(4_000_000_001), 7.0);
+        agent.assert_value(&other(4_000_000_002), 20.0);
         agent.kill();
     }
 }

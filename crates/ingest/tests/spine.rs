@@ -74,6 +74,7 @@ impl Counting {
             let offer = Offer {
                 name: &name,
                 labels: &[],
+                identity: &[],
                 kind: Kind::Counter,
                 help: "",
                 level: 1,
@@ -174,6 +175,7 @@ fn a_series_taken_off_the_board_is_gone_and_its_place_is_used_again() {
         let offer = Offer {
             name,
             labels: &[],
+            identity: &[],
             kind: Kind::Gauge,
             help: "",
             level: 1,
@@ -228,7 +230,7 @@ fn points_are_kept_one_by_one_and_refused_one_by_one() {
     let store = scene.store();
     let gate = gate(&store, 2);
     let points = Points::new(gate.clone(), store.clone());
-    let sender = gate.sender(Input::Put, "uid 7");
+    let sender = gate.sender(Input::Put, "10.0.0.7");
     let point = |name: &'static str, time, value| Offered {
         name,
         labels: &[("host", "n1")],
@@ -273,4 +275,29 @@ fn points_are_kept_one_by_one_and_refused_one_by_one() {
         .offer(&sender, &[point("a", START + 2, 1.0)], later)
         .expect("taken");
     assert_eq!(sender.series(), 1, "what nobody writes leaves the account");
+}
+
+#[test]
+fn points_of_another_user_do_not_replace_those_of_the_agents_user() {
+    let scene = Scene::new();
+    let store = scene.store();
+    let gate = gate(&store, 10);
+    let points = Points::new(gate.clone(), store.clone());
+    let own = rustix::process::geteuid().as_raw();
+    for (uid, value) in [(own, 1.0), (4_000_000_001, 2.0)] {
+        let sender = gate.sender(Input::Put, &format!("uid {uid}"));
+        let point = Offered {
+            name: "depth",
+            labels: &[],
+            help: "",
+            level: 1,
+            time: START,
+            value,
+        };
+        points.offer(&sender, &[point], START).expect("taken");
+    }
+    let mut found = current(&store, "*");
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    let other = "depth{user=\"4000000001\"}".to_owned();
+    assert_eq!(found, [("depth".to_owned(), 1.0), (other, 2.0)]);
 }

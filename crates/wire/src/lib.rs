@@ -20,5 +20,5 @@ pub mod statsd;
 pub use encode::Encoded;
 pub use exposition::{Exposition, LINE_BYTES_MAX, Metadata, MetricType, ParseError, Sample};
 pub use json::Syntax;
-pub use naming::metric_name;
+pub use naming::{label_key, metric_name};
 pub use point::{Batch, Fault as PointFault, POINTS_MAX, Point};

@@ -10,7 +10,7 @@ pub fn metric_name(name: &str) -> Cow<'_, str> {
 }
 
 /// A label key: `[a-zA-Z_][a-zA-Z0-9_]*`, every other character becomes `_`.
-pub(crate) fn label_key(key: &str) -> Cow<'_, str> {
+pub fn label_key(key: &str) -> Cow<'_, str> {
     match key {
         // Prometheus keeps the metric name under this key and refuses a scrape that sets it again.
         "__name__" => Cow::Borrowed("_name"),

@@ -82,8 +82,9 @@ impl KnownLane {
         let mut is_changed = false;
         for index in self.parts.len()..view.len() {
             let declared = view.series(index)?;
-            let labels = labels_of(&declared, &header, self.user.as_deref());
-            let part = match declare(totals, &self.sender, &declared, labels, now) {
+            let labels = labels_of(&declared, &header);
+            let owner = (&self.sender, self.user.as_ref());
+            let part = match declare(totals, owner, &declared, labels, now) {
                 Ok(part) => part,
                 Err(refusal) => {
                     refuse(&self.sender, refusal);

@@ -63,7 +63,7 @@ pub struct Lanes {
     directories: Directories,
     lanes: HashMap<LaneId, KnownLane>,
     /// Names of users whose lanes were seen, by their numbers.
-    users: HashMap<u32, Arc<str>>,
+    users: HashMap<u32, Option<Arc<str>>>,
     totals: Totals,
     journal: JournalWriter,
     /// Lanes of the journal whose files could not be read at the start: what they had counted is in the base.
@@ -215,17 +215,12 @@ impl Lanes {
     /// The value of the label `user` for lanes of this user: series of different users never add up. The agent's own
     /// has none.
     fn user(&mut self, uid: u32) -> Option<Arc<str>> {
-        if uid == rustix::process::geteuid().as_raw() {
-            return None;
-        }
         if self.users.len() >= USERS_MAX {
             self.users.clear();
         }
-        let name = self.users.entry(uid).or_insert_with(|| {
-            let name = users::name_of(uid).unwrap_or_else(|| uid.to_string());
-            name.into()
-        });
-        Some(name.clone())
+        let user = self.users.entry(uid);
+        user.or_insert_with(|| users::other_than_own(uid).map(Arc::from))
+            .clone()
     }
 
     fn refuse(&self, sender: &Arc<Sender>, refusal: Refusal) {

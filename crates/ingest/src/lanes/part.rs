@@ -40,6 +40,7 @@ pub(super) struct DistributionPart {
     buckets: Vec<Option<Contribution>>,
     name: String,
     labels: Vec<(String, String)>,
+    user: Option<Arc<str>>,
     help: String,
     level: u8,
 }
@@ -204,6 +205,7 @@ impl DistributionPart {
         let wanted = Wanted {
             name: &format!("{}_bucket", self.name),
             labels: &labels,
+            user: self.user.as_deref(),
             help: &self.help,
             level: self.level,
             role: Role::Counter(CounterKind::Bucket),
@@ -212,25 +214,14 @@ impl DistributionPart {
     }
 }
 
-/// The label of series of users other than the agent's.
-pub(super) const USER_LABEL: &str = "user";
-
-/// Returns the labels of a series: its own, the user if it is not the agent's, the job if one is known, and those that
-/// the program requested.
-pub(super) fn labels_of(
-    declared: &Declared<'_>,
-    header: &Header,
-    user: Option<&str>,
-) -> Vec<(String, String)> {
-    // The file's owner comes from the kernel and replaces what the lane declares.
-    let is_replaced = |key: &str| user.is_some() && key == USER_LABEL;
+/// Returns the labels of a series that the program declared: its own, the job if one is known, and those that the program
+/// requested.
+pub(super) fn labels_of(declared: &Declared<'_>, header: &Header) -> Vec<(String, String)> {
     let mut labels: Vec<(String, String)> = declared
         .labels
         .iter()
-        .filter(|(key, _)| !is_replaced(key))
         .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
         .collect();
-    labels.extend(user.map(|user| (USER_LABEL.to_owned(), user.to_owned())));
     let mut add = |key: &str, value: &str| {
         if !value.is_empty() && !labels.iter().any(|(known, _)| known == key) {
             labels.push((key.to_owned(), value.to_owned()));
@@ -255,7 +246,7 @@ pub(super) fn borrowed(labels: &[(String, String)]) -> Vec<(&str, &str)> {
 
 pub(super) fn declare(
     totals: &mut Totals,
-    sender: &Arc<Sender>,
+    (sender, user): (&Arc<Sender>, Option<&Arc<str>>),
     declared: &Declared<'_>,
     labels: Vec<(String, String)>,
     now: Millis,
@@ -265,6 +256,7 @@ pub(super) fn declare(
         let wanted = Wanted {
             name,
             labels: &labels_borrowed,
+            user: user.map(|user| &**user),
             help,
             level: declared.level,
             role,
@@ -307,6 +299,7 @@ pub(super) fn declare(
             buckets: vec![None; BUCKETS],
             name: name.to_owned(),
             labels,
+            user: user.cloned(),
             help: declared.help.to_owned(),
             level: declared.level,
         })),

@@ -12,9 +12,9 @@ use pegel_metric::{Family, Input, Kind, Millis, Series, Tick};
 use super::amount::{Amount, CounterKind};
 use super::histograms::{HistogramId, Histograms};
 use super::journal::KeptSeries;
-use super::part::USER_LABEL;
 use crate::board::{Board, Place};
 use crate::gate::{Admitted, Gate, Pass, Refusal};
+use crate::reserved::{LANE_TYPE_LABEL, USER_LABEL};
 use crate::senders::{SAMPLE_BYTES, Sender};
 
 pub use super::wanted::{Aggregation, Role, Wanted};
@@ -86,20 +86,17 @@ impl Totals {
         wanted: &Wanted<'_>,
         now: Millis,
     ) -> Result<Number, Refusal> {
-        let mut labels = wanted.labels.to_vec();
-        labels.push(("lane_type", wanted.role.name()));
-        let apart = Wanted {
-            labels: &labels,
-            ..*wanted
-        };
-        // A lane that declares `lane_type` itself is refused for the duplicate label.
-        for wanted in [wanted, &apart] {
-            let series = self.gate.name(&wanted.offer())?;
+        let lane_type = (LANE_TYPE_LABEL, wanted.role.name());
+        let user = wanted.user.map(|user| (USER_LABEL, user));
+        let identity: Vec<_> = [lane_type].into_iter().chain(user).collect();
+        for identity in [&identity[1..], &identity] {
+            let offer = wanted.offer(identity);
+            let series = self.gate.name(&offer)?;
             let number = match self.by_text.get(series.text()).copied() {
                 Some(number) if self.entry(number).fits(wanted.role, sender) => number,
                 Some(_) => continue,
                 None => {
-                    let Admitted { series, pass, .. } = self.gate.admit(sender, &wanted.offer())?;
+                    let Admitted { series, pass, .. } = self.gate.admit(sender, &offer)?;
                     self.add((series, pass), wanted.role, now)
                 }
             };
@@ -447,6 +444,7 @@ mod tests {
         Wanted {
             name,
             labels,
+            user: None,
             help: "",
             level: 1,
             role: Role::Counter(kind),

@@ -45,16 +45,19 @@ impl Role {
 pub struct Wanted<'a> {
     pub name: &'a str,
     pub labels: &'a [(&'a str, &'a str)],
+    /// The owner of the lane, unless it is the agent's user.
+    pub user: Option<&'a str>,
     pub help: &'a str,
     pub level: Level,
     pub role: Role,
 }
 
 impl<'a> Wanted<'a> {
-    pub fn offer(&self) -> Offer<'a> {
+    pub fn offer(&self, identity: &'a [(&'a str, &'a str)]) -> Offer<'a> {
         Offer {
             name: self.name,
             labels: self.labels,
+            identity,
             kind: self.role.kind(),
             help: self.help,
             level: self.level,

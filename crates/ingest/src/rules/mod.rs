@@ -103,11 +103,9 @@ impl Rules {
     pub fn apply<'a>(
         &self,
         name: &'a str,
-        labels: &[(&'a str, &'a str)],
+        mut labels: RuledLabels<'a>,
     ) -> Option<(Cow<'a, str>, RuledLabels<'a>)> {
         let mut name = Cow::Borrowed(name);
-        let owned = |&(key, value): &(&'a str, &'a str)| (Cow::Borrowed(key), Cow::Borrowed(value));
-        let mut labels: RuledLabels<'a> = labels.iter().map(owned).collect();
         for Rule(rule) in &self.0 {
             let Some(change) = rule.look(&name, &labels) else {
                 continue;
@@ -162,6 +160,7 @@ pub(crate) mod tests {
     use pegel_config::{Entry, Place, Value};
 
     use super::*;
+    use crate::reserved::exported;
 
     /// A tree as YAML would give it: `key=value`, and `key.inner=value` for maps.
     pub(crate) fn rule(texts: &[(&str, &str)]) -> Result<Rule, String> {
@@ -197,7 +196,7 @@ pub(crate) mod tests {
     fn apply(rules: &[&[(&str, &str)]], name: &str, labels: &[(&str, &str)]) -> Option<String> {
         let rules = rules.iter().map(|texts| rule(texts).expect("a rule"));
         let rules = Rules::new(rules.collect());
-        let (name, mut labels) = rules.apply(name, labels)?;
+        let (name, mut labels) = rules.apply(name, exported(labels))?;
         labels.sort();
         let labels: Vec<String> = labels
             .iter()

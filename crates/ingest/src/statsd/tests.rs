@@ -101,8 +101,12 @@ impl Trial {
     }
 
     fn push(&self, lines: &str) {
+        self.push_of(rustix::process::geteuid().as_raw(), lines);
+    }
+
+    fn push_of(&self, uid: u32, lines: &str) {
         let origin = Origin {
-            sender: self.gate.sender(Input::Push, "uid 1"),
+            sender: self.gate.sender(Input::Push, &format!("uid {uid}")),
             id: 1,
         };
         self.shared.batch().take(lines.as_bytes(), &origin);
@@ -113,6 +117,7 @@ impl Trial {
         let offer = Offer {
             name,
             labels: &[],
+            identity: &[],
             kind: Kind::Counter,
             help: "",
             level: 1,
@@ -511,6 +516,12 @@ fn timers_of_a_stranger_leave_memory_to_the_agents_user_and_root() {
     }
     assert_eq!(trial.dropped(Reason::Memory), dropped);
     assert_eq!(trial.tick()["ours.count"], 4.0);
+    trial.flush();
+    assert_eq!(trial.tick()["ours.max"], 7.0);
+    for exponent in -200..200 {
+        trial.send_of("127.0.0.1", 1, &format!("theirs:1e{exponent}|ms"));
+    }
+    let dropped = trial.dropped(Reason::Memory);
     trial.send_of("127.0.0.1", 1, "others:1e300|ms");
     assert_eq!(trial.dropped(Reason::Memory), dropped + 1);
     trial.books_balance();
@@ -579,7 +590,7 @@ fn a_name_that_came_after_the_lane_has_the_label_at_once() {
     let mut trial = Trial::new(|_| ());
     let lane = trial.claim(Input::Lane, "x");
     trial.send("x:3|c\nx:1|c|#input:statsd");
-    let forged = "x{input=\"statsd\",statsd_type=\"c\"}";
+    let forged = "x{exported_input=\"statsd\"}";
     let expected = [("x{input=\"statsd\"}", 3.0), (forged, 1.0)];
     assert_eq!(trial.tick(), values(&expected));
     drop(lane);
@@ -618,6 +629,22 @@ fn pushed_lines_and_others_do_not_mix() {
     trial.send("x:1|c");
     let expected = [("x{input=\"push\"}", 10.0), ("x{input=\"statsd\"}", 3.0)];
     trial.tick();
+    assert_eq!(trial.tick(), values(&expected));
+}
+
+#[test]
+fn what_users_push_does_not_mix() {
+    let mut trial = Trial::new(|_| ());
+    trial.push("x:5|c\ng:1|g");
+    trial.push_of(4_000_000_001, "x:70|c\ng:2|g");
+    trial.push_of(4_000_000_002, "x:100|g|#user:4000000001");
+    let expected = [
+        ("g", 1.0),
+        ("g{user=\"4000000001\"}", 2.0),
+        ("x", 5.0),
+        ("x{exported_user=\"4000000001\",user=\"4000000002\"}", 100.0),
+        ("x{user=\"4000000001\"}", 70.0),
+    ];
     assert_eq!(trial.tick(), values(&expected));
 }
 
@@ -662,25 +689,4 @@ fn what_a_sender_may_not_write_yet_is_stored_later_and_nothing_is_lost() {
         account.delayed,
         10 * 50 - written.iter().sum::<usize>() as u64
     );
-}
-
-#[test]
-fn timers_of_strangers_leave_memory_to_the_agents_user() {
-    let mut trial = Trial::new(|keys| keys.memory = "64KiB".parse().expect("valid"));
-    for at in 0..100 {
-        let lines: Vec<String> = (0..200)
-            .map(|step| format!("t{at}:{}|ms\n", 1.5_f64.powi(step)))
-            .collect();
-        trial.send(&lines.concat());
-    }
-    assert!(trial.dropped(Reason::Memory) > 0);
-    let root = Origin {
-        sender: trial.gate.sender(Input::Statsd, "uid 0"),
-        id: 2,
-    };
-    let before = trial.dropped(Reason::Memory);
-    trial.shared.batch().take(b"mine:5|ms\nmine:500|ms", &root);
-    assert_eq!(trial.dropped(Reason::Memory), before);
-    trial.flush();
-    assert_eq!(trial.tick()["mine.max"], 500.0);
 }

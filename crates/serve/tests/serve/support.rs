@@ -7,6 +7,7 @@ use std::time::Duration;
 use pegel_config::Address as Listen;
 use pegel_ingest::Intake;
 use pegel_ingest::gate::GateSettings;
+use pegel_ingest::reserved::ReservedNames;
 use pegel_ingest::rules::Rules;
 use pegel_ingest::statsd::{Door, Listening, Peer, Plan, Protocol, Statsd, StatsdKeys};
 use pegel_metric::Clock;
@@ -32,6 +33,9 @@ impl StatusSource for Source {
         facts.as_object().cloned().unwrap_or_default()
     }
 }
+
+/// The name of the node.
+const NODE: &str = "nid0001";
 
 /// A server with a store, both gone at the end of the test.
 pub struct Site {
@@ -86,7 +90,7 @@ impl Site {
             text_bytes_max: 16 << 20,
             sender_bytes: 1 << 30,
             rules: Rules::default(),
-            reserved: Arc::default(),
+            reserved: Arc::new(ReservedNames::default().of_node(NODE)),
         };
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let rate = Duration::from_millis(500);
@@ -102,7 +106,7 @@ impl Site {
                 Arc::new(move || finish.store(true, Ordering::Relaxed))
             }),
             clock: Arc::new(SystemClock),
-            node: "nid0001".into(),
+            node: NODE.into(),
             version: "1.2.3".into(),
             started: 1_700_000_000_000,
             level: 3,

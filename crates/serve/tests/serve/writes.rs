@@ -444,3 +444,18 @@ fn what_takes_a_body_says_so() {
     assert_eq!((answer.status, answer.header("allow")), (405, Some("POST")));
     assert_eq!(site.post("/api/v1/list", "{}").status, 405);
 }
+
+/// Every answer of OpenTSDB's API has the tag `host`: a series with the node's own name there must not be a second one.
+#[test]
+fn the_nodes_own_host_tag_is_not_stored_and_others_are() {
+    let site = Site::new();
+    let time = now() - 1000;
+    for (at, host) in [(0, json!({})), (1, json!({"host": "nid0001"}))] {
+        let point = json!({"metric": "depth", "timestamp": time + at, "value": at, "tags": host});
+        assert_eq!(site.post("/api/put", point.to_string()).status, 204);
+    }
+    let expected = [(json!({}), time, 0.0), (json!({}), time + 1, 1.0)];
+    assert_eq!(site.stored("depth"), expected);
+    let answer = site.get("/api/search/lookup?m=depth");
+    assert_eq!(answer.json()["totalResults"], 1);
+}

@@ -2,21 +2,21 @@
 
 use std::sync::Arc;
 
-use pegel_metric::{Input, Reason, Series};
+use pegel_metric::{Reason, Series};
 use pegel_wire::statsd::{Metric, Type};
 
 use super::changes::Newcomer;
 use super::set::Set;
 use super::sum::Sum;
 use super::timer::Timer;
-use super::{Entry, Handle, Mark, Origin, Table, Tagged};
+use super::{Entry, Handle, Mark, Table, Tagged, Writer};
 use crate::gate::{Admitted, Gate, Offer};
 use crate::owners::INPUT_LABEL;
+use crate::reserved::{STATSD_TYPE_LABEL, USER_LABEL};
 use crate::senders::Sender;
 
 /// Programs' own metrics are level 1.
 pub(crate) const LEVEL: u8 = 1;
-const TYPE_LABEL: &str = "statsd_type";
 
 /// The labels that distinguish a metric's series from others of the same name.
 #[derive(Debug, Clone, Copy)]
@@ -35,24 +35,18 @@ impl Table {
         hash: u64,
         metric: &Metric<'_>,
         tags: &[u8],
-        origin: &Origin,
+        (writer, sender): (Writer, &Arc<Sender>),
         gate: &Gate,
     ) -> Result<u32, Reason> {
-        let is_pushed = origin.sender.input == Input::Push;
         let mut naming = Naming {
-            with_type: !self.may_be_plain(metric.name, tags, metric.kind, is_pushed),
+            with_type: !self.may_be_plain(metric.name, tags, metric.kind, writer),
             with_input: false,
         };
         loop {
-            let taken = match self.offer(
-                (metric.name, tags),
-                metric.kind,
-                naming,
-                &origin.sender,
-                gate,
-            ) {
+            let offered = self.offer((metric.name, tags), metric.kind, naming, sender, gate);
+            let taken = match offered {
                 Ok(row) => {
-                    let row = self.enter(hash, metric, tags, (naming, is_pushed), row);
+                    let row = self.enter(hash, metric, tags, (naming, writer), row);
                     return row.map_err(Taken::reason);
                 }
                 Err(taken) => taken,
@@ -60,7 +54,8 @@ impl Table {
             match taken {
                 Taken::ByInput if !naming.with_input => naming.with_input = true,
                 // A pushed metric takes precedence over one whose lines came another way.
-                Taken::By(other) if is_pushed && self.rename_entry_of(other, gate) => {}
+                Taken::By(other)
+                    if writer != Writer::STATSD && self.rename_entry_of(other, gate) => {}
                 // Another metric has one of these series: `a.count` and the timer `a`, or because of a rule.
                 Taken::By(_) if !naming.with_type => naming.with_type = true,
                 other => return Err(other.reason()),
@@ -69,13 +64,13 @@ impl Table {
     }
 
     /// The first type of a name has it without a label.
-    fn may_be_plain(&self, name: &[u8], tags: &[u8], kind: Type, is_pushed: bool) -> bool {
+    fn may_be_plain(&self, name: &[u8], tags: &[u8], kind: Type, writer: Writer) -> bool {
         let has_plain = |other: Type| {
-            let hash = self.hash(name, &[], other, is_pushed);
-            let entry = self.find(hash, name, &[], other, is_pushed);
+            let hash = self.hash(name, &[], other, writer);
+            let entry = self.find(hash, name, &[], other, writer);
             entry.is_some_and(|at| self.entries[at].is_plain)
         };
-        let tagged = self.tagged.get(&self.tagged_hash(name, is_pushed));
+        let tagged = self.tagged.get(&self.tagged_hash(name, writer));
         match tagged {
             // Also for lines without tags: the name is what must not have two types.
             Some(tagged) if tagged.kind != kind => false,
@@ -86,9 +81,9 @@ impl Table {
         }
     }
 
-    fn tagged_hash(&self, name: &[u8], is_pushed: bool) -> u64 {
+    fn tagged_hash(&self, name: &[u8], writer: Writer) -> u64 {
         let name = self.secret.hash(name);
-        self.secret.join(name, u64::from(is_pushed))
+        self.secret.join(name, u64::from(writer.0))
     }
 
     /// Requests admission for all series of a metric.
@@ -103,15 +98,20 @@ impl Table {
         let bad = |_| Taken::No(Reason::BadName);
         let mut name = std::str::from_utf8(name).map_err(bad)?.to_owned();
         let tags = std::str::from_utf8(tags).map_err(bad)?;
-        let mut labels: Vec<(&str, &str)> = tags
+        let labels: Vec<(&str, &str)> = tags
             .split(',')
             .filter_map(|tag| tag.split_once(':'))
             .collect();
+        let mut identity: Vec<_> = sender
+            .user()
+            .map(|user| (USER_LABEL, user))
+            .into_iter()
+            .collect();
         if naming.with_type {
-            labels.push((TYPE_LABEL, kind.as_str()));
+            identity.push((STATSD_TYPE_LABEL, kind.as_str()));
         }
         if naming.with_input {
-            labels.push((INPUT_LABEL, sender.input.as_str()));
+            identity.push((INPUT_LABEL, sender.input.as_str()));
         }
         let length = name.len();
         let mut row = Vec::new();
@@ -121,6 +121,7 @@ impl Table {
             let offer = Offer {
                 name: &name,
                 labels: &labels,
+                identity: &identity,
                 kind: self.figures.series_kind(kind, figure),
                 help: "",
                 level: LEVEL,
@@ -145,7 +146,7 @@ impl Table {
         hash: u64,
         metric: &Metric<'_>,
         tags: &[u8],
-        (naming, is_pushed): (Naming, bool),
+        (naming, writer): (Naming, Writer),
         row: Vec<Admitted>,
     ) -> Result<u32, Taken> {
         let (kind, is_plain) = (metric.kind, !naming.with_type);
@@ -177,7 +178,7 @@ impl Table {
             handle,
             inner,
             payer,
-            is_pushed,
+            writer,
             kind,
             is_plain,
             is_dirty: false,
@@ -186,7 +187,7 @@ impl Table {
         });
         self.index.insert(hash, at);
         if is_plain && !tags.is_empty() {
-            let name = self.tagged_hash(metric.name, is_pushed);
+            let name = self.tagged_hash(metric.name, writer);
             let tagged = self.tagged.entry(name);
             tagged.or_insert(Tagged { kind, entries: 0 }).entries += 1;
         }
@@ -214,8 +215,8 @@ impl Table {
             return;
         };
         let (name, tags) = self.name_and_tags(&entry);
-        let hash = self.hash(name, tags, entry.kind, entry.is_pushed);
-        let name_hash = self.tagged_hash(name, entry.is_pushed);
+        let hash = self.hash(name, tags, entry.kind, entry.writer);
+        let name_hash = self.tagged_hash(name, entry.writer);
         if entry.is_plain
             && !tags.is_empty()
             && let Some(tagged) = self.tagged.get_mut(&name_hash)

@@ -78,6 +78,8 @@ pub(crate) struct Table {
     newcomers: Vec<Newcomer>,
     gone: Vec<(Handle, usize)>,
     ordered_tags: Vec<u8>,
+    /// Users other than the agent's who pushed.
+    users: Vec<Box<str>>,
 }
 
 #[derive(Debug, Default)]
@@ -94,6 +96,17 @@ struct Tagged {
     entries: u32,
 }
 
+/// Whose lines an entry takes. Those that a user pushes are kept separate from all others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Writer(u16);
+
+impl Writer {
+    /// Everyone's statsd lines.
+    const STATSD: Writer = Writer(0);
+    /// Pushes of the agent's user; those of the other users follow.
+    const OWN_PUSHES: Writer = Writer(1);
+}
+
 #[derive(Debug)]
 struct Entry {
     /// None where it is the text of the first series.
@@ -105,8 +118,7 @@ struct Entry {
     /// Its timer, its set or its mark.
     inner: u32,
     payer: Payer,
-    /// Whether its lines came over the push socket: they are kept separate from others.
-    is_pushed: bool,
+    writer: Writer,
     kind: Type,
     /// Without the label `statsd_type`.
     is_plain: bool,
@@ -137,6 +149,7 @@ impl Table {
             newcomers: Vec::new(),
             gone: Vec::new(),
             ordered_tags: Vec::new(),
+            users: Vec::new(),
         }
     }
 
@@ -166,11 +179,11 @@ impl Table {
         gate: &Gate,
         tally: &mut Tally,
     ) {
-        let is_pushed = origin.sender.input == Input::Push;
-        let hash = self.hash(metric.name, tags, metric.kind, is_pushed);
-        let found = match self.find(hash, metric.name, tags, metric.kind, is_pushed) {
+        let writer = self.writer(&origin.sender);
+        let hash = self.hash(metric.name, tags, metric.kind, writer);
+        let found = match self.find(hash, metric.name, tags, metric.kind, writer) {
             Some(at) => Ok(at),
-            None => self.admit(hash, metric, tags, origin, gate),
+            None => self.admit(hash, metric, tags, (writer, &origin.sender), gate),
         };
         let at = match found {
             Ok(at) => at,
@@ -195,29 +208,42 @@ impl Table {
     }
 
     #[inline]
-    fn hash(&self, name: &[u8], tags: &[u8], kind: Type, is_pushed: bool) -> u64 {
+    fn writer(&mut self, sender: &Sender) -> Writer {
+        match sender.user() {
+            _ if sender.input != Input::Push => Writer::STATSD,
+            None => Writer::OWN_PUSHES,
+            Some(user) => self.writer_of(user),
+        }
+    }
+
+    fn writer_of(&mut self, user: &str) -> Writer {
+        let known = self.users.iter().position(|known| **known == *user);
+        let at = known.unwrap_or_else(|| {
+            self.users.push(user.into());
+            self.users.len() - 1
+        });
+        // Only users in `allow_users` and root come here: there are never as many.
+        let at = u16::try_from(at).unwrap_or(u16::MAX);
+        Writer(at.saturating_add(Writer::OWN_PUSHES.0 + 1))
+    }
+
+    #[inline]
+    fn hash(&self, name: &[u8], tags: &[u8], kind: Type, writer: Writer) -> u64 {
         let name = self.secret.hash(name);
         let name = match tags {
             [] => name,
             tags => self.secret.join(name, self.secret.hash(tags)),
         };
         self.secret
-            .join(name, kind as u64 | u64::from(is_pushed) << 8)
+            .join(name, kind as u64 | u64::from(writer.0) << 8)
     }
 
     #[inline]
-    fn find(
-        &self,
-        hash: u64,
-        name: &[u8],
-        tags: &[u8],
-        kind: Type,
-        is_pushed: bool,
-    ) -> Option<u32> {
+    fn find(&self, hash: u64, name: &[u8], tags: &[u8], kind: Type, writer: Writer) -> Option<u32> {
         self.index.find(hash, |at| {
             let entry = &self.entries[at];
             entry.kind == kind
-                && entry.is_pushed == is_pushed
+                && entry.writer == writer
                 && match entry.key {
                     Some(key) => self.keys.is(key, name, tags),
                     None => tags.is_empty() && keys::is_same(self.first_text(entry), name),

@@ -59,7 +59,7 @@ impl Table {
         }
     }
 
-    /// Renames an entry. One that cannot be renamed, because of a limit or its own label `input`, is removed: its next
+    /// Renames an entry. One that cannot be renamed, because of a limit, is removed: its next
     /// lines are refused.
     fn rename_entry(&mut self, at: u32, gate: &Gate) {
         let entry = &self.entries[at];
