@@ -41,6 +41,7 @@ mod open;
 mod options;
 mod pack;
 mod question;
+mod restore;
 mod run;
 mod scan;
 mod series_table;

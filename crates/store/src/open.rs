@@ -16,6 +16,7 @@ use crate::files::{DIR_MODE, FILE_MODE, read_exact_at};
 use crate::head::Head;
 use crate::lock::{Lock, LockError};
 use crate::log::{self, Visitor, replay, segment_number, segment_path};
+use crate::restore::restore_current;
 use crate::shared::Shared;
 use crate::{FORMAT_VERSION, OpenError};
 
@@ -194,6 +195,7 @@ pub(crate) fn replay_log(
             changes: 1,
             ..Head::default()
         },
+        now: shared.now(),
         ledger: Ledger::default(),
     };
     let mut log_bytes = 0;
@@ -234,6 +236,7 @@ pub(crate) fn replay_log(
                 .push(number);
         }
     }
+    restore_current(shared, blocks, &mut rebuilt.head);
     Ok((rebuilt.head, log_bytes, next))
 }
 
@@ -245,6 +248,7 @@ fn read_whole(shared: &Shared, path: &Path) -> io::Result<Vec<u8>> {
 
 struct Rebuilt {
     head: Head,
+    now: Millis,
     /// Out-of-order samples and the like were counted when they came.
     ledger: Ledger,
 }
@@ -256,7 +260,7 @@ impl Visitor for Rebuilt {
     }
 
     fn point(&mut self, point: &Point) {
-        self.head.append_point(point, &self.ledger);
+        self.head.append_point(point, self.now, &self.ledger);
         self.head.loose.merge_all_due();
     }
 }

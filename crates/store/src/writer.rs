@@ -138,6 +138,8 @@ impl Writer {
         let is_full = self.is_memory_full();
         let mut replies = Vec::new();
         let mut changes = Changes::new(&self.shared);
+        let now = self.shared.now();
+        while changes.head(POINT_COST).show_due_point(now) {}
         for admitted in batch.drain(..) {
             match admitted {
                 Admitted::Tick(mut tick, rows, mut unsettled) => {
@@ -156,7 +158,7 @@ impl Writer {
                         Ok(()) => {
                             for point in &points {
                                 let head = changes.head(POINT_COST);
-                                head.append_point(point, &self.shared.ledger);
+                                head.append_point(point, now, &self.shared.ledger);
                             }
                             self.shared.ledger.kept(input, count);
                             Ok(pushed)

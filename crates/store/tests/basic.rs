@@ -530,6 +530,7 @@ fn what_is_hidden_is_gone_for_one_kind_of_series_only_and_stays_so() {
     assert_eq!(store.hidden_before(Input::Collect), None);
 
     // Current values are those of the log, which is empty after a restart.
+    place.set(START + 400_000);
     push(&store, &loose, &[(START + 400_000, 3.0)]);
     push(&store, &series(&TURNS, "b"), &[(START + 400_000, 3.0)]);
     let live = |store: &Store| {

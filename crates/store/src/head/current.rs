@@ -283,8 +283,10 @@ impl LooseCurrent {
         LooseCurrent { latest, change: 0 }
     }
 
-    pub fn take(&mut self, (time, value): (Millis, f64), change: u64) {
-        if time < self.latest.seen {
+    /// Takes a point that is not ahead of the clock, unless a newer one is known. One that is ahead, because the clock
+    /// was set back, is replaced.
+    pub fn take(&mut self, (time, value): (Millis, f64), (change, now): (u64, Millis)) {
+        if time < self.latest.seen && self.latest.seen <= now {
             return;
         }
         if value.to_bits() != self.latest.value.to_bits() || self.change == 0 {

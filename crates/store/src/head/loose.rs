@@ -63,6 +63,12 @@ impl LooseHead {
         false
     }
 
+    /// Returns the time of the newest point.
+    pub fn newest(&self) -> Option<Millis> {
+        let tail = self.tail.last().map(|(time, _)| *time);
+        tail.or_else(|| self.sorted.last().map(|run| run.max))
+    }
+
     fn close_tail(&mut self, series: &Arc<Series>) {
         let run = to_run(series, &self.tail);
         self.tail = Vec::new();

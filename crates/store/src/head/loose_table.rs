@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use pegel_metric::{Ledger, Millis, Series};
 
+use super::ahead::AheadPoints;
 use super::current::{LooseCurrent, LooseCurrents};
 use super::loose::{LooseHead, Merge, Merged};
 
@@ -13,6 +14,7 @@ pub(crate) struct LooseTable {
     slots: HashMap<Arc<Series>, u32>,
     heads: Vec<LooseHead>,
     pub current: LooseCurrents,
+    ahead: AheadPoints,
     /// Slots with late points to merge. The owner merges them, and can do so without holding a lock.
     due_merges: Vec<u32>,
 }
@@ -44,19 +46,53 @@ impl LooseTable {
         &mut self,
         series: &Arc<Series>,
         (time, value): (Millis, f64),
-        change: u64,
+        at: (u64, Millis),
         ledger: &Ledger,
     ) {
-        let slot = match self.slots.get(series) {
-            Some(slot) => *slot,
-            None => self.add(series.clone(), LooseCurrent::none()),
-        };
-        if time <= self.current.get(slot).latest.seen {
+        let slot = self.slot(series);
+        let newest = self.heads[slot as usize].newest();
+        if newest.max(Some(self.current.get(slot).latest.seen)) >= Some(time) {
             ledger.out_of_order(1);
         }
-        if self.put(slot, (time, value), change) {
+        if self.put(slot, (time, value), at) {
             ledger.duplicate(1);
         }
+    }
+
+    fn slot(&mut self, series: &Arc<Series>) -> u32 {
+        match self.slots.get(series) {
+            Some(slot) => *slot,
+            None => self.add(series.clone(), LooseCurrent::none()),
+        }
+    }
+
+    /// Returns the time of the current value of a series that is known.
+    pub fn seen(&self, series: &Arc<Series>) -> Option<Millis> {
+        let slot = self.slots.get(series)?;
+        Some(self.current.get(*slot).latest.seen)
+    }
+
+    /// Adds a point of a block that is ahead of the clock, unless this head has one of that time.
+    pub fn restore_ahead(&mut self, series: &Arc<Series>, point: (Millis, f64)) {
+        let slot = self.slot(series);
+        self.ahead.insert_older(slot, point);
+    }
+
+    /// Makes a point of a block current if it is newer than all points of this head.
+    pub fn restore_current(&mut self, series: &Arc<Series>, point: (Millis, f64), now: Millis) {
+        if let Some(&slot) = self.slots.get(series)
+            && self.current.get(slot).latest.seen < point.0
+        {
+            self.current.get_mut(slot).take(point, (1, now));
+        }
+    }
+
+    pub fn show_due_point(&mut self, change: u64, now: Millis) -> bool {
+        let due = self.ahead.pop_due(now);
+        if let Some((slot, point)) = due {
+            self.current.get_mut(slot).take(point, (change, now));
+        }
+        due.is_some()
     }
 
     /// Replaces the value of the point at that time. Returns whether there was one.
@@ -64,7 +100,7 @@ impl LooseTable {
         let is_known = time == self.current.get(slot).latest.seen
             || self.heads[slot as usize].has_point_at(time);
         if is_known {
-            self.put(slot, (time, value), change);
+            self.put(slot, (time, value), (change, time));
         }
         is_known
     }
@@ -76,15 +112,19 @@ impl LooseTable {
         slot
     }
 
-    /// Adds a point. Returns whether it replaced one.
-    fn put(&mut self, slot: u32, point: (Millis, f64), change: u64) -> bool {
+    /// Adds a point, with the number of the change and the time of the clock. Returns whether it replaced one.
+    fn put(&mut self, slot: u32, point: (Millis, f64), (change, now): (u64, Millis)) -> bool {
         let head = &mut self.heads[slot as usize];
         let needed_merge = head.needs_merge();
         let is_duplicate = head.put(self.current.series(slot), point);
         if head.needs_merge() && !needed_merge {
             self.due_merges.push(slot);
         }
-        self.current.get_mut(slot).take(point, change);
+        if point.0 > now {
+            self.ahead.insert(slot, point);
+        } else {
+            self.current.get_mut(slot).take(point, (change, now));
+        }
         is_duplicate
     }
 
@@ -116,12 +156,19 @@ impl LooseTable {
         }
     }
 
-    /// Returns a table without points that keeps the current values of live series.
+    /// Returns a table without points that keeps the current values of live series, and points ahead of the clock.
     pub fn successor(&self, now: Millis) -> LooseTable {
         let mut table = LooseTable::default();
-        for (_, series, current) in self.current.iter().filter(|(.., c)| c.is_live(now)) {
-            table.add(series.clone(), *current);
+        let ahead = self.ahead.slots();
+        let mut slots = HashMap::with_capacity(ahead.len());
+        for (slot, series, current) in self.current.iter() {
+            let is_ahead = ahead.contains(&slot);
+            if current.is_live(now) || is_ahead {
+                let new = table.add(series.clone(), *current);
+                slots.extend(is_ahead.then_some((slot, new)));
+            }
         }
+        table.ahead = self.ahead.renumbered(|slot| slots.get(&slot).copied());
         table
     }
 
@@ -129,6 +176,7 @@ impl LooseTable {
         let heads = self.iter();
         heads
             .map(|(_, series, head)| head.bytes() + series.text().len() + 160)
-            .sum()
+            .sum::<usize>()
+            + self.ahead.bytes()
     }
 }

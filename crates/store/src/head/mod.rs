@@ -3,6 +3,7 @@
 //! There is one active head, which the writer appends to, and at most a few frozen ones, which wait
 //! for their block. A head belongs to the log segments from which it could be rebuilt.
 
+mod ahead;
 mod current;
 mod group;
 mod loose;
@@ -65,11 +66,16 @@ impl Head {
         })
     }
 
-    pub fn append_point(&mut self, point: &Point, ledger: &Ledger) {
-        let change = self.changes;
+    pub fn append_point(&mut self, point: &Point, now: Millis, ledger: &Ledger) {
+        let at = (self.changes, now);
         let sample = (point.time, point.value);
-        self.loose.append(&point.series, sample, change, ledger);
+        self.loose.append(&point.series, sample, at, ledger);
         self.extend_span(point.time);
+    }
+
+    /// Makes the next point current that was ahead of the clock and whose time has come. Returns whether there was one.
+    pub fn show_due_point(&mut self, now: Millis) -> bool {
+        self.loose.show_due_point(self.changes, now)
     }
 
     fn extend_span(&mut self, time: Millis) {

@@ -19,6 +19,8 @@ impl World {
 
     pub fn check_currents(&mut self) {
         self.tell("latest".into());
+        self.sync();
+        self.currents.changed(self.clock.utc());
         let mut visits = Vec::new();
         self.store
             .latest(&Selector::all(), 0, &mut |series, latest| {

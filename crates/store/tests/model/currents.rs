@@ -3,7 +3,7 @@
 //! Some answers depend on when the store forgot a series that was no longer live: on rotation, or by a
 //! restart after its block was written. Those are marked as not sure, and then checked less strictly.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use pegel_metric::{Millis, Series};
@@ -18,6 +18,15 @@ const LOOSE_LIVE_MS: Millis = 5 * 60 * 1000;
 pub struct Currents {
     groups: Vec<GroupNow>,
     loose: HashMap<Arc<Series>, Now>,
+    /// Series that were in a group at some time.
+    grouped: HashSet<Arc<Series>>,
+    /// Points ahead of the clock, which become current when their time has come.
+    ahead: BTreeMap<(Millis, Arc<Series>), f64>,
+    /// Series with points that were current before the clock was set back, and were ahead of it when the store was
+    /// opened again.
+    is_ahead_again: HashSet<Arc<Series>>,
+    /// The clock was set back since the store was opened: what was current then may be ahead now.
+    was_set_back: bool,
 }
 
 #[derive(Debug, Default)]
@@ -87,6 +96,7 @@ impl Currents {
         let mut values = HashMap::new();
         for (series, value) in row {
             let bits = value.to_bits();
+            self.grouped.insert(series.clone());
             let now = match known.values.get(series) {
                 Some(now) => {
                     let mut now = Now {
@@ -108,13 +118,35 @@ impl Currents {
         };
     }
 
-    pub fn point(&mut self, series: &Arc<Series>, time: Millis, value: f64) {
+    pub fn point(&mut self, series: &Arc<Series>, time: Millis, value: f64, clock: Millis) {
+        if time > clock {
+            self.ahead.insert((time, series.clone()), value);
+            return;
+        }
         let bits = value.to_bits();
         match self.loose.get_mut(series) {
             None => drop(self.loose.insert(series.clone(), Now::new(bits, time))),
-            Some(now) if time >= now.seen => now.take(bits, time),
+            Some(now) if time >= now.seen || now.seen > clock => now.take(bits, time),
             Some(_) => {}
         }
+    }
+
+    /// Points whose time has come become current with the next change.
+    pub fn changed(&mut self, clock: Millis) {
+        while let Some(entry) = self.ahead.first_entry()
+            && entry.key().0 <= clock
+        {
+            let ((time, series), value) = entry.remove_entry();
+            self.point(&series, time, value, clock);
+        }
+    }
+
+    pub fn set_back(&mut self, clock: Millis) {
+        self.was_set_back = true;
+        for loose in self.loose.values_mut() {
+            loose.is_sure &= loose.seen <= clock;
+        }
+        self.clock(clock);
     }
 
     /// The clock ran ahead of the writer, which may have taken live groups for dead ones and forgotten when
@@ -137,7 +169,13 @@ impl Currents {
     }
 
     /// The store was opened again: what is in blocks alone is not current any more.
-    pub fn reopened(&mut self) {
+    pub fn reopened(&mut self, clock: Millis, naive: &Naive) {
+        self.changed(clock);
+        let series = self.loose.keys();
+        let is_ahead =
+            |series: &&Arc<Series>| naive.newest(series, Millis::MAX) > naive.newest(series, clock);
+        self.is_ahead_again.extend(series.filter(is_ahead).cloned());
+        self.was_set_back = false;
         self.groups
             .iter_mut()
             .for_each(|group| group.is_sure = false);
@@ -177,13 +215,22 @@ impl Currents {
         }
         for (series, latest) in &visited {
             let known = wanted.get(series).map_or(&[][..], |known| known);
-            let is_sure = !known.is_empty() && known.iter().all(|now| now.is_sure);
+            let is_clear = !known.is_empty() && !self.is_ahead_again.contains(series);
+            let is_sure = is_clear && known.iter().all(|now| now.is_sure);
             let newest = known.iter().map(|now| now.seen).max();
             // Of a series that is both in a group and loose the newest counts, of equal times the last.
             let fits = known.iter().any(|now| match known.len() {
                 1 => now.admits(latest),
                 _ => Some(latest.seen) == newest && now.changed <= latest.changed,
             });
+            if !self.grouped.contains(series) && !self.was_set_back {
+                let newest = naive.newest(series, now);
+                assert_eq!(
+                    newest,
+                    Some((latest.seen, latest.value.to_bits())),
+                    "{series}"
+                );
+            }
             let is_stored = naive.get(series, latest.seen) == Some(latest.value.to_bits());
             assert!(
                 is_stored && (fits || !is_sure),
@@ -192,7 +239,8 @@ impl Currents {
             );
         }
         for (series, known) in wanted {
-            let is_sure = known.iter().any(|now| now.is_sure);
+            let is_clear = !self.is_ahead_again.contains(series);
+            let is_sure = is_clear && known.iter().any(|now| now.is_sure);
             assert!(
                 !is_sure || visited.contains_key(series),
                 "{series} is not current, but {known:?}"

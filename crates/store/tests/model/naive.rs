@@ -29,6 +29,12 @@ impl Naive {
         self.samples.get(series)?.get(&time).copied()
     }
 
+    /// The newest sample that is not later than this time.
+    pub fn newest(&self, series: &Series, time: Millis) -> Option<(Millis, u64)> {
+        let newest = self.samples.get(series)?.range(..=time).next_back();
+        newest.map(|(&time, &bits)| (time, bits))
+    }
+
     /// Times at which the series has a sample.
     pub fn times(&self, series: &Series) -> Vec<Millis> {
         self.samples

@@ -251,6 +251,7 @@ impl World {
             .store
             .push(Input::Push, points.clone())
             .expect("the store takes pushes");
+        self.currents.changed(now);
         let refused: HashMap<usize, Reason> = pushed.refused.iter().copied().collect();
         assert_eq!(pushed.kept + refused.len() as u64, points.len() as u64);
         self.kept += pushed.kept;
@@ -275,7 +276,8 @@ impl World {
                     );
                     if expected.is_none() {
                         self.write(&point.series, point.time, point.value);
-                        self.currents.point(&point.series, point.time, point.value);
+                        self.currents
+                            .point(&point.series, point.time, point.value, now);
                     }
                 }
             }
@@ -366,8 +368,10 @@ impl World {
             _ => self.rng.between(1..2 * HOUR),
         };
         self.tell(format!("the clock steps back by {by} ms"));
+        self.sync();
+        self.currents.changed(self.clock.utc());
         self.clock.step(-by);
-        self.currents.clock(self.clock.utc());
+        self.currents.set_back(self.clock.utc());
     }
 
     fn advance(&mut self, by: Millis) {
@@ -407,11 +411,11 @@ impl World {
         );
         self.kept = 0;
         self.is_reopened = true;
-        self.currents.reopened();
+        self.currents.reopened(self.clock.utc(), &self.naive);
     }
 
     /// A push is answered after everything that was queued before it.
-    fn sync(&self) {
+    pub fn sync(&self) {
         self.store
             .push(Input::Push, Vec::new())
             .expect("the store takes pushes");

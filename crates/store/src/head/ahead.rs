@@ -1,0 +1,72 @@
+//! Points that are ahead of the clock. They are stored as all others, but each becomes the current value of its series only
+//! when its time has come.
+
+use std::collections::{BTreeMap, HashSet};
+
+use pegel_metric::Millis;
+
+/// Beyond this many the points furthest ahead are left out: they never become current by themselves.
+const POINTS_MAX: usize = 65_536;
+
+/// Points ahead of the clock by time and slot, at most [`POINTS_MAX`].
+#[derive(Debug, Default)]
+pub(crate) struct AheadPoints {
+    points: BTreeMap<(Millis, u32), f64>,
+}
+
+impl AheadPoints {
+    /// Adds a point, or replaces the one of this slot and time.
+    pub fn insert(&mut self, slot: u32, (time, value): (Millis, f64)) {
+        self.points.insert((time, slot), value);
+        if self.points.len() > POINTS_MAX {
+            self.points.pop_last();
+        }
+    }
+
+    /// Adds a point that is older than all that is known: it replaces none.
+    pub fn insert_older(&mut self, slot: u32, (time, value): (Millis, f64)) {
+        if !self.points.contains_key(&(time, slot)) {
+            self.insert(slot, (time, value));
+        }
+    }
+
+    /// Takes out the first point whose time has come.
+    pub fn pop_due(&mut self, now: Millis) -> Option<(u32, (Millis, f64))> {
+        let first = self.points.first_entry()?;
+        let (time, slot) = *first.key();
+        (time <= now).then(|| (slot, (time, first.remove())))
+    }
+
+    /// Returns the slots that have points here.
+    pub fn slots(&self) -> HashSet<u32> {
+        self.points.keys().map(|(_, slot)| *slot).collect()
+    }
+
+    /// Returns the same points for other slots.
+    pub fn renumbered(&self, slot_of: impl Fn(u32) -> Option<u32>) -> AheadPoints {
+        let renumber = |(&(time, slot), &value)| Some(((time, slot_of(slot)?), value));
+        AheadPoints {
+            points: self.points.iter().filter_map(renumber).collect(),
+        }
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.points.len() * 48
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_without_end_are_bounded_and_the_nearest_stay() {
+        let mut ahead = AheadPoints::default();
+        for time in (0..100_000).rev() {
+            ahead.insert(0, (time, 1.0));
+        }
+        assert_eq!(ahead.points.len(), POINTS_MAX);
+        assert_eq!(ahead.pop_due(-1), None);
+        assert_eq!(ahead.pop_due(0), Some((0, (0, 1.0))));
+    }
+}

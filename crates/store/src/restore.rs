@@ -1,0 +1,85 @@
+//! Completes the current values of loose series after a replay of the log, which holds only the points since the last block.
+//!
+//! Of a series with late points in the log, the newest point may be in a block. So may points that are ahead of the clock.
+//! Only the runs that hold such points are read: the indexes tell which. A series all of whose points are in blocks does
+//! not become current again.
+
+use std::sync::Arc;
+
+use pegel_metric::{Millis, Series};
+
+use crate::block::{Block, BlockReader, ReadError};
+use crate::head::{Head, LOOSE_LIVE_MS};
+use crate::run::{Samples, decode_column};
+use crate::shared::Shared;
+
+/// Adds what blocks know about the current values of a head that was replayed.
+pub(crate) fn restore_current(shared: &Shared, blocks: &[Arc<Block>], head: &mut Head) {
+    let now = shared.now();
+    let oldest = now.saturating_sub(LOOSE_LIVE_MS);
+    // The newest first: of two points at one time that of the newer block counts.
+    let recent = blocks.iter().rev().filter(|block| block.max >= oldest);
+    // A damaged block is reported when its samples are read.
+    let readers: Vec<BlockReader> = recent
+        .filter_map(|block| BlockReader::open(block, &shared.indexes).ok())
+        .inspect(BlockReader::close)
+        .collect();
+    for reader in &readers {
+        let is_ahead = |_: &Head, _: &Arc<Series>, max| max > now;
+        visit_runs(reader, head, is_ahead, |head, series, points| {
+            let due = points.partition_point(|(time, _)| *time <= now);
+            for &point in &points[due..] {
+                head.loose.restore_ahead(series, point);
+            }
+        });
+    }
+    for reader in &readers {
+        let is_newer = |head: &Head, series: &Arc<Series>, max| {
+            let seen = head.loose.seen(series);
+            max >= oldest && seen.is_some_and(|seen| seen < max)
+        };
+        visit_runs(reader, head, is_newer, |head, series, points| {
+            let due = points.partition_point(|(time, _)| *time <= now);
+            if let Some(&point) = points[..due].last() {
+                head.loose.restore_current(series, point, now);
+            }
+        });
+    }
+}
+
+/// Visits the points of each loose series in a block whose runs are wanted, by the time of their last point. Runs that
+/// cannot be read are left out.
+fn visit_runs(
+    reader: &BlockReader,
+    head: &mut Head,
+    is_wanted: impl Fn(&Head, &Arc<Series>, Millis) -> bool,
+    mut visit: impl FnMut(&mut Head, &Arc<Series>, &[(Millis, f64)]),
+) {
+    let index = &reader.index;
+    for (number, entry) in index.runs.iter().enumerate() {
+        let columns = &index.columns[entry.columns.start as usize..entry.columns.end as usize];
+        let (None, [column]) = (entry.group, columns) else {
+            continue;
+        };
+        let series = &index.series[column.series as usize];
+        if is_wanted(head, series, entry.max)
+            && let Ok(points) = read_points(reader, number as u32)
+        {
+            visit(head, series, &points);
+        }
+    }
+    reader.close();
+}
+
+fn read_points(reader: &BlockReader, number: u32) -> Result<Vec<(Millis, f64)>, ReadError> {
+    let (mut points, mut samples) = (Vec::new(), Samples::default());
+    if let Some(run) = reader.run(number)? {
+        let times = run.decode_times()?;
+        for column in &run.columns {
+            decode_column(run.column_bytes(column), run.rows, &mut samples)?;
+            let rows = samples.rows(run.rows).map(|row| times[row]);
+            points.extend(rows.zip(samples.values.iter().copied()));
+        }
+    }
+    Ok(points)
+}
