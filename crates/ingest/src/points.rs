@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pegel_metric::{Kind, Level, Millis, Point, Reason, Series};
+use pegel_metric::{Input, Kind, Level, Millis, Point, Reason, Series};
 use pegel_store::{PushError, Store};
 
 use crate::gate::{Admitted, Gate, Offer, Pass, Refusal};
@@ -175,7 +175,9 @@ impl Points {
             return Err(PointRefusal::SenderRate);
         }
         write_key(key, sender, point);
-        if let Some(entry) = known.series.get_mut(key.as_str()) {
+        if let Some(entry) = known.series.get_mut(key.as_str())
+            && !self.is_taken_from_statsd(&entry.series)
+        {
             entry.used = now;
             return Ok(entry.series.clone());
         }
@@ -197,6 +199,13 @@ impl Points {
         };
         known.series.insert(key.as_str().into(), entry);
         Ok(series)
+    }
+
+    /// Returns whether another input claimed the name of a statsd gauge with times since it was admitted. statsd claims no
+    /// names, so that this is no takeover.
+    fn is_taken_from_statsd(&self, series: &Series) -> bool {
+        let input = series.family().input;
+        input == Input::Statsd && self.gate.owners().is_owned_by_other(series.text(), input)
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {

@@ -633,6 +633,18 @@ fn pushed_lines_and_others_do_not_mix() {
 }
 
 #[test]
+fn a_gauge_with_times_gives_up_a_name_that_a_lane_claims() {
+    let mut trial = Trial::new(|_| ());
+    let line = format!("x:1|g|T{}", trial.now / 1000);
+    trial.send(&line);
+    assert_eq!(trial.tick(), values(&[("x", 1.0)]));
+    let _lane = trial.claim(Input::Lane, "x");
+    trial.send(&line.replace(":1", ":7"));
+    let expected = [("x", 1.0), ("x{input=\"statsd\"}", 7.0)];
+    assert_eq!(trial.tick(), values(&expected));
+}
+
+#[test]
 fn what_users_push_does_not_mix() {
     let mut trial = Trial::new(|_| ());
     trial.push("x:5|c\ng:1|g");
