@@ -175,7 +175,7 @@ pub enum Fault {
     NoType,
     #[error("the type is none of c, C, g, ms, h, d, s, m")]
     UnknownType,
-    #[error("the sample rate is not above 0 and at most 1")]
+    #[error("the sample rate is not from 0.000001 to 1")]
     Rate,
     #[error("a tag has no name, or its name has one of the characters {{ }} \" = ! ~")]
     Tag,

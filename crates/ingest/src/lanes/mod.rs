@@ -17,6 +17,7 @@ mod quota;
 mod remember;
 mod ring;
 mod settings;
+mod skip_log;
 mod status;
 mod totals;
 mod wanted;

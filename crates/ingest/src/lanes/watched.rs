@@ -13,13 +13,12 @@ use super::claim::{Claim, ClaimError, file_name};
 use super::directories::{Opened, own_directory};
 use super::journal::LaneId;
 use super::quota::LaneQuota;
+use super::skip_log::SkipLog;
 
 /// The entries that one scan reads; a larger directory takes several scans.
 const PORTION: usize = 16_384;
 /// The most skipped files remembered per user. Further ones that are not lanes, or not finished, are removed.
 const SKIPPED_MAX: usize = 4_096;
-/// The most skipped files that one scan logs; `/status` counts them all.
-const WARNINGS_MAX: u32 = 10;
 /// A file that its program did not finish is removed after this long.
 const UNFINISHED_MS: Millis = 3_600_000;
 
@@ -34,6 +33,7 @@ pub(super) struct WatchedDirectory {
     round: u64,
     /// Files that are not read, until they are removed.
     skipped: HashMap<String, SkippedFile>,
+    skip_log: SkipLog,
     /// The number of skipped files per user.
     per_user: HashMap<u32, usize>,
     /// The number of surplus files removed, by user.
@@ -87,6 +87,7 @@ impl WatchedDirectory {
             scan: None,
             round: 0,
             skipped: HashMap::new(),
+            skip_log: SkipLog::default(),
             per_user: HashMap::new(),
             removed: BTreeMap::new(),
         }
@@ -167,7 +168,6 @@ impl WatchedDirectory {
             }
         };
         let mut opened = Vec::new();
-        let mut warnings = 0;
         for found in found {
             if id_of(&found.name).is_some_and(|id| !found.is_temporary && is_known(&id))
                 || self.is_settled(&found, quota, now)
@@ -180,14 +180,14 @@ impl WatchedDirectory {
                 // No descriptors left: the lane waits until some are free.
                 Err(Some(SkipReason::NoRoom(NO_DESCRIPTORS))) => break,
                 Err(Some(why)) => {
-                    if let Some(reason) = why.reason().filter(|_| warnings < WARNINGS_MAX) {
-                        warnings += 1;
-                        tracing::warn!(lane = found.name, reason, "lane is not read");
+                    if let Some(reason) = why.reason() {
+                        self.skip_log.add(&found.name, reason);
                     }
                     self.skip(found.name, why);
                 }
             }
         }
+        self.skip_log.flush(now);
         if is_end {
             self.end_round();
         }

@@ -43,7 +43,7 @@ pub(super) async fn metrics(State(site): Shared, headers: HeaderMap) -> Answer {
     if site.collisions.swap(collisions, Ordering::Relaxed) != collisions && collisions > 0 {
         tracing::warn!(
             series = collisions,
-            "series were left out of /metrics: with foreign characters as '_' their names are not unique"
+            "series were left out of /metrics: the name has another kind there, or differs from another only in characters that become '_'"
         );
     }
     Ok(finished.into_response())

@@ -4,6 +4,10 @@ use pegel_metric::NAME_BYTES_MAX;
 
 use super::{Fault, LINE_BYTES_MAX, Message, Metric, Number, Tags, Type, aside};
 
+/// The lowest sample rate. No client samples that rarely, and at far lower rates one line is larger than all that a total
+/// had, and takes its digits.
+const RATE_MIN: f64 = 1e-6;
+
 /// `text` is a line without its end, and not empty.
 pub(super) fn parse(text: &[u8]) -> Result<Message<'_>, Fault> {
     if text.len() > LINE_BYTES_MAX {
@@ -89,12 +93,10 @@ fn read_field<'a>(metric: &mut Metric<'a>, field: &'a [u8]) -> Result<(), Fault>
     match field {
         [b'@', rate @ ..] => {
             let rate = Number::parse(rate).map_err(|_| Fault::Rate)?.value;
-            let weight = 1.0 / rate;
-            // A rate so small that its inverse overflows is as wrong as none.
-            if !(rate > 0.0 && rate <= 1.0 && weight.is_finite()) {
+            if !(RATE_MIN..=1.0).contains(&rate) {
                 return Err(Fault::Rate);
             }
-            metric.weight = weight;
+            metric.weight = 1.0 / rate;
         }
         [b'#', tags @ ..] => {
             Tags::new(tags).check()?;

@@ -138,6 +138,8 @@ fn every_malformed_line_is_refused_by_reason() {
         (b"a:1|c|@NaN", Rate),
         (b"a:1|c|@inf", Rate),
         (b"a:1|c|@1e-320", Rate),
+        (b"a:1|c|@1e-300", Rate),
+        (b"a:1|c|@0.00000099", Rate),
         (b"a:1|c|@0.1x", Rate),
         (b"a:1|c|#:v", Tag),
         (b"a:1|c|#a=b", Tag),
