@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use pegel_lane::{Counter, Gauge, Handle, Home, Kind, Points, Spec};
 use pegel_testkit::{
-    AgentBuilder, AgentProcess, Forked, Process, Stranger, TempDir, eventually, need, post,
+    AgentBuilder, AgentProcess, Finished, Forked, Process, Stranger, TempDir, eventually, need,
+    post,
 };
 use rustix::process::Signal;
 
@@ -284,6 +285,24 @@ fn no_other_input_overwrites_what_a_lane_counted() {
     agent.assert_conserved();
 }
 
+/// Runs a script in a mount namespace of its own, in `home`, with a copy of the binary there: tests mount over the
+/// directories in which lanes and sockets are by default.
+fn run_among_own_mounts(unshare: &Path, home: &TempDir, script: &str) -> Finished {
+    let copied = Command::new("cp")
+        .arg(PEGEL)
+        .arg(home.join("pegel"))
+        .status();
+    assert!(copied.expect("cp starts").success());
+    let mut command = Command::new(unshare);
+    command
+        .args(["--mount", "sh", "-c", script])
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("PEGEL_IMDS_URL", "none")
+        .current_dir(home.path());
+    Process::start(&mut command).wait(Duration::from_secs(60))
+}
+
 /// An agent that lets other users in has a place for what they count, without anybody setting one up.
 #[test]
 fn programs_of_users_who_are_allowed_in_are_counted() {
@@ -295,11 +314,6 @@ fn programs_of_users_who_are_allowed_in_are_counted() {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("ours");
     };
     open(home.path(), 0o755);
-    let copied = Command::new("cp")
-        .arg(PEGEL)
-        .arg(home.join("pegel"))
-        .status();
-    assert!(copied.expect("cp starts").success());
     fs::write(home.join("pegel.yaml"), "allow_users: [65534]\n").expect("written");
     // Lanes of root that are really there are none of our business.
     let script = "
@@ -310,14 +324,7 @@ fn programs_of_users_who_are_allowed_in_are_counted() {
         ./pegel get -u push.sock strace_hits_total -f csv | grep execve
         stat -c %a /dev/shm/pegel.0.guests
         kill $!; wait $!";
-    let mut command = Command::new(unshare);
-    command
-        .args(["--mount", "sh", "-c", script])
-        .env_clear()
-        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-        .env("PEGEL_IMDS_URL", "none")
-        .current_dir(home.path());
-    let finished = Process::start(&mut command).wait(Duration::from_secs(60));
+    let finished = run_among_own_mounts(&unshare, &home, script);
     let said = "the agent reads lanes in /dev/shm/pegel.0.guests";
     assert!(finished.stderr.contains(said), "{finished}");
     let lines: Vec<&str> = finished.stdout.lines().collect();
@@ -336,11 +343,6 @@ fn default_places_that_another_user_took_are_left_for_the_next() {
         return;
     };
     let home = TempDir::new();
-    let copied = Command::new("cp")
-        .arg(PEGEL)
-        .arg(home.join("pegel"))
-        .status();
-    assert!(copied.expect("cp starts").success());
     // The working directory stays reachable below the new /tmp.
     let script = "
         mount -t tmpfs tmpfs /run && mount -t tmpfs -o mode=1777 tmpfs /dev/shm || exit 9
@@ -353,14 +355,7 @@ fn default_places_that_another_user_took_are_left_for_the_next() {
         ls -d /tmp/pegel-0.1/push.sock
         kill $!; wait $!
         cat agent.log";
-    let mut command = Command::new(unshare);
-    command
-        .args(["--mount", "sh", "-c", script])
-        .env_clear()
-        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-        .env("PEGEL_IMDS_URL", "none")
-        .current_dir(home.path());
-    let finished = Process::start(&mut command).wait(Duration::from_secs(60));
+    let finished = run_among_own_mounts(&unshare, &home, script);
     let lines: Vec<&str> = finished.stdout.lines().collect();
     assert!(
         lines[0].ends_with(",1") || lines[0].ends_with(",1.0"),

@@ -49,6 +49,13 @@ impl Scene {
         Some(named.display().to_string())
     }
 
+    /// A program that executes others in several ways, and one that is set-user-ID root.
+    #[track_caller]
+    fn execs_and_set_uid(&self) -> Option<(String, String)> {
+        let execs = self.program("execs", 0, 0o755)?;
+        Some((execs, self.program("ids", 0, 0o4755)?))
+    }
+
     fn run(&self, way: Way, uid: u32, options: &[&str], argv: &[&str]) -> Finished {
         let mut words = way.words_with(&self.pegel);
         if way != Way::Plain {
@@ -139,10 +146,7 @@ fn rights_are_given_however_the_program_is_named() {
     let Some(scene) = Scene::new() else {
         return;
     };
-    let (Some(execs), Some(ids)) = (
-        scene.program("execs", 0, 0o755),
-        scene.program("ids", 0, 0o4755),
-    ) else {
+    let Some((execs, ids)) = scene.execs_and_set_uid() else {
         return;
     };
     for way in ["path", "proc", "thread", "dev", "root", "empty"] {
@@ -159,10 +163,7 @@ fn rights_are_given_by_calls_of_32_bits() {
     let Some(scene) = Scene::new() else {
         return;
     };
-    let (Some(execs), Some(ids)) = (
-        scene.program("execs", 0, 0o755),
-        scene.program("ids", 0, 0o4755),
-    ) else {
+    let Some((execs, ids)) = scene.execs_and_set_uid() else {
         return;
     };
     // Without libraries: those of 32 bits are rarely installed.

@@ -9,6 +9,7 @@
 //! some hundred blocks to fill: in a run of half an hour or more, memory may not grow any further in its second half.
 #![allow(clippy::print_stdout, clippy::print_stderr)] // A soak is there to print.
 
+mod grid;
 mod load;
 
 use std::process::ExitCode;
@@ -102,13 +103,11 @@ fn check_lane(agent: &AgentProcess, counted: u64) -> bool {
 
 /// Checks that each nominal time between the first and the last sample of the node is stored or counted as missed.
 fn check_samples(agent: &AgentProcess) -> bool {
-    let times: Vec<i64> = agent.samples("node_load1").times().collect();
-    let (Some(first), Some(last)) = (times.iter().min(), times.iter().max()) else {
+    let samples = agent.samples("node_load1");
+    let Some((nominal, absent)) = grid::count(samples.times(), RATE_MS) else {
         println!("FAILED: no sample of the node is stored");
         return false;
     };
-    let nominal = (last - first) / RATE_MS + 1;
-    let absent = nominal - times.len() as i64;
     let missed = agent
         .get("/api/v1/values?match=pegel_samples_missed_total")
         .json();

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pegel_snapshot::Keeper;
+use pegel_snapshot::{Keeper, Subject};
 use pegel_supervisor::Supervisor;
 use pegel_testkit::{TempDir, eventually};
 
@@ -22,6 +22,12 @@ fn stored(dir: &Path) -> usize {
     })
 }
 
+/// Starts a keeper that looks at the machine only when it is asked to.
+fn start(subject: Subject, dir: &TempDir) -> Keeper {
+    let dir = dir.path().to_owned();
+    Keeper::start(subject, dir, LONG, &Supervisor::default()).expect("started")
+}
+
 fn current(keeper: &Keeper) -> serde_json::Value {
     let text = eventually("there is a snapshot", || keeper.current().ok_or("none"));
     serde_json::from_str(&text).expect("JSON")
@@ -30,13 +36,7 @@ fn current(keeper: &Keeper) -> serde_json::Value {
 #[test]
 fn a_change_is_noticed_when_asked_to_look_and_stored_once() {
     let (dir, root) = (TempDir::new(), TempDir::copy_of(fixture("aws")));
-    let keeper = Keeper::start(
-        subject(root.path(), &[]),
-        dir.path().to_owned(),
-        LONG,
-        &Supervisor::default(),
-    )
-    .expect("started");
+    let keeper = start(subject(root.path(), &[]), &dir);
     assert_eq!(current(&keeper)["mounts"].as_array().map(Vec::len), Some(1));
     assert_eq!(stored(dir.path()), 1);
     let path = root.join("proc/self/mountinfo");
@@ -60,13 +60,7 @@ fn a_change_is_noticed_when_asked_to_look_and_stored_once() {
     });
     assert_eq!(stored(dir.path()), 2);
     drop(keeper);
-    let keeper = Keeper::start(
-        subject(root.path(), &[]),
-        dir.path().to_owned(),
-        LONG,
-        &Supervisor::default(),
-    )
-    .expect("started");
+    let keeper = start(subject(root.path(), &[]), &dir);
     current(&keeper);
     assert_eq!(
         (keeper.status().stored, stored(dir.path())),
@@ -85,8 +79,7 @@ fn events_of_the_cloud_are_watched_and_change_the_snapshot() {
         Reply::ok(r#"{"DocumentIncarnation":1,"Events":[]}"#),
     );
     let subject = subject(&fixture("azure"), &[("PEGEL_IMDS_URL", &service.url)]);
-    let keeper = Keeper::start(subject, dir.path().to_owned(), LONG, &Supervisor::default())
-        .expect("started");
+    let keeper = start(subject, &dir);
     eventually("the cloud is watched", || match keeper.events() {
         Some((_, events)) if events.is_empty() => Ok(()),
         other => Err(format!("{other:?}")),
@@ -125,8 +118,7 @@ fn a_first_answer_that_takes_long_delays_nothing() {
     };
     service.set(EVENTS, None, slow);
     let subject = subject(&fixture("azure"), &[("PEGEL_IMDS_URL", &service.url)]);
-    let keeper = Keeper::start(subject, dir.path().to_owned(), LONG, &Supervisor::default())
-        .expect("started");
+    let keeper = start(subject, &dir);
     eventually("the facts are there", || {
         match current(&keeper)["cloud"]["facts"]["type"].as_str() {
             Some("Standard_HB120rs_v3") => Ok(()),
@@ -171,8 +163,7 @@ fn amazon_and_google_announce_the_end_of_a_spot_instance() {
         Reply::ok(document("aws-maintenance.json")),
     );
     let amazon = subject(&fixture("aws"), &[("PEGEL_IMDS_URL", &service.url)]);
-    let keeper = Keeper::start(amazon, dir.path().to_owned(), LONG, &Supervisor::default())
-        .expect("started");
+    let keeper = start(amazon, &dir);
     let kinds = || {
         let (_, events) = keeper.events().ok_or("none")?;
         Ok::<_, &str>(
@@ -197,8 +188,7 @@ fn amazon_and_google_announce_the_end_of_a_spot_instance() {
     set("preempted", "TRUE");
     set("maintenance-event", "NONE");
     let google = subject(&fixture("google"), &[("PEGEL_IMDS_URL", &service.url)]);
-    let keeper = Keeper::start(google, dir.path().to_owned(), LONG, &Supervisor::default())
-        .expect("started");
+    let keeper = start(google, &dir);
     let events = eventually("events", || {
         keeper.events().map(|(_, events)| events).ok_or("none")
     });
