@@ -18,6 +18,7 @@ mod names;
 mod number;
 mod selector;
 mod series;
+pub mod slurm;
 mod text;
 mod tick;
 

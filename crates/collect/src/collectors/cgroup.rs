@@ -7,13 +7,14 @@
 use std::path::PathBuf;
 
 use pegel_config::read_plain;
+use pegel_metric::slurm::is_number;
 
 use crate::folder::Folder;
 use crate::scan::Fault;
 use crate::walk::{Put, Walk, open_walk};
 use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
 
-use super::cgroup_jobs::{Jobs, is_number, is_slurm_job};
+use super::cgroup_jobs::{Jobs, is_slurm_job};
 use super::cgroup_names::{ALL, JOB};
 use super::{cgroup_v1, cgroup_v2};
 

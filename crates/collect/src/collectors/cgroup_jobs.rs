@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 use pegel_config::read_plain;
+use pegel_metric::slurm::{is_number, is_sluid, number_in};
 
 use crate::folder::Folder;
 
@@ -21,15 +22,6 @@ const ENVIRONMENT_BYTES_MAX: u64 = 1 << 20;
 /// Whether Slurm calls the folder of a job so.
 pub(super) fn is_slurm_job(name: &str) -> bool {
     name.strip_prefix("job_").is_some_and(is_number) || is_sluid(name)
-}
-
-pub(super) fn is_sluid(name: &str) -> bool {
-    let is_base_32 = |byte: u8| byte.is_ascii_alphanumeric() && !b"ILOUilou".contains(&byte);
-    name.len() == 14 && name.starts_with('s') && name.bytes().skip(1).all(is_base_32)
-}
-
-pub(super) fn is_number(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// The numbers of jobs that are known by their SLUID, as they were found.
@@ -108,28 +100,12 @@ fn find_number(proc: &std::path::Path, sluid: &str, job: &Folder) -> Option<Stri
                 let path = proc.join(process).join("environ");
                 let environment = read_plain(&path, ENVIRONMENT_BYTES_MAX).unwrap_or_default();
                 if let Some(number) = number_in(&environment, sluid) {
-                    return Some(number);
+                    return Some(number.to_owned());
                 }
             }
         }
     }
     None
-}
-
-/// The number beside this SLUID in an environment.
-fn number_in(environment: &[u8], sluid: &str) -> Option<String> {
-    let value = |name: &[u8]| {
-        let mut variables = environment.split(|byte| *byte == 0);
-        let value =
-            variables.find_map(|variable| variable.strip_prefix(name)?.strip_prefix(b"="))?;
-        std::str::from_utf8(value).ok()
-    };
-    if value(b"SLURM_JOB_SLUID")? != sluid {
-        return None;
-    }
-    value(b"SLURM_JOB_ID")
-        .filter(|id| is_number(id))
-        .map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -138,46 +114,11 @@ mod tests {
 
     #[test]
     fn folders_of_jobs_are_known_by_their_names() {
-        for name in [
-            "job_17",
-            "s06JQ5T8XK2M9R",
-            "s0000000000000",
-            "s06jq5t8xk2m9r",
-        ] {
+        for name in ["job_17", "s06JQ5T8XK2M9R"] {
             assert!(is_slurm_job(name), "{name}");
         }
-        for name in [
-            "job_x",
-            "job_",
-            "system",
-            "s06JQ5T8XK2M9",
-            "s06JQ5T8XK2M9RR",
-            "s06JQ5T8XK2M9U",
-            "x06JQ5T8XK2M9R",
-            "s06JQ5T8XK2M9-",
-        ] {
+        for name in ["job_x", "job_", "system", "s06JQ5T8XK2M9"] {
             assert!(!is_slurm_job(name), "{name}");
         }
-    }
-
-    #[test]
-    fn a_number_counts_only_beside_its_sluid() {
-        let sluid = "s06JQ5T8XK2M9R";
-        let number = |text: &str| number_in(text.as_bytes(), sluid);
-        let both = "A=1\0SLURM_JOB_ID=18\0SLURM_JOB_SLUID=s06JQ5T8XK2M9R\0";
-        assert_eq!(number(both).as_deref(), Some("18"));
-        assert_eq!(number("SLURM_JOB_ID=18\0"), None);
-        assert_eq!(
-            number("SLURM_JOB_ID=18\0SLURM_JOB_SLUID=s000000000000A\0"),
-            None
-        );
-        assert_eq!(
-            number("SLURM_JOB_ID=x\0SLURM_JOB_SLUID=s06JQ5T8XK2M9R\0"),
-            None
-        );
-        assert_eq!(
-            number("XSLURM_JOB_ID=1\0SLURM_JOB_SLUID=s06JQ5T8XK2M9R\0"),
-            None
-        );
     }
 }

@@ -1,5 +1,7 @@
 //! Jobs by the cgroups that schedulers make for them.
 
+use pegel_metric::slurm::{is_number, is_sluid};
+
 use super::{Job, clean};
 use crate::cgroup::line;
 
@@ -94,14 +96,4 @@ fn htcondor(parts: &[&str]) -> Option<Job> {
     let name = below.iter().find(|part| part.starts_with("condor"))?;
     let slot = name.find("slot").map_or(*name, |at| &name[at..]);
     found("htcondor", slot)
-}
-
-/// An `s` and 13 characters of Crockford's base 32.
-fn is_sluid(name: &str) -> bool {
-    let is_base_32 = |byte: u8| byte.is_ascii_alphanumeric() && !b"ILOUilou".contains(&byte);
-    name.len() == 14 && name.starts_with('s') && name.bytes().skip(1).all(is_base_32)
-}
-
-pub(super) fn is_number(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }

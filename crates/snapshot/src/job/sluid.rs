@@ -1,9 +1,9 @@
 //! The number of a Slurm job whose cgroup has only its SLUID, from the environment of processes in the same cgroup.
 
 use pegel_config::read_plain;
+use pegel_metric::slurm::{is_number, number_in};
 
-use super::cgroup::is_number;
-use super::{Job, clean};
+use super::Job;
 use crate::cgroup::line;
 use crate::machine::Machine;
 
@@ -25,25 +25,13 @@ pub(crate) fn find_number(job: &mut Job, machine: &Machine, cgroups: &str) {
         let number = processes.take(PROCESSES_MAX).find_map(|process| {
             // Not through the machine: that a process of another user cannot be read is no fault of the node.
             let path = machine.place(format!("proc/{process}/environ"));
-            number_in(&read_plain(&path, BYTES_MAX).ok()?, &sluid)
+            let environment = read_plain(&path, BYTES_MAX).ok()?;
+            number_in(&environment, &sluid).map(str::to_owned)
         });
         if let Some(number) = number {
             job.id = number;
         }
     }
-}
-
-/// The number beside this SLUID in an environment.
-fn number_in(environment: &[u8], sluid: &str) -> Option<String> {
-    let value = |name: &str| {
-        let mut variables = environment.split(|byte| *byte == 0);
-        let value = variables
-            .find_map(|variable| variable.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
-        clean(String::from_utf8_lossy(value).into_owned())
-    };
-    (value("SLURM_JOB_SLUID")? == sluid)
-        .then(|| value("SLURM_JOB_ID"))?
-        .filter(|id| is_number(id))
 }
 
 #[cfg(test)]
