@@ -104,8 +104,10 @@ impl Descriptors {
             programs: PROGRAMS_MAX * DESCRIPTORS_PER_PROGRAM,
             lanes: lanes.as_ref().map_or(0, |lanes| lanes.lanes_max),
         };
-        let limit = reachable(requested.wanted_limit());
-        let shares = requested.within(limit);
+        let wanted = requested.wanted_limit();
+        let limit = reachable(wanted.saturating_add(udp_descriptors(statsd)));
+        statsd.threads = udp_threads(statsd, limit);
+        let shares = requested.within(limit.saturating_sub(udp_descriptors(statsd)));
         serve.connections_max = shares.tcp;
         serve.socket_connections_max = shares.socket;
         serve.refusals_max = (shares.refusals / listeners).max(1);
@@ -121,6 +123,18 @@ impl Descriptors {
 
 /// In the order of [`Descriptors::to_array`].
 const WEIGHTS: [usize; 7] = [3, 3, 1, 3, 2, 2, 18];
+
+/// The descriptors of statsd's UDP sockets beyond the first one of each address, which is a listener like others. Each
+/// thread has a socket for each address, and a duplicate of it to read its drops.
+fn udp_descriptors(statsd: &StatsdPlan) -> usize {
+    statsd.threads.saturating_sub(1) * statsd.udp.len() * 2
+}
+
+/// The number of statsd threads whose sockets take at most a sixteenth of the limit.
+fn udp_threads(statsd: &StatsdPlan, limit: usize) -> usize {
+    let most = limit / 16 / (2 * statsd.udp.len()).max(1);
+    statsd.threads.min(most).max(1)
+}
 
 fn reserved(limit: usize) -> usize {
     (limit / 4).clamp(RESERVED_MIN, RESERVED_MAX)
@@ -151,6 +165,7 @@ pub(crate) fn raise(to: usize) {
 #[cfg(test)]
 mod tests {
     use pegel_ingest::lanes::LANES_MAX;
+    use pegel_ingest::statsd::StatsdKeys;
 
     use super::*;
 
@@ -172,6 +187,36 @@ mod tests {
             assert!(used + reserved(limit) <= limit, "{limit}: {shares:?}");
             assert!(shares.tcp >= 2 && shares.socket >= 2 && shares.statsd >= 1);
         }
+    }
+
+    #[test]
+    fn sockets_of_statsd_threads_are_part_of_the_limit() {
+        let mut statsd = StatsdPlan::new(&StatsdKeys::default(), None, false);
+        for (addresses, threads) in [(0, 64), (1, 64), (2, 4), (2, 64), (16, 64)] {
+            statsd.udp = vec![([127, 0, 0, 1], 8125).into(); addresses];
+            for limit in DESCRIPTORS_MIN..5_000 {
+                statsd.threads = threads;
+                statsd.threads = udp_threads(&statsd, limit);
+                let sockets = udp_descriptors(&statsd);
+                let shares = REQUESTED.within(limit - sockets);
+                let used = shares.to_array().iter().sum::<usize>() + sockets;
+                let reserved = reserved(limit - sockets);
+                assert!(used + reserved <= limit, "{limit}: {shares:?}, {sockets}");
+                assert!(statsd.threads >= 1 && sockets <= limit / 16);
+            }
+        }
+    }
+
+    #[test]
+    fn threads_of_statsd_are_limited_by_few_descriptors_only() {
+        let mut statsd = StatsdPlan::new(&StatsdKeys::default(), None, false);
+        assert_eq!(statsd.udp.len(), 2);
+        statsd.threads = 64;
+        assert_eq!(udp_threads(&statsd, 256), 4);
+        assert_eq!(udp_threads(&statsd, 1024), 16);
+        assert_eq!(udp_threads(&statsd, 8192), 64);
+        statsd.threads = 4;
+        assert_eq!(udp_threads(&statsd, 256), 4, "the most that auto starts");
     }
 
     #[test]

@@ -109,14 +109,15 @@ impl Plan {
             remarks.push(limit.remark(config));
         }
         let mut lanes = lanes(&store.dir, &serve.allow_users, environment);
-        let connections = serve.connections_max;
+        let (connections, threads) = (serve.connections_max, statsd.threads);
         let open_files =
             Descriptors::distribute(&mut store, &mut serve, &mut statsd, lanes.as_mut());
-        if serve.connections_max < connections {
+        if serve.connections_max < connections || statsd.threads < threads {
             remarks.push(format!(
-                "open files are limited to {open_files}: at most {} connections, {} of statsd, {} lanes",
+                "open files are limited to {open_files}: at most {} connections, {} of statsd and {} threads for its datagrams, {} lanes",
                 serve.connections_max,
                 statsd.connections,
+                statsd.threads,
                 lanes.as_ref().map_or(0, |lanes| lanes.lanes_max),
             ));
         }
