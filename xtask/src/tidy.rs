@@ -7,6 +7,7 @@ mod guarantees;
 mod links;
 mod names;
 mod size;
+mod threads;
 mod tree;
 mod unfinished;
 mod unsafe_code;
@@ -44,6 +45,7 @@ pub fn run(generated: Generated) -> Result<()> {
     complaints.extend(dead_files::check(&tree)?);
     complaints.extend(unfinished::check(&tree));
     complaints.extend(unsafe_code::check(&tree));
+    complaints.extend(threads::check(&tree));
     complaints.extend(collectors::check(&tree));
     complaints.extend(links::check(&tree));
     complaints.extend(guarantees::check(&tree));

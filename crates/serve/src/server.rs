@@ -109,6 +109,7 @@ impl Server {
             socket: Seats::new(self.settings.socket_connections_max),
         };
         let annotations = Annotations::open_or_none(&self.app.store.status().dir);
+        let station = Station::new(self.app.store.supervisor());
         let site = Arc::new(Site {
             engine: Engine::new(
                 self.app.store.clone(),
@@ -117,7 +118,7 @@ impl Server {
                 self.settings.dragon_compat,
             ),
             app: self.app,
-            station: Arc::new(Station::new().limited_to(self.settings.programs_max)),
+            station: Arc::new(station.limited_to(self.settings.programs_max)),
             bodies: Bodies::new(&self.settings),
             limited: Limited::default(),
             answers: Answers::new(&self.settings, self.refusals.clone()),

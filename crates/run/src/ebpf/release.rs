@@ -6,14 +6,18 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::Builder;
+
+use pegel_supervisor::Supervisor;
 
 /// What the thread needs of a stack, with much to spare.
 const STACK_BYTES: usize = 128 << 10;
 
 /// Values that wait to be dropped. Their number is bounded by the caller.
 #[derive(Debug)]
-pub(super) struct Releases<T>(Mutex<Queue<T>>);
+pub(super) struct Releases<T> {
+    queue: Mutex<Queue<T>>,
+    supervisor: Supervisor,
+}
 
 #[derive(Debug)]
 struct Queue<T> {
@@ -21,16 +25,17 @@ struct Queue<T> {
     has_thread: bool,
 }
 
-impl<T> Default for Releases<T> {
-    fn default() -> Releases<T> {
-        Releases(Mutex::new(Queue {
-            waiting: Vec::new(),
-            has_thread: false,
-        }))
-    }
-}
-
 impl<T: Send + 'static> Releases<T> {
+    pub(super) fn new(supervisor: &Supervisor) -> Releases<T> {
+        Releases {
+            queue: Mutex::new(Queue {
+                waiting: Vec::new(),
+                has_thread: false,
+            }),
+            supervisor: supervisor.clone(),
+        }
+    }
+
     /// Drops a value soon, without waiting for it.
     pub(super) fn push(self: &Arc<Self>, value: T) {
         let mut queue = self.queue();
@@ -40,10 +45,9 @@ impl<T: Send + 'static> Releases<T> {
         }
         drop(queue);
         let releases = self.clone();
-        let thread = Builder::new()
-            .name("release".to_owned())
-            .stack_size(STACK_BYTES)
-            .spawn(move || releases.drop_all());
+        let thread = self.supervisor.thread("release").stack_size(STACK_BYTES);
+        // Its handle is dropped: it ends by itself.
+        let thread = thread.restarted(move || releases.drop_all()).map(drop);
         // No thread to be had: late is better than never.
         if thread.is_err() {
             self.drop_all();
@@ -65,7 +69,7 @@ impl<T: Send + 'static> Releases<T> {
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue<T>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -93,7 +97,8 @@ mod tests {
 
     #[test]
     fn the_thread_that_lets_go_does_not_wait() {
-        let releases = Arc::new(Releases::default());
+        let supervisor = Supervisor::default();
+        let releases = Arc::new(Releases::new(&supervisor));
         let go = Arc::new(Mutex::new(()));
         let (dropped, ids) = mpsc::channel();
         // Would never end if a value were dropped here.
@@ -107,6 +112,9 @@ mod tests {
             });
         }
         assert_eq!(ids.try_iter().count(), 0);
+        let threads = supervisor.threads();
+        assert_eq!(threads.len(), 1, "{threads:?}");
+        assert_eq!(threads[0].name, "release");
         drop((wait, dropped));
         let ids: Vec<ThreadId> = ids.iter().collect();
         assert_eq!(ids.len(), 4);

@@ -5,6 +5,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use pegel_supervisor::Supervisor;
+
 use super::place::{Place, possible_processors};
 use super::programs::{ROW_WORDS, ROWS};
 use super::reading::{From, Request};
@@ -83,14 +85,9 @@ enum Refusal {
     Ebpf(#[from] EbpfError),
 }
 
-impl Default for Station {
-    fn default() -> Station {
-        Station::new()
-    }
-}
-
 impl Station {
-    pub fn new() -> Station {
+    /// `supervisor` watches the thread that lets programs go.
+    pub fn new(supervisor: &Supervisor) -> Station {
         let is_allowed = rights::has(rights::SYS_ADMIN)
             || rights::has(rights::BPF) && rights::has(rights::PERFMON);
         Station {
@@ -98,7 +95,7 @@ impl Station {
             sets: Mutex::default(),
             seats: Arc::default(),
             programs_max: programs_max(),
-            releases: Arc::default(),
+            releases: Arc::new(Releases::new(supervisor)),
         }
     }
 
