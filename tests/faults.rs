@@ -1,10 +1,13 @@
-//! Faults that the agent survives: a full or read-only disk, and `kill -9` under load.
+//! Faults that the agent survives: a full or read-only disk, and `kill -9` under load; and one that it does not, the end
+//! of a thread.
 
+use std::fs;
 use std::time::{Duration, Instant};
 
 use pegel_testkit::{
     AgentBuilder, AgentProcess, Rng, Samples, SmallDisk, TempDir, eventually, get, post,
 };
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use serde_json::Value;
 
 const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
@@ -93,7 +96,7 @@ fn assert_starts_degraded(disk: &SmallDisk, spoil: fn(&SmallDisk), repair: fn(&S
     repair(disk);
     eventually_well(&running);
     eventually("it says where it can be reached", || {
-        std::fs::read_to_string(dir.join("endpoint.json"))
+        fs::read_to_string(dir.join("endpoint.json"))
     });
     let seen = running.samples("node_load1");
     assert!(seen.len() > before.len(), "it sampled meanwhile");
@@ -159,7 +162,7 @@ fn nothing_is_acknowledged_after_the_stores_directory_was_removed() {
         answer.expect("an answer").status
     };
     assert_eq!(put(), 204);
-    std::fs::remove_dir_all(&dir).expect("removed");
+    fs::remove_dir_all(&dir).expect("removed");
     let acknowledged = (0..50).filter(|_| put() < 300).count();
     assert_eq!(acknowledged, 0, "points that nobody will find again");
     let reason = eventually("it says that it is degraded", || is_degraded(&running));
@@ -174,4 +177,37 @@ fn nothing_is_acknowledged_after_the_stores_directory_was_removed() {
         "a directory that is not locked is left alone"
     );
     running.assert_conserved();
+}
+
+/// Writes to every eventfd of the agent, as a stray descriptor would: its statsd threads take it for the signal to end.
+fn ring_all_events(agent: &AgentProcess) {
+    let pid = Pid::from_raw(agent.pid().cast_signed()).expect("a process");
+    let process = pidfd_open(pid, PidfdFlags::empty()).expect("the agent runs");
+    let links = fs::read_dir(format!("/proc/{}/fd", agent.pid())).expect("the agent runs");
+    for link in links.filter_map(Result::ok) {
+        let target = fs::read_link(link.path()).unwrap_or_default();
+        if target.to_string_lossy() != "anon_inode:[eventfd]" {
+            continue;
+        }
+        let number = link.file_name().into_string().expect("a number");
+        let number = number.parse().expect("a number");
+        let event = pidfd_getfd(&process, number, PidfdGetfdFlags::empty());
+        let event = event.expect("its parent may take it");
+        rustix::io::write(&event, &1_u64.to_ne_bytes()).expect("written");
+    }
+}
+
+#[test]
+fn a_thread_that_ends_unexpectedly_ends_the_agent_with_status_1() {
+    let agent = agent().start();
+    ring_all_events(&agent);
+    let finished = agent.wait();
+    assert_eq!(finished.code(), Some(1), "{finished}");
+    assert!(
+        finished
+            .stderr
+            .contains("the agent cannot go on: thread statsd"),
+        "{finished}"
+    );
+    assert!(finished.stderr.contains("ended unexpectedly"), "{finished}");
 }
