@@ -1,5 +1,6 @@
 //! Limits that the system sets on the agent: few descriptors, little memory.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::net::{TcpStream, UdpSocket};
@@ -268,4 +269,26 @@ fn under_a_real_memory_limit_it_survives_what_is_offered() {
         assert_conserved(&agent);
         assert!(agent.stop().code() == Some(0));
     }
+}
+
+/// Heavy queries must not keep the sampler from its deadlines.
+#[test]
+fn query_threads_have_a_lower_priority_than_the_sampler() {
+    let agent = AgentBuilder::new(PEGEL).start();
+    assert_eq!(agent.get("/api/v1/range?match=node_load1").status, 200);
+    let tasks = fs::read_dir(format!("/proc/{}/task", agent.pid())).expect("the agent runs");
+    let mut nice: BTreeMap<String, i32> = BTreeMap::new();
+    for task in tasks.filter_map(Result::ok) {
+        let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        // `PID (NAME) STATE …`: the nice value is the 17th field after the name.
+        let Some((start, rest)) = stat.rsplit_once(") ") else {
+            continue;
+        };
+        let name = start.split_once('(').map(|(_, name)| name.to_owned());
+        let value = rest.split(' ').nth(16).and_then(|value| value.parse().ok());
+        nice.extend(name.zip(value));
+    }
+    assert!(nice["query"] > nice["sampler"], "{nice:?}");
+    assert_eq!(nice["serve"], nice["sampler"], "{nice:?}");
+    agent.assert_conserved();
 }

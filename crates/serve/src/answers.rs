@@ -12,12 +12,16 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use pegel_ingest::Intake;
 use serde::Serialize;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::runtime::Handle;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::failure::Failure;
+use crate::guard::Rights;
+use crate::query_threads::QueryThreads;
 use crate::refusals::{Refusal, Refusals};
 use crate::settings::Settings;
+use crate::slots::Slots;
 
 /// Memory is handed out in pieces of this size.
 const PIECE_BYTES: usize = 1024;
@@ -36,9 +40,10 @@ const GZIP_BYTES_MIN: usize = 512;
 pub(crate) struct Answers {
     answer_bytes_max: usize,
     /// Questions about the past, which read blocks.
-    queries: Arc<Semaphore>,
+    queries: Slots,
+    query_threads: QueryThreads,
     /// Questions about the present: they must not queue behind the others.
-    looks: Arc<Semaphore>,
+    looks: Slots,
     /// What is written: many may wait for the log together.
     writes: Arc<Semaphore>,
     /// Programs' counters are brought up to date by one at a time.
@@ -64,12 +69,13 @@ pub(crate) struct Finished {
 }
 
 impl Answers {
-    pub fn new(settings: &Settings, refusals: Arc<Refusals>) -> Answers {
+    pub fn new(settings: &Settings, refusals: Arc<Refusals>) -> io::Result<Answers> {
         let pieces = settings.answers_bytes_max / PIECE_BYTES;
-        Answers {
+        Ok(Answers {
             answer_bytes_max: settings.answer_bytes_max,
-            queries: Arc::new(Semaphore::new(settings.queries_max)),
-            looks: Arc::new(Semaphore::new(settings.queries_max)),
+            queries: Slots::new(settings.queries_max),
+            query_threads: QueryThreads::new(settings.queries_max)?,
+            looks: Slots::new(settings.queries_max),
             writes: Arc::new(Semaphore::new(WRITES_MAX)),
             refreshes: Arc::new(Semaphore::new(1)),
             memory: Memory {
@@ -77,7 +83,7 @@ impl Answers {
                 large: Arc::new(Semaphore::new(pieces / 4 * 3)),
             },
             refusals,
-        }
+        })
     }
 
     /// Room for one answer.
@@ -88,17 +94,21 @@ impl Answers {
     /// Works on a question about the past.
     pub async fn query<T: Send + 'static>(
         &self,
+        rights: Rights,
         work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
-        self.work(&self.queries, work).await
+        let slot = self.queries.take(rights);
+        self.work(slot, self.query_threads.handle(), work).await
     }
 
     /// Works on a question about current values.
     pub async fn look<T: Send + 'static>(
         &self,
+        rights: Rights,
         work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
-        self.work(&self.looks, work).await
+        let slot = self.looks.take(rights);
+        self.work(slot, &Handle::current(), work).await
     }
 
     /// Writes something, which may wait for the log.
@@ -106,14 +116,17 @@ impl Answers {
         &self,
         work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
-        self.work(&self.writes, work).await
+        let slot = self.writes.clone().acquire_owned();
+        self.work(slot, &Handle::current(), work).await
     }
 
     /// Brings programs' counters up to date, so that a look finds what they counted until now. A store that
     /// hangs does not keep the reader waiting for long: what is there is shown.
     pub async fn refresh(&self, intake: &Arc<Intake>) {
         let intake = intake.clone();
-        let refresh = self.work(&self.refreshes, move || {
+        let slot = self.refreshes.clone().acquire_owned();
+        let threads = Handle::current();
+        let refresh = self.work(slot, &threads, move || {
             // What cannot be written now is as old as the last tick; `/status` says why.
             let _ = intake.refresh();
             Ok(())
@@ -121,20 +134,18 @@ impl Answers {
         let _ = timeout(REFRESH_TIME, refresh).await;
     }
 
-    async fn work<T: Send + 'static>(
+    /// Waits for a slot, then works on one of the blocking threads of a runtime.
+    async fn work<T: Send + 'static, S: Send + 'static>(
         &self,
-        places: &Arc<Semaphore>,
+        slot: impl Future<Output = Result<S, AcquireError>>,
+        threads: &Handle,
         work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
-        let place = places
-            .clone()
-            .acquire_owned()
-            .await
-            .map_err(|_| Failure::broken())?;
-        // The place goes with the work: it stays taken when the client leaves before the end.
-        let done = tokio::task::spawn_blocking(move || {
+        let slot = slot.await.map_err(|_| Failure::broken())?;
+        // The slot goes with the work: it stays taken when the client leaves before the end.
+        let done = threads.spawn_blocking(move || {
             let result = work();
-            drop(place);
+            drop(slot);
             result
         });
         let result = done.await.map_err(|_| Failure::broken())?;
@@ -316,7 +327,7 @@ mod tests {
             answers_bytes_max,
             ..Settings::default()
         };
-        Answers::new(&settings, Arc::new(Refusals::default()))
+        Answers::new(&settings, Arc::new(Refusals::default())).expect("started")
     }
 
     #[test]

@@ -121,7 +121,7 @@ impl Server {
             station: Arc::new(station.limited_to(self.settings.programs_max)),
             bodies: Bodies::new(&self.settings),
             limited: Limited::default(),
-            answers: Answers::new(&self.settings, self.refusals.clone()),
+            answers: Answers::new(&self.settings, self.refusals.clone())?,
             refusals: self.refusals.clone(),
             guard: self.guard.clone(),
             seats: seats.clone(),

@@ -1,4 +1,4 @@
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, Uri};
 use axum::response::IntoResponse;
 use pegel_metric::Series;
@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::values::changed_after;
 use super::{Answer, Shared};
+use crate::guard::Caller;
 use crate::negotiate;
 use crate::parameters::Parameters;
 
@@ -18,13 +19,18 @@ struct Listed<'a> {
 }
 
 /// The live series and what they mean, sorted.
-pub(super) async fn list(State(site): Shared, uri: Uri, headers: HeaderMap) -> Answer {
+pub(super) async fn list(
+    State(site): Shared,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Answer {
     let selector = Parameters::read(&uri, &["match"])?.selector()?;
     let gzip = negotiate::gzip(&headers);
     let store = site.app.store.clone();
     site.answers.refresh(&site.app.intake).await;
     let mut room = site.answers.room();
-    let made = site.answers.look(move || {
+    let made = site.answers.look(caller.rights, move || {
         let (mut found, _) = changed_after(&store, &selector, 0)?;
         found.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         let listed: Vec<Listed<'_>> = found.iter().map(|(series, _)| listed(series)).collect();

@@ -1,17 +1,22 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::HeaderMap;
 use axum::response::IntoResponse;
 use pegel_metric::{Selector, Series};
 use pegel_wire::{openmetrics, prometheus};
 
 use super::{Answer, Shared};
+use crate::guard::Caller;
 use crate::negotiate::{self, Format};
 
 /// All current values, for Prometheus. Parameters are ignored: a scraper may add its own.
-pub(super) async fn metrics(State(site): Shared, headers: HeaderMap) -> Answer {
+pub(super) async fn metrics(
+    State(site): Shared,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+) -> Answer {
     let format = negotiate::format(&headers);
     let gzip = negotiate::gzip(&headers);
     let store = site.app.store.clone();
@@ -19,7 +24,7 @@ pub(super) async fn metrics(State(site): Shared, headers: HeaderMap) -> Answer {
     let mut room = site.answers.room();
     let (finished, collisions) = site
         .answers
-        .look(move || {
+        .look(caller.rights, move || {
             let mut readings: Vec<(Arc<Series>, f64)> = Vec::new();
             store.latest(&Selector::all(), 0, &mut |series, latest| {
                 readings.push((series.clone(), latest.value));

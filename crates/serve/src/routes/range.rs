@@ -1,4 +1,4 @@
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, Uri};
 use axum::response::IntoResponse;
 use pegel_metric::{Labels, Millis, Series};
@@ -9,17 +9,23 @@ use serde::{Serialize, Serializer};
 use super::{Answer, Shared};
 use crate::answers::Bounded;
 use crate::failure::Failure;
+use crate::guard::Caller;
 use crate::moment::{parse_moment, parse_span};
 use crate::negotiate;
 use crate::parameters::Parameters;
 
 /// Samples of the past, per series: `[{"name","labels","points":[[ms,value],…]}]`.
-pub(super) async fn range(State(site): Shared, uri: Uri, headers: HeaderMap) -> Answer {
+pub(super) async fn range(
+    State(site): Shared,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Answer {
     let question = question(&uri, site.app.clock.utc())?;
     let gzip = negotiate::gzip(&headers);
     let store = site.app.store.clone();
     let mut room = site.answers.room();
-    let made = site.answers.query(move || {
+    let made = site.answers.query(caller.rights, move || {
         write_range(&mut room, &store, &question)?;
         room.finish("application/json", gzip)
     });

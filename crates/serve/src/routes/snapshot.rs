@@ -1,13 +1,18 @@
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
 
 use super::{Answer, Shared};
 use crate::failure::Failure;
+use crate::guard::Caller;
 use crate::negotiate;
 
 /// What this machine is, as the agent saw it last.
-pub(super) async fn snapshot(State(site): Shared, headers: HeaderMap) -> Answer {
+pub(super) async fn snapshot(
+    State(site): Shared,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+) -> Answer {
     let Some(snapshot) = site.app.source.snapshot() else {
         let message = "the snapshot of this machine is not taken yet";
         return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, message)
@@ -15,7 +20,7 @@ pub(super) async fn snapshot(State(site): Shared, headers: HeaderMap) -> Answer 
     };
     let gzip = negotiate::gzip(&headers);
     let mut room = site.answers.room();
-    let made = site.answers.look(move || {
+    let made = site.answers.look(caller.rights, move || {
         room.text(&snapshot)?;
         room.finish("application/json", gzip)
     });

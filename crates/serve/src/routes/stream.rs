@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::{Uri, header};
 use axum::response::IntoResponse;
 use bytes::Bytes;
@@ -28,6 +28,7 @@ use super::values::write_current;
 use super::{Answer, Shared, Site};
 use crate::connection::Stage;
 use crate::failure::Failure;
+use crate::guard::{Caller, Rights};
 use crate::parameters::Parameters;
 
 const RATE_DEFAULT: f64 = 2.0;
@@ -35,10 +36,15 @@ const RATE_MAX: f64 = 1000.0;
 /// How often something is sent at least, so that both ends notice when the other is gone.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
-pub(super) async fn stream(State(site): Shared, uri: Uri) -> Answer {
+pub(super) async fn stream(
+    State(site): Shared,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+) -> Answer {
     let parameters = Parameters::read(&uri, &["match", "names", "rate", "form"])?;
     let mut follower = Follower {
         site,
+        rights: caller.rights,
         selector: Arc::new(parameters.selector()?),
         period: parameters
             .one("rate")?
@@ -81,6 +87,7 @@ fn period(rate: &str) -> Result<f64, Failure> {
 /// One client's place in the sequence of changes.
 struct Follower {
     site: Arc<Site>,
+    rights: Rights,
     selector: Arc<Selector>,
     period: f64,
     /// What this client was told, when it wants columns.
@@ -140,7 +147,7 @@ impl Follower {
         );
         let mut room = self.site.answers.room();
         let mut columns = self.columns.take();
-        let looked = self.site.answers.look(move || {
+        let looked = self.site.answers.look(self.rights, move || {
             room.text("data: ")?;
             let seen = match &mut columns {
                 None => write_current(&mut room, &store, &selector, after)?,

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, Uri};
 use axum::response::IntoResponse;
 use pegel_metric::{Selector, Series};
@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::{Answer, Shared};
 use crate::answers::Bounded;
 use crate::failure::Failure;
+use crate::guard::Caller;
 use crate::negotiate;
 use crate::parameters::Parameters;
 
@@ -27,13 +28,18 @@ struct Current<'a> {
 }
 
 /// Current values, sorted by name; `ts` is when they last changed.
-pub(super) async fn values(State(site): Shared, uri: Uri, headers: HeaderMap) -> Answer {
+pub(super) async fn values(
+    State(site): Shared,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Answer {
     let selector = Parameters::read(&uri, &["match", "names"])?.selector()?;
     let gzip = negotiate::gzip(&headers);
     let store = site.app.store.clone();
     site.answers.refresh(&site.app.intake).await;
     let mut room = site.answers.room();
-    let made = site.answers.look(move || {
+    let made = site.answers.look(caller.rights, move || {
         write_current(&mut room, &store, &selector, 0)?;
         room.finish("application/json", gzip)
     });

@@ -101,7 +101,7 @@ async fn work(
     work: impl FnOnce(&Asked, Bytes) -> Result<Response, Problem> + Send + 'static,
 ) -> Answer {
     let site = asked.site.clone();
-    let done = site.answers.look(move || {
+    let done = site.answers.look(asked.rights, move || {
         let body = asked.plain_body()?;
         Ok::<_, Failure>(work(&asked, body).unwrap_or_else(|problem| refusal(&problem)))
     });

@@ -20,6 +20,7 @@ use serde_json::json;
 use super::{Access, Answer, Route, Site};
 use crate::answers::{Bounded, Finished};
 use crate::failure::Failure;
+use crate::guard::{Caller, Rights};
 use crate::negotiate;
 
 pub(super) const ROUTES: &[Route] = &[
@@ -81,6 +82,7 @@ fn pairs(uri: &Uri) -> Result<Pairs, Problem> {
 /// What a handler works on, off the async workers.
 struct Asked {
     site: Arc<Site>,
+    rights: Rights,
     method: Method,
     uri: Uri,
     headers: HeaderMap,
@@ -91,8 +93,10 @@ impl FromRequest<Arc<Site>> for Asked {
     type Rejection = BytesRejection;
 
     async fn from_request(request: Request, site: &Arc<Site>) -> Result<Asked, BytesRejection> {
+        let caller = request.extensions().get::<Caller>();
         Ok(Asked {
             site: site.clone(),
+            rights: caller.map_or(Rights::None, |caller| caller.rights),
             method: request.method().clone(),
             uri: request.uri().clone(),
             headers: request.headers().clone(),
@@ -123,17 +127,18 @@ async fn answer(
     let site = asked.site.clone();
     let gzip = negotiate::gzip(&asked.headers);
     let mut room = site.answers.room();
-    let mut asked = asked;
-    let made = site
-        .answers
-        .query(move || -> Result<Result<Finished, Problem>, Failure> {
+    let (rights, mut asked) = (asked.rights, asked);
+    let made = site.answers.query(
+        rights,
+        move || -> Result<Result<Finished, Problem>, Failure> {
             match write(&mut asked, &mut room) {
                 Ok(()) => room.finish("application/json; charset=UTF-8", gzip).map(Ok),
                 Err(Refused::Problem(Problem::Write(error))) => Err(room.failure(&error)),
                 Err(Refused::Problem(problem)) => Ok(Err(problem)),
                 Err(Refused::Failure(failure)) => Err(failure),
             }
-        });
+        },
+    );
     Ok(match made.await? {
         Ok(finished) => finished.into_response(),
         Err(problem) => refusal(&problem),

@@ -1,0 +1,66 @@
+//! The threads that work on queries about the past. They run at a lower priority than the threads that take and store
+//! samples: a query reads and decodes as much as it may, and samples must not wait for that.
+
+use std::io;
+
+use tokio::runtime::{Builder, Handle, Runtime};
+
+/// Is added to the nice value that the agent was started with. Linux has one for each thread, and no right is needed to
+/// raise it.
+const NICE: i32 = 5;
+
+#[derive(Debug)]
+pub(crate) struct QueryThreads {
+    handle: Handle,
+    /// Has no workers of its own, only blocking threads; `None` only while it is dropped.
+    runtime: Option<Runtime>,
+}
+
+impl QueryThreads {
+    pub fn new(count: usize) -> io::Result<QueryThreads> {
+        let runtime = Builder::new_current_thread()
+            .max_blocking_threads(count.max(1))
+            .thread_name("query")
+            .on_thread_start(|| {
+                if let Err(error) = rustix::process::nice(NICE) {
+                    tracing::debug!(%error, "cannot lower the priority of a query thread");
+                }
+            })
+            .build()?;
+        Ok(QueryThreads {
+            handle: runtime.handle().clone(),
+            runtime: Some(runtime),
+        })
+    }
+
+    /// Its `spawn_blocking` runs work on a query thread.
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+}
+
+impl Drop for QueryThreads {
+    /// A runtime must not wait for its threads where it is dropped, which is on a worker of another one.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::getpriority_process;
+
+    use super::*;
+
+    #[test]
+    fn query_threads_have_a_lower_priority_than_the_others() {
+        let priority = || getpriority_process(None).expect("its own");
+        let threads = QueryThreads::new(1).expect("started");
+        let running = threads.handle().spawn_blocking(priority);
+        let runtime = Builder::new_current_thread().build().expect("a runtime");
+        let niced = runtime.block_on(running).expect("no panic");
+        assert_eq!(niced, (priority() + NICE).min(19));
+    }
+}

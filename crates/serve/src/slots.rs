@@ -1,0 +1,83 @@
+//! Slots for work on answers: so many at a time, of which users in `allow_users` together get half.
+
+use std::sync::Arc;
+
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+
+use crate::guard::Rights;
+
+#[derive(Debug)]
+pub(crate) struct Slots {
+    all: Arc<Semaphore>,
+    guests: Arc<Semaphore>,
+}
+
+/// Free again when dropped.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    _one: OwnedSemaphorePermit,
+    _for_guests: Option<OwnedSemaphorePermit>,
+}
+
+impl Slots {
+    pub fn new(count: usize) -> Slots {
+        Slots {
+            all: Arc::new(Semaphore::new(count)),
+            guests: Arc::new(Semaphore::new((count / 2).max(1))),
+        }
+    }
+
+    /// Waits for a slot. The agent's user and root wait for each other only, the time limit of a request bounds the
+    /// wait of all.
+    pub async fn take(&self, rights: Rights) -> Result<Slot, AcquireError> {
+        // First the share: a guest that waits for it must not hold a slot meanwhile.
+        let for_guests = match rights {
+            Rights::None | Rights::User => Some(self.guests.clone().acquire_owned().await?),
+            Rights::Owner => None,
+        };
+        Ok(Slot {
+            _one: self.all.clone().acquire_owned().await?,
+            _for_guests: for_guests,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    /// Takes a slot if one is free now.
+    fn try_take(slots: &Slots, rights: Rights) -> Option<Slot> {
+        let mut context = Context::from_waker(Waker::noop());
+        match pin!(slots.take(rights)).poll(&mut context) {
+            Poll::Ready(slot) => Some(slot.expect("never closed")),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn guests_leave_half_of_the_slots_to_the_owner() {
+        let slots = Slots::new(4);
+        let guests: Vec<Slot> = (0..4)
+            .map_while(|_| try_take(&slots, Rights::User))
+            .collect();
+        assert_eq!(guests.len(), 2);
+        let owners = [Rights::Owner; 2].map(|rights| try_take(&slots, rights));
+        assert!(owners.iter().all(Option::is_some));
+        assert!(try_take(&slots, Rights::Owner).is_none());
+        drop(guests);
+        assert!(try_take(&slots, Rights::User).is_some());
+    }
+
+    #[test]
+    fn a_single_slot_is_for_everyone() {
+        let slots = Slots::new(1);
+        let slot = try_take(&slots, Rights::User);
+        assert!(slot.is_some() && try_take(&slots, Rights::Owner).is_none());
+        drop(slot);
+        assert!(try_take(&slots, Rights::Owner).is_some());
+    }
+}
