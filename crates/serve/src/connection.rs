@@ -91,6 +91,7 @@ where
         service_fn(move |request| {
             progress.request_begins();
             let (shared, progress) = (shared.clone(), progress.clone());
+            let visit = visit.clone();
             async move {
                 let mut answer = answer(request, visit, shared).await;
                 answer.headers_mut().extend(FOR_BROWSERS);

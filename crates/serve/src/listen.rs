@@ -141,11 +141,16 @@ pub(crate) async fn accept_all<L: Listener>(listener: L, seats: Seats, shared: S
         let Ok(visit) = listener.visit(&stream, &shared.guard) else {
             continue;
         };
-        let refusal = match seats.take(shared.guard.rights_of(visit.peer)) {
+        let rights = shared.guard.rights_of(visit.peer);
+        let refusal = match seats.take(rights, &visit.standing) {
             Ok(seat) => {
-                let serving = listener.clone().serve(stream, visit, shared.clone());
+                let listener = listener.clone();
+                let shared = shared.clone();
                 tokio::spawn(async move {
-                    serving.await;
+                    let serving = listener.serve(stream, visit.clone(), shared.clone());
+                    if !ends_itself(serving, visit.standing.displaced()).await {
+                        count_refusal(&shared, &visit, Refusal::UnknownConnections);
+                    }
                     drop(seat);
                 });
                 continue;
@@ -153,8 +158,7 @@ pub(crate) async fn accept_all<L: Listener>(listener: L, seats: Seats, shared: S
             Err(Taken::All) => L::FULL,
             Err(Taken::ForUnknown) => Refusal::UnknownConnections,
         };
-        shared.refusals.count(refusal);
-        shared.site.limited.count(&visit.peer.account(), refusal);
+        count_refusal(&shared, &visit, refusal);
         if let (true, Ok(turn)) = (listener.is_plain(), refusals.clone().try_acquire_owned()) {
             tokio::spawn(async move {
                 turn_away(stream, Failure::full()).await;
@@ -162,6 +166,24 @@ pub(crate) async fn accept_all<L: Listener>(listener: L, seats: Seats, shared: S
             });
         }
     }
+}
+
+fn count_refusal(shared: &Shared, visit: &Visit, refusal: Refusal) {
+    shared.refusals.count(refusal);
+    shared.site.limited.count(&visit.peer.account(), refusal);
+}
+
+/// Serves a connection until it ends, or is displaced by another one: then this is false.
+async fn ends_itself(
+    serving: impl Future<Output = ()>,
+    displaced: impl Future<Output = ()>,
+) -> bool {
+    let (mut serving, mut displaced) = (pin!(serving), pin!(displaced));
+    poll_fn(|cx| match serving.as_mut().poll(cx) {
+        Poll::Ready(()) => Poll::Ready(true),
+        Poll::Pending => displaced.as_mut().poll(cx).map(|()| false),
+    })
+    .await
 }
 
 /// `None` once the server stops.

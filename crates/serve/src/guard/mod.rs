@@ -33,6 +33,7 @@ use rustls::ServerConfig;
 use serde_json::{Value, json};
 
 use crate::refusals::{Refusal, Refusals};
+use crate::seats::Standing;
 use crate::settings::Settings;
 use crate::tls::{TlsError, TlsFiles};
 
@@ -89,11 +90,13 @@ pub(crate) struct Caller {
 }
 
 /// What is known about a connection before anything was said on it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Visit {
     pub peer: Peer,
     /// Our end of it; none on the UNIX socket, where nothing but a path leads here.
     pub local: Option<IpAddr>,
+    /// Whether it may be closed to make room for others.
+    pub standing: Arc<Standing>,
 }
 
 /// Why the guard cannot take its post.
@@ -196,6 +199,7 @@ impl Guard {
         Ok(Visit {
             peer: self.registrar.on_tcp(stream)?,
             local: Some(stream.local_addr()?.ip()),
+            standing: Arc::default(),
         })
     }
 
@@ -203,6 +207,7 @@ impl Guard {
         Visit {
             peer: self.registrar.on_socket(stream),
             local: None,
+            standing: Arc::default(),
         }
     }
 
@@ -254,6 +259,9 @@ impl Guard {
             None => Ok(()),
         };
         let verdict = verdict.and_then(|()| self.judge(&caller, head, access));
+        if caller.rights > Rights::None {
+            visit.standing.admit();
+        }
         self.report(&caller, verdict).map(|()| caller)
     }
 

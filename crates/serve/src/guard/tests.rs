@@ -29,6 +29,7 @@ fn visit(peer: Peer) -> Visit {
     Visit {
         peer,
         local: Some("127.0.0.1".parse().expect("an address")),
+        standing: Arc::default(),
     }
 }
 
@@ -39,6 +40,7 @@ fn remote(certified: bool) -> Visit {
             certified,
         },
         local: Some("192.0.2.1".parse().expect("an address")),
+        standing: Arc::default(),
     }
 }
 
@@ -83,7 +85,10 @@ fn local_users_have_the_rights_of_their_kind() {
             "{peer:?}"
         );
         // The same rules hold on the UNIX socket.
-        let on_socket = Visit { peer, local: None };
+        let on_socket = Visit {
+            local: None,
+            ..visit(peer)
+        };
         assert_eq!(
             statuses(&guard, &on_socket, &get(&[])),
             expected,
@@ -185,8 +190,8 @@ fn a_request_for_another_name_is_misdirected_whoever_sends_it() {
         );
     }
     let on_socket = Visit {
-        peer: Peer::User(OWN),
         local: None,
+        ..local(OWN)
     };
     let head = get(&[("host", "anything")]);
     assert_eq!(
