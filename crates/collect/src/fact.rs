@@ -57,7 +57,7 @@ mod tests {
     use pegel_metric::Kind;
 
     use super::*;
-    use crate::collectors::testing::texts;
+    use crate::collectors::testing::present_series;
 
     #[test]
     fn other_labels_take_the_place_of_the_old_ones() {
@@ -67,7 +67,10 @@ mod tests {
             group.clear();
             fact.set(&mut group, vec![("is", text.to_owned())], 1.0)
                 .expect("valid");
-            assert_eq!(texts(&mut group), [format!("info{{is=\"{text}\"}} 1")]);
+            assert_eq!(
+                present_series(&mut group),
+                [format!("info{{is=\"{text}\"}} 1")]
+            );
         }
         assert_eq!(group.members().series.len(), 1);
     }

@@ -125,7 +125,7 @@ pub(crate) const fn counter(name: &'static str, unit: &'static str, help: &'stat
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collectors::testing::texts;
+    use crate::collectors::testing::present_series;
 
     static ONE: Family = gauge("one_volts", "volts", "One.");
     static MANY: Family = counter("many_<key>_total", "", "The counter <key>.");
@@ -144,7 +144,7 @@ mod tests {
                     .expect("valid");
             }
             sheet.end(group);
-            texts(group)
+            present_series(group)
         };
         let first = pass(&["a", "b"], &mut group);
         assert_eq!(

@@ -178,7 +178,7 @@ mod tests {
     use pegel_supervisor::Supervisor;
 
     use super::*;
-    use crate::collectors::testing::Hand;
+    use crate::collectors::testing::SettableClock;
     use crate::procfile::SharedFile;
     use crate::scan::Fault;
     use crate::single::Single;
@@ -187,13 +187,13 @@ mod tests {
     /// A station, and what it needs for a pass.
     struct Stand {
         context: Context,
-        clock: Arc<Hand>,
+        clock: Arc<SettableClock>,
         station: Station,
     }
 
     impl Stand {
         fn new(entry: &'static Entry) -> Stand {
-            let clock = Arc::new(Hand(AtomicI64::new(1_000)));
+            let clock = Arc::new(SettableClock(AtomicI64::new(1_000)));
             let context = Context {
                 host: Host::at(Path::new("/nonexistent")),
                 clock: clock.clone(),

@@ -6,7 +6,7 @@ use pegel_metric::{Family, Group, Kind, Ledger};
 use pegel_supervisor::Supervisor;
 
 use super::*;
-use crate::collectors::testing::Hand;
+use crate::collectors::testing::SettableClock;
 use crate::procfile::SharedFile;
 use crate::single::Single;
 use crate::{CollectError, Collector, Figures, Host, OpenError, Opened, Pace, Tier};
@@ -47,7 +47,7 @@ type Waiting = Mutex<Option<Receiver<Step>>>;
 
 struct Stand {
     context: Context,
-    clock: Arc<Hand>,
+    clock: Arc<SettableClock>,
     aside: Aside,
     steps: SyncSender<Step>,
     tick: Tick,
@@ -57,7 +57,7 @@ impl Stand {
     fn new(entry: &'static Entry, waiting: &Waiting) -> Stand {
         let (steps, receiver) = sync_channel(8);
         *waiting.lock().expect("lock") = Some(receiver);
-        let clock = Arc::new(Hand(AtomicI64::new(1_000)));
+        let clock = Arc::new(SettableClock(AtomicI64::new(1_000)));
         let context = Context {
             host: Host::at(Path::new("/nonexistent")),
             clock: clock.clone(),

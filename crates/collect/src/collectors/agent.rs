@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use pegel_metric::{Family, Group, Input, Kind, Ledger, Reason, Slot};
 
-use super::agent_own::OwnReadings;
-use super::agent_process::{self, Process};
+use super::agent_process::{self, AgentProcessUsage};
+use super::agent_self_metrics::SelfMetricsSeries;
 use crate::figures::{CollectorFigures, Figures};
 use crate::scan::Fault;
 use crate::single::Single;
@@ -86,31 +86,31 @@ pub static ENTRY: Entry = Entry {
 };
 
 #[derive(Debug)]
-struct Agent {
+struct AgentCollector {
     path: PathBuf,
     /// Not there when another root has no processes.
-    process: Option<Process>,
-    books: Books,
+    process: Option<AgentProcessUsage>,
+    ledger_series: LedgerSeries,
     schedule: [Single; 3],
-    collectors: Collectors,
-    own: OwnReadings,
+    collector_series: CollectorSeries,
+    self_metrics: SelfMetricsSeries,
 }
 
 fn open(context: &Context) -> Result<Opened, OpenError> {
-    Ok(Opened::Active(Box::new(Agent {
+    Ok(Opened::Active(Box::new(AgentCollector {
         path: context.host.proc.join("self"),
-        process: Process::open(context)?,
-        books: Books::new(context.ledger.clone()),
+        process: AgentProcessUsage::open(context)?,
+        ledger_series: LedgerSeries::new(context.ledger.clone()),
         schedule: [&LATE, &MISSED, &CLOCK_STEPS].map(Single::new),
-        collectors: Collectors {
-            figures: context.figures.clone(),
+        collector_series: CollectorSeries {
+            stats: context.figures.clone(),
             slots: Vec::new(),
         },
-        own: OwnReadings::new(context.own.clone()),
+        self_metrics: SelfMetricsSeries::new(context.own.clone()),
     })))
 }
 
-impl Collector for Agent {
+impl Collector for AgentCollector {
     fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
         if let Some(process) = &mut self.process {
             process.update(out)?;
@@ -119,16 +119,16 @@ impl Collector for Agent {
     }
 }
 
-impl Agent {
+impl AgentCollector {
     fn update(&mut self, out: &mut Group) -> Result<(), Fault> {
-        self.books.update(out)?;
-        let counts = self.collectors.figures.counts();
+        self.ledger_series.update(out)?;
+        let counts = self.collector_series.stats.counts();
         let counts = [counts.late, counts.missed, counts.clock_steps];
         for (single, count) in self.schedule.iter_mut().zip(counts) {
             single.set(out, count as f64)?;
         }
-        self.collectors.update(out)?;
-        self.own.update(out)
+        self.collector_series.update(out)?;
+        self.self_metrics.update(out)
     }
 }
 
@@ -137,15 +137,15 @@ const ALWAYS_SHOWN: (Input, Reason) = (Input::Collect, Reason::QueueFull);
 /// The ledger, input by input. Reasons appear when something was first dropped for them: most of the
 /// many pairs of input and reason never happen. One is always there, so that the name is known.
 #[derive(Debug)]
-struct Books {
+struct LedgerSeries {
     ledger: Arc<Ledger>,
     totals: Vec<[Slot; 2]>,
     dropped: Vec<(Input, Reason, Slot)>,
 }
 
-impl Books {
-    fn new(ledger: Arc<Ledger>) -> Books {
-        Books {
+impl LedgerSeries {
+    fn new(ledger: Arc<Ledger>) -> LedgerSeries {
+        LedgerSeries {
             ledger,
             totals: Vec::new(),
             dropped: Vec::new(),
@@ -198,21 +198,21 @@ impl Books {
 
 /// The collectors that run here; a disabled one has nothing to say.
 #[derive(Debug)]
-struct Collectors {
-    figures: Arc<Figures>,
+struct CollectorSeries {
+    stats: Arc<Figures>,
     /// For each collector: seconds, failures, failed.
     slots: Vec<Option<[Slot; 3]>>,
 }
 
-impl Collectors {
+impl CollectorSeries {
     fn update(&mut self, out: &mut Group) -> Result<(), Fault> {
         if self.slots.is_empty() {
             let families = [&SECONDS, &FAILURES, &FAILED].map(|family| Arc::new(family.clone()));
-            for figures in self.figures.collectors() {
+            for figures in self.stats.collectors() {
                 self.slots.push(declare_collector(figures, &families, out)?);
             }
         }
-        for (figures, slots) in self.figures.collectors().iter().zip(&self.slots) {
+        for (figures, slots) in self.stats.collectors().iter().zip(&self.slots) {
             if let Some([seconds, failures, failed]) = *slots {
                 let is_failed = figures.state() == State::Failed;
                 out.set(seconds, figures.seconds());

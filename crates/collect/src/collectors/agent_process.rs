@@ -47,13 +47,13 @@ pub(super) static START: Family = Family::new(
 );
 
 #[derive(Debug)]
-pub(super) struct Process {
+pub(super) struct AgentProcessUsage {
     stat: ProcFile,
-    fds: Option<Fds>,
+    fds: Option<FdDirectory>,
     user_hz: f64,
     page_bytes: f64,
     /// Seconds since 1970, where the node says it.
-    booted: Option<u64>,
+    boot_time: Option<u64>,
     cpu: Single,
     resident: Single,
     open_fds: Single,
@@ -63,26 +63,26 @@ pub(super) struct Process {
 
 /// Some columns of `/proc/<pid>/stat`.
 #[derive(Debug, PartialEq, Eq)]
-struct Stat {
+struct AgentProcessStat {
     cpu_ticks: u64,
     threads: u64,
     start_ticks: u64,
     resident_pages: u64,
 }
 
-impl Process {
-    pub(super) fn open(context: &Context) -> Result<Option<Process>, OpenError> {
+impl AgentProcessUsage {
+    pub(super) fn open(context: &Context) -> Result<Option<AgentProcessUsage>, OpenError> {
         let folder = context.host.proc.join("self");
         let Some(stat) = ProcFile::open(folder.join("stat"), Shape::Whole)? else {
             return Ok(None);
         };
         let kernel = ProcFile::open(context.host.proc.join("stat"), Shape::Whole)?;
-        Ok(Some(Process {
+        Ok(Some(AgentProcessUsage {
             stat,
-            fds: Fds::open(folder.join("fd"))?,
+            fds: FdDirectory::open(folder.join("fd"))?,
             user_hz: context.host.user_hz as f64,
             page_bytes: context.host.page_bytes as f64,
-            booted: kernel.and_then(|mut file| boot_time(file.read().ok()?)),
+            boot_time: kernel.and_then(|mut file| boot_time(file.read().ok()?)),
             cpu: Single::new(&CPU),
             resident: Single::new(&RESIDENT),
             open_fds: Single::new(&FDS),
@@ -93,17 +93,22 @@ impl Process {
 
     pub(super) fn update(&mut self, out: &mut Group) -> Result<(), CollectError> {
         let stat = parse(self.stat.read()?).map_err(|fault| fault.at(self.stat.path()))?;
-        let fds = self.fds.as_mut().map(Fds::count).transpose()?;
+        let fds = self.fds.as_mut().map(FdDirectory::count).transpose()?;
         self.set(&stat, fds, out)
             .map_err(|fault| fault.at(self.stat.path()))
     }
 
-    fn set(&mut self, stat: &Stat, fds: Option<u64>, out: &mut Group) -> Result<(), Fault> {
+    fn set(
+        &mut self,
+        stat: &AgentProcessStat,
+        fds: Option<u64>,
+        out: &mut Group,
+    ) -> Result<(), Fault> {
         self.cpu.set(out, stat.cpu_ticks as f64 / self.user_hz)?;
         self.resident
             .set(out, stat.resident_pages as f64 * self.page_bytes)?;
         self.threads.set(out, stat.threads as f64)?;
-        if let Some(booted) = self.booted {
+        if let Some(booted) = self.boot_time {
             self.start
                 .set(out, booted as f64 + stat.start_ticks as f64 / self.user_hz)?;
         }
@@ -116,7 +121,7 @@ impl Process {
 
 /// The second column is the program's name in parentheses; it may itself have blanks and
 /// parentheses, so that the last one counts.
-fn parse(text: &[u8]) -> Result<Stat, Fault> {
+fn parse(text: &[u8]) -> Result<AgentProcessStat, Fault> {
     whole_lines(text)?;
     let parse = || {
         let end = text.iter().rposition(|&byte| byte == b')')?;
@@ -124,7 +129,7 @@ fn parse(text: &[u8]) -> Result<Stat, Fault> {
         // The third column of the file is the first one here.
         let mut words = Words(line);
         let mut column = |skipped: usize| words.nth(skipped).and_then(integer);
-        Some(Stat {
+        Some(AgentProcessStat {
             cpu_ticks: column(14 - 3)?.checked_add(column(0)?)?,
             threads: column(20 - 16)?,
             start_ticks: column(22 - 21)?,
@@ -139,18 +144,18 @@ fn parse(text: &[u8]) -> Result<Stat, Fault> {
 
 /// The folder of open descriptors.
 #[derive(Debug)]
-struct Fds {
+struct FdDirectory {
     path: PathBuf,
     folder: OwnedFd,
     /// Since Linux 6.2 the size of the folder is the number of descriptors.
     size_is_count: bool,
 }
 
-impl Fds {
-    fn open(path: PathBuf) -> Result<Option<Fds>, OpenError> {
+impl FdDirectory {
+    fn open(path: PathBuf) -> Result<Option<FdDirectory>, OpenError> {
         /// The file system type of `/proc`.
         const PROC_MAGIC: u64 = 0x9fa0;
-        let open = || -> io::Result<Fds> {
+        let open = || -> io::Result<FdDirectory> {
             let folder: OwnedFd = File::from(rustix::fs::open(
                 &path,
                 OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
@@ -159,7 +164,7 @@ impl Fds {
             .into();
             let is_proc = rustix::fs::fstatfs(&folder)?.f_type as u64 == PROC_MAGIC;
             let size_is_count = is_proc && rustix::fs::fstat(&folder)?.st_size > 0;
-            Ok(Fds {
+            Ok(FdDirectory {
                 path: path.clone(),
                 folder,
                 size_is_count,
@@ -174,9 +179,9 @@ impl Fds {
 
     fn count(&mut self) -> Result<u64, CollectError> {
         let count = if self.size_is_count {
-            self.size()
+            self.count_from_size()
         } else {
-            self.entries()
+            self.count_entries()
         };
         count.map_err(|error| CollectError::Read {
             path: self.path.clone(),
@@ -184,11 +189,11 @@ impl Fds {
         })
     }
 
-    fn size(&self) -> rustix::io::Result<u64> {
+    fn count_from_size(&self) -> rustix::io::Result<u64> {
         Ok(u64::try_from(rustix::fs::fstat(&self.folder)?.st_size).unwrap_or(0))
     }
 
-    fn entries(&self) -> rustix::io::Result<u64> {
+    fn count_entries(&self) -> rustix::io::Result<u64> {
         rustix::fs::seek(&self.folder, SeekFrom::Start(0))?;
         let mut buffer = [MaybeUninit::<u8>::uninit(); 4096];
         let mut entries = RawDir::new(&self.folder, &mut buffer);
@@ -208,7 +213,7 @@ mod tests {
     #[test]
     fn a_name_may_look_like_columns() {
         let text = b"1 (a) R 2) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22\n";
-        let expected = Stat {
+        let expected = AgentProcessStat {
             cpu_ticks: 11 + 12,
             threads: 17,
             start_ticks: 19,
@@ -238,13 +243,13 @@ mod tests {
 
     #[test]
     fn both_ways_of_counting_descriptors_agree() {
-        let mut fds = Fds::open("/proc/thread-self/fd".into())
+        let mut fds = FdDirectory::open("/proc/thread-self/fd".into())
             .expect("open")
             .expect("there");
         let open: Vec<File> = (0..5)
             .map(|_| File::open("/dev/null").expect("open"))
             .collect();
-        let listed = fds.entries().expect("list");
+        let listed = fds.count_entries().expect("list");
         assert!(listed > 5, "{listed}");
         if fds.size_is_count {
             // Other tests open files meanwhile: the count moves, but not far.

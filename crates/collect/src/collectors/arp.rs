@@ -29,27 +29,27 @@ pub static ENTRY: Entry = Entry {
 
 fn open(context: &Context) -> Result<Opened, OpenError> {
     let path = context.host.proc.join("net/arp");
-    open_files([(path, Shape::List, Readings::new())])
+    open_files([(path, Shape::List, ArpReadings::new())])
 }
 
 #[derive(Debug)]
-struct Readings {
+struct ArpReadings {
     family: Arc<Family>,
     pass: u64,
-    devices: Roster<Device>,
+    devices: Roster<ArpDevice>,
 }
 
 #[derive(Debug)]
-struct Device {
+struct ArpDevice {
     slot: Slot,
     count: u64,
     /// The pass that `count` belongs to.
     pass: u64,
 }
 
-impl Readings {
-    fn new() -> Readings {
-        Readings {
+impl ArpReadings {
+    fn new() -> ArpReadings {
+        ArpReadings {
             family: Arc::new(ENTRIES.clone()),
             pass: 0,
             devices: Roster::new(),
@@ -57,7 +57,7 @@ impl Readings {
     }
 }
 
-impl Parser for Readings {
+impl Parser for ArpReadings {
     fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
         let mut lines = whole_lines(text)?;
         if lines
@@ -80,7 +80,7 @@ impl Parser for Readings {
             let name = Words(line).nth(5).ok_or(malformed)?;
             let device = self.devices.entry(name, || {
                 let slot = out.declare(family, &[("device", &label(name))])?;
-                Ok(Device {
+                Ok(ArpDevice {
                     slot,
                     count: 0,
                     pass,
@@ -102,13 +102,13 @@ impl Parser for Readings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collectors::testing::{texts, update_fails};
+    use crate::collectors::testing::{present_series, update_fails};
 
     const HEADING: &str = "IP address       HW type     Flags       HW address  Mask  Device\n";
 
     #[test]
     fn addresses_are_counted_by_interface() {
-        let (mut readings, mut group) = (Readings::new(), Group::new("arp", 3, 1000));
+        let (mut readings, mut group) = (ArpReadings::new(), Group::new("arp", 3, 1000));
         let line = |device: &str| format!("192.0.2.1 0x1 0x2 02:00:00:00:00:05 * {device}\n");
         let cases: [(&[&str], &[&str]); 3] = [
             (
@@ -126,14 +126,14 @@ mod tests {
             let lines: String = devices.iter().map(|device| line(device)).collect();
             let text = format!("{HEADING}{lines}");
             readings.update(text.as_bytes(), &mut group).expect("valid");
-            assert_eq!(texts(&mut group), expected);
+            assert_eq!(present_series(&mut group), expected);
         }
     }
 
     #[test]
     fn garbage_is_named_by_its_line() {
         update_fails(
-            |text| Readings::new().update(text, &mut Group::new("arp", 3, 1000)),
+            |text| ArpReadings::new().update(text, &mut Group::new("arp", 3, 1000)),
             &[
                 ("", 0, "the file is empty"),
                 ("192.0.2.1\n", 1, "not the heading of addresses"),

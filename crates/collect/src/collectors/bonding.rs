@@ -61,7 +61,7 @@ impl Collector for Bonding {
         let families = &self.families;
         self.masters.begin();
         for master in text(&list).unwrap_or_default().split_whitespace() {
-            let (slaves, active) = count(&self.folder.join(master));
+            let (slaves, active) = count_slaves(&self.folder.join(master));
             let set = self
                 .masters
                 .entry(master.as_bytes(), || Ok(Places::new(families)))
@@ -78,7 +78,7 @@ impl Collector for Bonding {
 }
 
 /// How many interfaces a bond has, and how many of them work.
-fn count(master: &Path) -> (usize, usize) {
+fn count_slaves(master: &Path) -> (usize, usize) {
     let slaves = text(&master.join("bonding/slaves")).unwrap_or_default();
     let is_active = |slave: &&str| {
         // Kernels before 3.13 call the link to the interface by its older name.

@@ -14,8 +14,8 @@ use crate::scan::Fault;
 use crate::walk::{Put, Walk, open_walk};
 use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
 
+use super::cgroup_families::{ALL, JOB};
 use super::cgroup_jobs::{Jobs, is_slurm_job};
-use super::cgroup_names::{ALL, JOB};
 use super::{cgroup_v1, cgroup_v2};
 
 pub static ENTRY: Entry = Entry {
@@ -30,40 +30,40 @@ pub static ENTRY: Entry = Entry {
 /// More jobs than a node has at a time; the others are left out.
 const GROUPS_MAX: usize = 64;
 /// A line for each hierarchy.
-const OF_SELF_BYTES_MAX: u64 = 1 << 20;
+const SELF_CGROUP_BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Debug)]
-struct Groups {
+struct CgroupWalk {
     mount: PathBuf,
-    of_self: PathBuf,
+    self_cgroup: PathBuf,
     user_hz: f64,
     jobs: Jobs,
 }
 
 fn open(context: &Context) -> Result<Opened, OpenError> {
     let mount = context.host.sys.join("fs/cgroup");
-    let walk = Groups {
+    let walk = CgroupWalk {
         mount: mount.clone(),
-        of_self: context.host.proc.join("self/cgroup"),
+        self_cgroup: context.host.proc.join("self/cgroup"),
         user_hz: context.host.user_hz as f64,
         jobs: Jobs::new(context.host.proc.clone()),
     };
     open_walk(context, mount, walk)
 }
 
-impl Walk for Groups {
+impl Walk for CgroupWalk {
     fn walk(&mut self, put: &mut Put<'_>) -> Result<(), Fault> {
         // It may change: an agent can be moved, and a job's group is made after its start.
-        let of_self = read_plain(&self.of_self, OF_SELF_BYTES_MAX).unwrap_or_default();
-        let own = Own::parse(&String::from_utf8_lossy(&of_self));
+        let of_self = read_plain(&self.self_cgroup, SELF_CGROUP_BYTES_MAX).unwrap_or_default();
+        let own = AgentCgroups::parse(&String::from_utf8_lossy(&of_self));
         // A hybrid system has the second version beside the first, usually without controllers.
         let unified = Folder::open(&self.mount.join("unified"));
         let second = unified.or_else(|| Folder::open(&self.mount));
         if let Some(root) = second.filter(is_v2) {
-            let groups = groups(&root, own.second.as_deref(), &V2_PLACES);
+            let groups = find_groups(&root, own.v2.as_deref(), &V2_JOB_PATHS);
             self.jobs.keep_only(&groups);
             for group in groups {
-                let folder = below(&root, &group);
+                let folder = open_group(&root, &group);
                 // The root is the whole node, except in a container, where it is a group.
                 let is_group =
                     |folder: &Folder| group != "/" || folder.count("memory.current").is_some();
@@ -79,10 +79,10 @@ impl Walk for Groups {
         let Some(mount) = Folder::open(&self.mount) else {
             return Ok(());
         };
-        let Some(controllers) = cgroup_v1::Controllers::find(&mount) else {
+        let Some(controllers) = cgroup_v1::CgroupV1Controllers::find(&mount) else {
             return Ok(());
         };
-        for group in groups(controllers.lead(), own.first.as_deref(), &V1_PLACES) {
+        for group in find_groups(controllers.memory_root(), own.v1.as_deref(), &V1_JOB_PATHS) {
             put.touch(&self.mount.join(group.trim_start_matches('/')));
             cgroup_v1::walk(&group, &controllers, self.user_hz, put)?;
         }
@@ -96,7 +96,7 @@ fn is_v2(root: &Folder) -> bool {
 }
 
 /// A group below the root of its hierarchy.
-pub(super) fn below(root: &Folder, group: &str) -> Option<Folder> {
+pub(super) fn open_group(root: &Folder, group: &str) -> Option<Folder> {
     match group.trim_start_matches('/') {
         "" => root.folder("."),
         relative => root.folder(relative),
@@ -105,25 +105,25 @@ pub(super) fn below(root: &Folder, group: &str) -> Option<Folder> {
 
 /// The agent's own groups, by version.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Own {
-    first: Option<String>,
-    second: Option<String>,
+struct AgentCgroups {
+    v1: Option<String>,
+    v2: Option<String>,
 }
 
-impl Own {
+impl AgentCgroups {
     /// `/proc/self/cgroup`: `0::/path` is the second version; in the first the controllers may have
     /// different paths, of which the one of memory counts.
-    fn parse(text: &str) -> Own {
-        let mut own = Own::default();
+    fn parse(text: &str) -> AgentCgroups {
+        let mut own = AgentCgroups::default();
         for line in text.lines() {
             let mut parts = line.splitn(3, ':').skip(1);
             let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else {
                 continue;
             };
             if controllers.is_empty() {
-                own.second = Some(job_part(path).to_owned());
+                own.v2 = Some(job_path(path).to_owned());
             } else if controllers.split(',').any(|name| name == "memory") {
-                own.first = Some(job_part(path).to_owned());
+                own.v1 = Some(job_path(path).to_owned());
             }
         }
         own
@@ -131,7 +131,7 @@ impl Own {
 }
 
 /// The path up to the job, where it is one; else the whole path.
-fn job_part(path: &str) -> &str {
+fn job_path(path: &str) -> &str {
     let mut end = 0;
     let mut before = "";
     for part in path.split_inclusive('/') {
@@ -150,69 +150,69 @@ fn job_part(path: &str) -> &str {
 
 /// Where schedulers keep the groups of their jobs: folders, of which a last `*` part stands for
 /// every job and an inner part for all that begin or end so.
-type Place = &'static [Part];
+type JobPathPattern = &'static [JobPathPart];
 #[derive(Debug, Clone, Copy)]
-enum Part {
+enum JobPathPart {
     Name(&'static str),
     Prefix(&'static str),
     Suffix(&'static str),
     SlurmJob,
     Any,
 }
-const V2_PLACES: [Place; 2] = [
+const V2_JOB_PATHS: [JobPathPattern; 2] = [
     &[
-        Part::Name("system.slice"),
-        Part::Suffix("slurmstepd.scope"),
-        Part::SlurmJob,
+        JobPathPart::Name("system.slice"),
+        JobPathPart::Suffix("slurmstepd.scope"),
+        JobPathPart::SlurmJob,
     ],
     &[
-        Part::Name("pbs_jobs.service"),
-        Part::Name("jobs"),
-        Part::Any,
+        JobPathPart::Name("pbs_jobs.service"),
+        JobPathPart::Name("jobs"),
+        JobPathPart::Any,
     ],
 ];
-const V1_PLACES: [Place; 2] = [
+const V1_JOB_PATHS: [JobPathPattern; 2] = [
     &[
-        Part::Prefix("slurm"),
-        Part::Prefix("uid_"),
-        Part::Prefix("job_"),
+        JobPathPart::Prefix("slurm"),
+        JobPathPart::Prefix("uid_"),
+        JobPathPart::Prefix("job_"),
     ],
     &[
-        Part::Name("pbs_jobs.service"),
-        Part::Name("jobid"),
-        Part::Any,
+        JobPathPart::Name("pbs_jobs.service"),
+        JobPathPart::Name("jobid"),
+        JobPathPart::Any,
     ],
 ];
 
 /// The agent's own group and those of jobs, each once.
-fn groups(root: &Folder, own: Option<&str>, places: &[Place]) -> Vec<String> {
+fn find_groups(root: &Folder, own: Option<&str>, places: &[JobPathPattern]) -> Vec<String> {
     let mut groups: Vec<String> = own.map(str::to_owned).into_iter().collect();
     for place in places {
-        find(root, "", place, &mut groups);
+        find_jobs(root, "", place, &mut groups);
     }
     groups.sort_unstable();
     groups.dedup();
     groups
 }
 
-fn find(folder: &Folder, path: &str, place: &[Part], groups: &mut Vec<String>) {
+fn find_jobs(folder: &Folder, path: &str, place: &[JobPathPart], groups: &mut Vec<String>) {
     let Some((part, rest)) = place.split_first() else {
         groups.push(path.to_owned());
         return;
     };
     for name in folder.names() {
         let is_meant = match part {
-            Part::Name(whole) => name == *whole,
-            Part::Prefix(prefix) => name.starts_with(prefix),
-            Part::Suffix(suffix) => name.ends_with(suffix),
-            Part::SlurmJob => is_slurm_job(&name),
-            Part::Any => true,
+            JobPathPart::Name(whole) => name == *whole,
+            JobPathPart::Prefix(prefix) => name.starts_with(prefix),
+            JobPathPart::Suffix(suffix) => name.ends_with(suffix),
+            JobPathPart::SlurmJob => is_slurm_job(&name),
+            JobPathPart::Any => true,
         };
         if groups.len() < GROUPS_MAX
             && is_meant
             && let Some(inner) = folder.folder(&name)
         {
-            find(&inner, &format!("{path}/{name}"), rest, groups);
+            find_jobs(&inner, &format!("{path}/{name}"), rest, groups);
         }
     }
 }
@@ -252,17 +252,17 @@ mod tests {
             ("/jobs/a/b", "/jobs/a/b"),
             ("/", "/"),
         ] {
-            assert_eq!(job_part(path), job);
+            assert_eq!(job_path(path), job);
         }
     }
 
     #[test]
     fn each_version_has_its_own_path() {
-        let own = Own::parse("4:memory:/a/b\n2:cpu,cpuacct:/\n0::/c\nrubbish\n");
+        let own = AgentCgroups::parse("4:memory:/a/b\n2:cpu,cpuacct:/\n0::/c\nrubbish\n");
         assert_eq!(
-            (own.first.as_deref(), own.second.as_deref()),
+            (own.v1.as_deref(), own.v2.as_deref()),
             (Some("/a/b"), Some("/c"))
         );
-        assert_eq!(Own::parse(""), Own::default());
+        assert_eq!(AgentCgroups::parse(""), AgentCgroups::default());
     }
 }

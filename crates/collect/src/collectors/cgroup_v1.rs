@@ -1,7 +1,7 @@
 //! A control group of the first version: a folder in the hierarchy of each controller.
 
-use super::cgroup::below;
-use super::cgroup_names::*;
+use super::cgroup::open_group;
+use super::cgroup_families::*;
 use crate::folder::Folder;
 use crate::scan::{Fault, Words, integer};
 use crate::walk::Put;
@@ -11,7 +11,7 @@ const LIMIT_MAX: f64 = (1_u64 << 60) as f64;
 
 /// The roots of the hierarchies.
 #[derive(Debug)]
-pub(super) struct Controllers {
+pub(super) struct CgroupV1Controllers {
     memory: Folder,
     cpuacct: Option<Folder>,
     cpu: Option<Folder>,
@@ -20,13 +20,13 @@ pub(super) struct Controllers {
     pids: Option<Folder>,
 }
 
-impl Controllers {
+impl CgroupV1Controllers {
     /// `None` where the first version is not in use.
-    pub(super) fn find(mount: &Folder) -> Option<Controllers> {
+    pub(super) fn find(mount: &Folder) -> Option<CgroupV1Controllers> {
         let memory = mount.folder("memory")?;
         // In the second version that would be a group of this name.
         memory.bytes("memory.usage_in_bytes").ok()?;
-        Some(Controllers {
+        Some(CgroupV1Controllers {
             memory,
             cpuacct: mount.folder("cpuacct"),
             cpu: mount.folder("cpu"),
@@ -37,25 +37,25 @@ impl Controllers {
     }
 
     /// The one whose groups are looked for.
-    pub(super) fn lead(&self) -> &Folder {
+    pub(super) fn memory_root(&self) -> &Folder {
         &self.memory
     }
 }
 
 pub(super) fn walk(
     group: &str,
-    controllers: &Controllers,
+    controllers: &CgroupV1Controllers,
     user_hz: f64,
     put: &mut Put<'_>,
 ) -> Result<(), Fault> {
     // A controller that has no such group counts for another one: it is left out.
-    let of = |root: &Option<Folder>| root.as_ref().and_then(|root| below(root, group));
+    let of = |root: &Option<Folder>| root.as_ref().and_then(|root| open_group(root, group));
     let labels = [("cgroup", group)];
     if let Some(folder) = of(&controllers.cpuacct) {
         let seconds = folder.number("cpuacct.usage").map(|nanos| nanos / 1e9);
         put.maybe(&CPU, &labels, seconds)?;
         let text = folder.bytes("cpuacct.stat").unwrap_or_default();
-        for (key, ticks) in pairs(&text) {
+        for (key, ticks) in key_value_lines(&text) {
             let seconds = ticks as f64 / user_hz;
             match key {
                 "user" => put.set(&CPU_USER, &labels, seconds)?,
@@ -70,9 +70,9 @@ pub(super) fn walk(
     if let Some(folder) = of(&controllers.cpuset) {
         let list = folder.text("cpuset.effective_cpus");
         let list = list.or_else(|| folder.text("cpuset.cpus"));
-        put.maybe(&CPUS, &labels, list.and_then(|list| cpu_count(&list)))?;
+        put.maybe(&CPUS, &labels, list.and_then(|list| cpu_list_count(&list)))?;
     }
-    if let Some(folder) = below(&controllers.memory, group) {
+    if let Some(folder) = open_group(&controllers.memory, group) {
         walk_memory(group, &folder, put)?;
     }
     if let Some(folder) = of(&controllers.blkio) {
@@ -87,7 +87,7 @@ pub(super) fn walk(
 
 fn walk_cpu(folder: &Folder, labels: &[(&str, &str)], put: &mut Put<'_>) -> Result<(), Fault> {
     let text = folder.bytes("cpu.stat").unwrap_or_default();
-    for (key, value) in pairs(&text) {
+    for (key, value) in key_value_lines(&text) {
         match key {
             "nr_periods" => put.set(&CPU_PERIODS, labels, value as f64)?,
             "nr_throttled" => put.set(&CPU_THROTTLED, labels, value as f64)?,
@@ -116,7 +116,7 @@ fn walk_memory(group: &str, folder: &Folder, put: &mut Put<'_>) -> Result<(), Fa
     let limit = number("memory.limit_in_bytes").filter(|limit| *limit < LIMIT_MAX);
     put.maybe(&MEMORY_LIMIT, &labels, limit)?;
     let text = folder.bytes("memory.stat").unwrap_or_default();
-    for (key, value) in pairs(&text) {
+    for (key, value) in key_value_lines(&text) {
         let value = value as f64;
         match key {
             "total_swap" => put.set(&SWAP, &labels, value)?,
@@ -132,7 +132,7 @@ fn walk_memory(group: &str, folder: &Folder, put: &mut Put<'_>) -> Result<(), Fa
     let labels_of_event = [("cgroup", group), ("event", "max")];
     put.maybe(&EVENTS, &labels_of_event, number("memory.failcnt"))?;
     let text = folder.bytes("memory.oom_control").unwrap_or_default();
-    let kills = pairs(&text).find(|(key, _)| *key == "oom_kill");
+    let kills = key_value_lines(&text).find(|(key, _)| *key == "oom_kill");
     put.maybe(&OOM_KILLS, &labels, kills.map(|(_, count)| count as f64))
 }
 

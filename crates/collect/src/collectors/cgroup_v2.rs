@@ -2,7 +2,7 @@
 
 use pegel_metric::Family;
 
-use super::cgroup_names::*;
+use super::cgroup_families::*;
 use crate::folder::Folder;
 use crate::scan::{Fault, Words, integer};
 use crate::walk::Put;
@@ -37,7 +37,7 @@ pub(super) fn walk(group: &str, folder: &Folder, put: &mut Put<'_>) -> Result<()
 
 fn walk_cpu(folder: &Folder, labels: &[(&str, &str)], put: &mut Put<'_>) -> Result<(), Fault> {
     let text = folder.bytes("cpu.stat").unwrap_or_default();
-    for (key, value) in pairs(&text) {
+    for (key, value) in key_value_lines(&text) {
         let (family, value): (&Family, f64) = match key {
             "usage_usec" => (&CPU, value as f64 / 1e6),
             "user_usec" => (&CPU_USER, value as f64 / 1e6),
@@ -55,7 +55,7 @@ fn walk_cpu(folder: &Folder, labels: &[(&str, &str)], put: &mut Put<'_>) -> Resu
     });
     put.maybe(&CPU_LIMIT, labels, limit.filter(|limit| limit.is_finite()))?;
     let cpus = folder.text("cpuset.cpus.effective");
-    put.maybe(&CPUS, labels, cpus.and_then(|list| cpu_count(&list)))
+    put.maybe(&CPUS, labels, cpus.and_then(|list| cpu_list_count(&list)))
 }
 
 fn walk_memory(group: &str, folder: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
@@ -65,7 +65,7 @@ fn walk_memory(group: &str, folder: &Folder, put: &mut Put<'_>) -> Result<(), Fa
     put.maybe(&MEMORY_LIMIT, &labels, folder.number("memory.max"))?;
     put.maybe(&SWAP, &labels, folder.number("memory.swap.current"))?;
     let text = folder.bytes("memory.stat").unwrap_or_default();
-    for (key, value) in pairs(&text) {
+    for (key, value) in key_value_lines(&text) {
         let value = value as f64;
         match key {
             "pgfault" => put.set(&FAULTS, &labels, value)?,
@@ -77,7 +77,7 @@ fn walk_memory(group: &str, folder: &Folder, put: &mut Put<'_>) -> Result<(), Fa
         }
     }
     let text = folder.bytes("memory.events").unwrap_or_default();
-    for (key, value) in pairs(&text) {
+    for (key, value) in key_value_lines(&text) {
         match key {
             "oom_kill" => put.set(&OOM_KILLS, &labels, value as f64)?,
             event => {

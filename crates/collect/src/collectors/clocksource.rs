@@ -40,11 +40,11 @@ pub static ENTRY: Entry = Entry {
 struct Clocksource {
     folder: PathBuf,
     /// By device; there is one in practice.
-    devices: BTreeMap<OsString, Device>,
+    devices: BTreeMap<OsString, ClocksourceDevice>,
 }
 
 #[derive(Debug)]
-struct Device {
+struct ClocksourceDevice {
     current: Fact,
     available: Vec<Fact>,
 }
@@ -68,10 +68,13 @@ impl Collector for Clocksource {
             };
             let number = label(number).into_owned();
             let path = self.folder.join(&name);
-            let device = self.devices.entry(name).or_insert_with(|| Device {
-                current: Fact::new(&CURRENT),
-                available: Vec::new(),
-            });
+            let device = self
+                .devices
+                .entry(name)
+                .or_insert_with(|| ClocksourceDevice {
+                    current: Fact::new(&CURRENT),
+                    available: Vec::new(),
+                });
             let attribute = |name: &str| text(&path.join(name)).unwrap_or_default();
             let set = device.set(
                 &number,
@@ -85,7 +88,7 @@ impl Collector for Clocksource {
     }
 }
 
-impl Device {
+impl ClocksourceDevice {
     fn set(
         &mut self,
         number: &str,
@@ -120,12 +123,12 @@ impl Device {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collectors::testing::texts;
+    use crate::collectors::testing::present_series;
 
     #[test]
     fn a_source_that_proves_unstable_drops_out() {
         let mut group = Group::new("clocksource", 3, 1000);
-        let mut device = Device {
+        let mut device = ClocksourceDevice {
             current: Fact::new(&CURRENT),
             available: Vec::new(),
         };
@@ -134,7 +137,7 @@ mod tests {
             device
                 .set("0", current, available, &mut group)
                 .expect("valid");
-            let found = texts(&mut group);
+            let found = present_series(&mut group);
             assert_eq!(found.len(), count, "{found:?}");
             let expected = format!(
                 "node_time_clocksource_current_info{{clocksource=\"{current}\",device=\"0\"}} 1"

@@ -133,7 +133,7 @@ impl Collector for Conntrack {
         if let Some(file) = &mut self.statistics
             && out.keeps(FOUND.level)
         {
-            let sums = sum(file.read()?).map_err(|fault| fault.at(file.path()))?;
+            let sums = sum_columns(file.read()?).map_err(|fault| fault.at(file.path()))?;
             for (single, sum) in self.sums.iter_mut().zip(sums) {
                 if let Some(sum) = sum {
                     let set = single.set(out, sum as f64);
@@ -146,7 +146,7 @@ impl Collector for Conntrack {
 }
 
 /// The sum of each known column over the CPUs; `None` for a column that this kernel lacks.
-fn sum(text: &[u8]) -> Result<[Option<u64>; STATISTICS], Fault> {
+fn sum_columns(text: &[u8]) -> Result<[Option<u64>; STATISTICS], Fault> {
     let mut lines = whole_lines(text)?;
     let heading = lines.next().map_or(&[][..], |(_, line)| line);
     let mut sums = [None; STATISTICS];
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn columns_are_found_by_name_and_added_up() {
         let text = b"entries  clashres found drop search_restart\n1 2 a 4 5\n1 2 5 4 5\n";
-        let sums = sum(text).expect("valid");
+        let sums = sum_columns(text).expect("valid");
         assert_eq!(
             sums,
             [Some(15), None, None, None, None, Some(8), None, Some(10)]
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn garbage_is_named_by_its_line() {
         update_fails(
-            |text| sum(text).map(|_| ()),
+            |text| sum_columns(text).map(|_| ()),
             &[
                 ("", 0, "the file is empty"),
                 ("1 2 3\n", 1, "not the heading of tracking statistics"),

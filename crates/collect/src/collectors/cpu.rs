@@ -54,23 +54,23 @@ const GUEST_FIRST: usize = 8;
 const REPLUGGED_SECONDS: u64 = 3;
 
 #[derive(Debug)]
-struct Cpus {
+struct CpuCollector {
     stat: Arc<SharedFile>,
-    readings: Readings,
+    readings: CpuReadings,
 }
 
 #[derive(Debug)]
-struct Readings {
+struct CpuReadings {
     seconds: Arc<Family>,
     guest: Arc<Family>,
     percent: Single,
     user_hz: u64,
-    cpus: Roster<Cpu>,
-    usage: Usage,
+    cpus: Roster<CpuSlots>,
+    usage: CpuBusyShare,
 }
 
 #[derive(Debug, Default)]
-struct Cpu {
+struct CpuSlots {
     /// One for each column that the kernel has.
     slots: Vec<Slot>,
     last: [u64; COLUMNS],
@@ -78,7 +78,7 @@ struct Cpu {
 
 /// What the percentage needs to remember between two passes.
 #[derive(Debug, Default)]
-struct Usage {
+struct CpuBusyShare {
     /// Busy and all ticks at the last pass.
     last: Option<(u64, u64)>,
     percent: Option<f64>,
@@ -98,28 +98,28 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
             looked_for: context.stat.path().to_owned(),
         });
     }
-    let readings = Readings::new(context.host.user_hz);
-    Ok(Opened::Active(Box::new(Cpus {
+    let readings = CpuReadings::new(context.host.user_hz);
+    Ok(Opened::Active(Box::new(CpuCollector {
         stat: context.stat.clone(),
         readings,
     })))
 }
 
-impl Collector for Cpus {
+impl Collector for CpuCollector {
     fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
         self.stat.with(|text| self.readings.update(text, out))
     }
 }
 
-impl Readings {
-    fn new(user_hz: u64) -> Readings {
-        Readings {
+impl CpuReadings {
+    fn new(user_hz: u64) -> CpuReadings {
+        CpuReadings {
             seconds: Arc::new(SECONDS.clone()),
             guest: Arc::new(GUEST.clone()),
             percent: Single::new(&PERCENT),
             user_hz,
             cpus: Roster::new(),
-            usage: Usage::default(),
+            usage: CpuBusyShare::default(),
         }
     }
 
@@ -157,7 +157,7 @@ impl Readings {
     }
 
     fn update_cpu(&mut self, line: &CpuLine<'_>, out: &mut Group) -> Result<(), Fault> {
-        let cpu = self.cpus.entry(line.cpu, || Ok(Cpu::default()))?;
+        let cpu = self.cpus.entry(line.cpu, || Ok(CpuSlots::default()))?;
         if cpu.slots.len() != line.columns {
             // A column that is not there is absent, not zero.
             cpu.slots.drain(..).for_each(|slot| out.retire(slot));
@@ -185,7 +185,7 @@ impl Readings {
     }
 }
 
-impl Usage {
+impl CpuBusyShare {
     /// The share of busy ticks since the last call. Where no tick has passed, the last share holds.
     fn update(&mut self, ticks: &[u64; COLUMNS]) -> Option<f64> {
         let all = ticks[..GUEST_FIRST]
@@ -224,17 +224,17 @@ fn parse(rest: &[u8]) -> Option<CpuLine<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collectors::testing::{texts, update_fails};
+    use crate::collectors::testing::{present_series, update_fails};
 
-    fn pass(readings: &mut Readings, group: &mut Group, text: &str) -> Vec<String> {
+    fn pass(readings: &mut CpuReadings, group: &mut Group, text: &str) -> Vec<String> {
         group.clear();
         readings.update(text.as_bytes(), group).expect("valid");
-        texts(group)
+        present_series(group)
     }
 
     #[test]
     fn new_columns_are_ignored_and_missing_ones_absent() {
-        let (mut readings, mut group) = (Readings::new(100), Group::new("cpu", 3, 1000));
+        let (mut readings, mut group) = (CpuReadings::new(100), Group::new("cpu", 3, 1000));
         let text =
             "cpu  1 2 3 4\ncpu0 100 200 300 18446744073709551615\ncpu7 1 2 3 4 5 6 7 8 9 10 11 x\n";
         let found = pass(&mut readings, &mut group, text);
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn columns_come_and_go() {
-        let (mut readings, mut group) = (Readings::new(100), Group::new("cpu", 3, 1000));
+        let (mut readings, mut group) = (CpuReadings::new(100), Group::new("cpu", 3, 1000));
         for columns in [10, 4, 8, 10] {
             let text = format!("cpu0 {}\n", vec!["7"; columns].join(" "));
             let found = pass(&mut readings, &mut group, &text);
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn an_unplugged_cpu_is_gone_and_comes_back_from_zero() {
-        let (mut readings, mut group) = (Readings::new(100), Group::new("cpu", 3, 1000));
+        let (mut readings, mut group) = (CpuReadings::new(100), Group::new("cpu", 3, 1000));
         let both = "cpu  2 0 0 2\ncpu0 1 0 0 1\ncpu1 900 0 0 900\n";
         assert_eq!(pass(&mut readings, &mut group, both).len(), 8);
         assert_eq!(
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn counters_hold_when_the_kernel_goes_back_a_little() {
-        let (mut readings, mut group) = (Readings::new(100), Group::new("cpu", 3, 1000));
+        let (mut readings, mut group) = (CpuReadings::new(100), Group::new("cpu", 3, 1000));
         pass(&mut readings, &mut group, "cpu0 50 0 0 1000\n");
         let held = pass(&mut readings, &mut group, "cpu0 51 0 0 701\n");
         assert_eq!(
@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn the_percentage_is_that_of_the_last_interval() {
-        let mut usage = Usage::default();
+        let mut usage = CpuBusyShare::default();
         assert_eq!(usage.update(&[10, 0, 10, 70, 10, 0, 0, 0, 5, 0]), None);
         // 40 ticks later: 10 user, 6 of them guest, 10 system, 15 idle, 5 waiting.
         assert_eq!(
@@ -330,7 +330,8 @@ mod tests {
 
     #[test]
     fn garbage_is_named_by_its_line() {
-        let update = |text: &[u8]| Readings::new(100).update(text, &mut Group::new("cpu", 3, 1000));
+        let update =
+            |text: &[u8]| CpuReadings::new(100).update(text, &mut Group::new("cpu", 3, 1000));
         update_fails(
             update,
             &[

@@ -96,23 +96,23 @@ pub static ENTRY: Entry = Entry {
 
 /// In how many passes the limits and the topology are read once: a large node has thousands of files
 /// of them, and they hardly ever change.
-const SURVEY_EVERY: u64 = 12;
+const TOPOLOGY_EVERY_PASSES: u64 = 12;
 
 #[derive(Debug)]
-struct Frequencies {
+struct CpufreqWalk {
     system: PathBuf,
     pass: u64,
     names: Vec<String>,
-    cpus: Vec<Cpu>,
+    cpus: Vec<CpufreqCpu>,
 }
 
 /// What is known about a CPU from the last survey.
 #[derive(Debug)]
-struct Cpu {
+struct CpufreqCpu {
     number: String,
     limits: [Option<f64>; LIMITS.len()],
     /// Which of [`CURRENT`] it has.
-    has: [bool; CURRENT.len()],
+    has_current: [bool; CURRENT.len()],
     /// Core and package, in the first CPU of each core: the others say the same.
     core: Option<(String, String)>,
     /// The package, in the first CPU of each package.
@@ -121,7 +121,7 @@ struct Cpu {
 
 fn open(context: &Context) -> Result<Opened, OpenError> {
     let system = context.host.sys.join("devices/system/cpu");
-    let walk = Frequencies {
+    let walk = CpufreqWalk {
         system: system.clone(),
         pass: 0,
         names: Vec::new(),
@@ -130,14 +130,14 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
     open_walk(context, system, walk)
 }
 
-impl Walk for Frequencies {
+impl Walk for CpufreqWalk {
     fn walk(&mut self, put: &mut Put<'_>) -> Result<(), Fault> {
         let Some(system) = Folder::open(&self.system) else {
             return Ok(());
         };
         let names = system.names();
-        if names != self.names || self.pass.is_multiple_of(SURVEY_EVERY) {
-            self.cpus = survey(&system, &names);
+        if names != self.names || self.pass.is_multiple_of(TOPOLOGY_EVERY_PASSES) {
+            self.cpus = read_topology(&system, &names);
             self.names = names;
         }
         self.pass += 1;
@@ -148,7 +148,7 @@ impl Walk for Frequencies {
     }
 }
 
-fn survey(system: &Folder, names: &[String]) -> Vec<Cpu> {
+fn read_topology(system: &Folder, names: &[String]) -> Vec<CpufreqCpu> {
     let (mut cores, mut packages) = (BTreeSet::new(), BTreeSet::new());
     let numbers = names.iter().filter_map(|name| {
         let number = name.strip_prefix("cpu")?;
@@ -160,9 +160,9 @@ fn survey(system: &Folder, names: &[String]) -> Vec<Cpu> {
         let topology = |file| system.text(&format!("cpu{number}/topology/{file}"));
         let (package, core) = (topology("physical_package_id"), topology("core_id"));
         let core = core.zip(package.clone());
-        Cpu {
+        CpufreqCpu {
             limits: LIMITS.map(hertz),
-            has: CURRENT.map(|current| hertz(current).is_some()),
+            has_current: CURRENT.map(|current| hertz(current).is_some()),
             core: core.filter(|core| cores.insert(core.clone())),
             package: package.filter(|package| packages.insert(package.clone())),
             number,
@@ -176,10 +176,10 @@ fn hertz(system: &Folder, cpu: &str, file: &str) -> Option<f64> {
     kilohertz.map(|kilohertz| kilohertz * 1e3)
 }
 
-impl Cpu {
+impl CpufreqCpu {
     fn walk(&self, system: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
         let labels = [("cpu", &*self.number)];
-        for ((family, file), has) in CURRENT.into_iter().zip(self.has) {
+        for ((family, file), has) in CURRENT.into_iter().zip(self.has_current) {
             if has {
                 put.maybe(family, &labels, hertz(system, &self.number, file))?;
             }

@@ -46,26 +46,28 @@ pub static ENTRY: Entry = Entry {
 };
 
 #[derive(Debug)]
-struct Counters {
+struct CrayCounters {
     folder: PathBuf,
 }
 
 fn open(context: &Context) -> Result<Opened, OpenError> {
     let folder = context.host.sys.join("cray/pm_counters");
-    open_walk(context, folder.clone(), Counters { folder })
+    open_walk(context, folder.clone(), CrayCounters { folder })
 }
 
-impl Walk for Counters {
+impl Walk for CrayCounters {
     fn walk(&mut self, put: &mut Put<'_>) -> Result<(), Fault> {
         let Some(folder) = Folder::open(&self.folder) else {
             return Ok(());
         };
         for name in folder.names() {
             let text = folder.bytes(&name).unwrap_or_default();
-            let Some(value) = value(&text) else { continue };
+            let Some(value) = parse_value(&text) else {
+                continue;
+            };
             if name == "freshness" {
                 put.set(&FRESHNESS, &[], value)?;
-            } else if let Some((family, part)) = meaning(&name) {
+            } else if let Some((family, part)) = family_and_part(&name) {
                 put.set(family, &[("part", part)], value)?;
             }
         }
@@ -74,7 +76,7 @@ impl Walk for Counters {
 }
 
 /// `accel0_power_cap` is the limit of the first accelerator; without a part it is the whole node.
-fn meaning(name: &str) -> Option<(&'static Family, &str)> {
+fn family_and_part(name: &str) -> Option<(&'static Family, &str)> {
     let families = [
         (&CAP, "power_cap"),
         (&ENERGY, "energy"),
@@ -92,7 +94,7 @@ fn meaning(name: &str) -> Option<(&'static Family, &str)> {
 }
 
 /// `37135 J 1630000000000000 us`: the value, its unit and when it was measured.
-fn value(text: &[u8]) -> Option<f64> {
+fn parse_value(text: &[u8]) -> Option<f64> {
     let word = Words(text.trim_ascii()).next()?;
     std::str::from_utf8(word).ok()?.parse().ok()
 }
@@ -103,7 +105,8 @@ mod tests {
 
     #[test]
     fn names_say_part_and_meaning() {
-        let found = |name: &'static str| meaning(name).map(|(family, part)| (&*family.name, part));
+        let found =
+            |name: &'static str| family_and_part(name).map(|(family, part)| (&*family.name, part));
         assert_eq!(
             found("energy"),
             Some(("node_cray_energy_joules_total", "node"))
@@ -134,7 +137,7 @@ mod tests {
         ] {
             assert_eq!(found(other), None, "{other}");
         }
-        assert_eq!(value(b"37135 J 163 us\n"), Some(37_135.0));
-        assert_eq!(value(b"\n"), None);
+        assert_eq!(parse_value(b"37135 J 163 us\n"), Some(37_135.0));
+        assert_eq!(parse_value(b"\n"), None);
     }
 }

@@ -11,7 +11,7 @@ use crate::roster::Roster;
 use crate::scan::{Fault, Words, integer, integers, label, lines};
 use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Pace, Tier};
 
-use super::disk_info::{self, Info};
+use super::disk_udev_info::{self, UdevDiskInfo};
 
 /// Columns after the device's name. Kernels before 4.18 have the first 11, before 5.5 the first 15.
 const COLUMNS: usize = 17;
@@ -21,11 +21,11 @@ macro_rules! columns {
     ($($static:ident $kind:ident $name:literal $unit:literal $scale:ident $help:literal;)*) => {
         $(static $static: Family =
             Family::new(concat!("node_disk_", $name), Kind::$kind, $unit, 2, $help);)*
-        static FAMILIES: [(&Family, Scale); COLUMNS] = [$((&$static, Scale::$scale)),*];
+        static FAMILIES: [(&Family, DiskColumnUnit); COLUMNS] = [$((&$static, DiskColumnUnit::$scale)),*];
         static ALL_FAMILIES: &[&Family] = &[
             $(&$static,)*
-            &disk_info::INFO, &disk_info::FILE_SYSTEM, &disk_info::DEVICE_MAPPER,
-            &disk_info::WRITE_CACHE, &disk_info::WRITE_CACHE_ENABLED, &disk_info::ROTATION,
+            &disk_udev_info::INFO, &disk_udev_info::FILE_SYSTEM, &disk_udev_info::DEVICE_MAPPER,
+            &disk_udev_info::WRITE_CACHE, &disk_udev_info::WRITE_CACHE_ENABLED, &disk_udev_info::ROTATION,
         ];
     };
 }
@@ -62,50 +62,50 @@ pub static ENTRY: Entry = Entry {
 
 /// How a column becomes a base unit.
 #[derive(Debug, Clone, Copy)]
-enum Scale {
+enum DiskColumnUnit {
     One,
     /// Always of 512 bytes, whatever the device has.
     Sectors,
     Millis,
 }
 
-impl Scale {
+impl DiskColumnUnit {
     #[inline]
     fn apply(self, value: u64) -> f64 {
         match self {
-            Scale::One => value as f64,
-            Scale::Sectors => value as f64 * 512.0,
-            Scale::Millis => value as f64 / 1000.0,
+            DiskColumnUnit::One => value as f64,
+            DiskColumnUnit::Sectors => value as f64 * 512.0,
+            DiskColumnUnit::Millis => value as f64 / 1000.0,
         }
     }
 }
 
 /// A device may be there before udev has looked at it: how often to ask again.
-const UDEV_WAIT: Duration = Duration::from_secs(60);
+const UDEV_RETRY: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
-struct Disks {
+struct DiskCollector {
     file: ProcFile,
     clock: Arc<dyn Clock>,
-    readings: Readings,
+    readings: DiskReadings,
 }
 
 #[derive(Debug)]
-struct Readings {
+struct DiskReadings {
     udev: PathBuf,
     families: Vec<Arc<Family>>,
-    disks: Roster<Disk>,
+    disks: Roster<DiskSlots>,
 }
 
 #[derive(Debug, Default)]
-struct Disk {
+struct DiskSlots {
     /// One for each column that the kernel has.
     slots: Vec<Slot>,
     /// Major and minor, under which udev knows it.
     number: Option<(u64, u64)>,
-    info: Info,
+    info: UdevDiskInfo,
     /// The monotonic time at which udev was asked.
-    asked: Duration,
+    udev_read_at: Duration,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -122,15 +122,15 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
     let Some(file) = ProcFile::open(path.clone(), Shape::List)? else {
         return Ok(Opened::Absent { looked_for: path });
     };
-    let readings = Readings::new(context.host.udev.clone());
-    Ok(Opened::Active(Box::new(Disks {
+    let readings = DiskReadings::new(context.host.udev.clone());
+    Ok(Opened::Active(Box::new(DiskCollector {
         file,
         clock: context.clock.clone(),
         readings,
     })))
 }
 
-impl Collector for Disks {
+impl Collector for DiskCollector {
     fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
         let now = self.clock.monotonic();
         let text = self.file.read()?;
@@ -140,13 +140,13 @@ impl Collector for Disks {
     }
 }
 
-impl Readings {
-    fn new(udev: PathBuf) -> Readings {
+impl DiskReadings {
+    fn new(udev: PathBuf) -> DiskReadings {
         let families = FAMILIES
             .iter()
             .map(|(family, _)| Arc::new((*family).clone()))
             .collect();
-        Readings {
+        DiskReadings {
             udev,
             families,
             disks: Roster::new(),
@@ -184,7 +184,7 @@ impl Readings {
         out: &mut Group,
     ) -> Result<(), Fault> {
         let (udev, families) = (&self.udev, &self.families);
-        let disk = self.disks.entry(line.device, || Ok(Disk::default()))?;
+        let disk = self.disks.entry(line.device, || Ok(DiskSlots::default()))?;
         if disk.slots.len() != line.count {
             // A column that is not there is absent, not zero.
             disk.slots.drain(..).for_each(|slot| out.retire(slot));
@@ -197,10 +197,13 @@ impl Readings {
         // Between two passes another device may have got the name.
         let number = (line.major, line.minor);
         let is_another = disk.number != Some(number);
-        if is_another || !disk.info.is_known() && now.saturating_sub(disk.asked) >= UDEV_WAIT {
-            (disk.number, disk.asked) = (Some(number), now);
+        if is_another
+            || !disk.info.has_udev_data() && now.saturating_sub(disk.udev_read_at) >= UDEV_RETRY
+        {
+            (disk.number, disk.udev_read_at) = (Some(number), now);
             disk.info.retire(out);
-            disk.info = Info::ask(udev, line.major, line.minor, &label(line.device), out)?;
+            disk.info =
+                UdevDiskInfo::read_udev(udev, line.major, line.minor, &label(line.device), out)?;
         }
         for ((&slot, &value), (_, scale)) in disk.slots.iter().zip(&line.columns).zip(&FAMILIES) {
             out.set(slot, scale.apply(value));
@@ -267,16 +270,16 @@ fn is_nvme_partition(stem: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collectors::testing::{texts, update_fails};
+    use crate::collectors::testing::{present_series, update_fails};
 
-    fn readings() -> Readings {
-        Readings::new(PathBuf::from("/nonexistent"))
+    fn readings() -> DiskReadings {
+        DiskReadings::new(PathBuf::from("/nonexistent"))
     }
 
-    fn pass(readings: &mut Readings, group: &mut Group, text: &[u8]) -> Vec<String> {
+    fn pass(readings: &mut DiskReadings, group: &mut Group, text: &[u8]) -> Vec<String> {
         group.clear();
         readings.update(text, Duration::ZERO, group).expect("valid");
-        texts(group)
+        present_series(group)
     }
 
     #[test]

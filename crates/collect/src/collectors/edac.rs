@@ -58,16 +58,16 @@ pub static ENTRY: Entry = Entry {
 };
 
 #[derive(Debug)]
-struct Controllers {
+struct EdacControllers {
     system: PathBuf,
 }
 
 fn open(context: &Context) -> Result<Opened, OpenError> {
     let system = context.host.sys.join("devices/system/edac/mc");
-    open_walk(context, system.clone(), Controllers { system })
+    open_walk(context, system.clone(), EdacControllers { system })
 }
 
-impl Walk for Controllers {
+impl Walk for EdacControllers {
     fn walk(&mut self, put: &mut Put<'_>) -> Result<(), Fault> {
         let Some(system) = Folder::open(&self.system) else {
             return Ok(());

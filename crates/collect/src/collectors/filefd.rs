@@ -34,25 +34,25 @@ pub static ENTRY: Entry = Entry {
 
 fn open(context: &Context) -> Result<Opened, OpenError> {
     let path = context.host.proc.join("sys/fs/file-nr");
-    open_files([(path, Shape::Whole, Readings::new())])
+    open_files([(path, Shape::Whole, FilefdReadings::new())])
 }
 
 #[derive(Debug)]
-struct Readings {
+struct FilefdReadings {
     allocated: Single,
     maximum: Single,
 }
 
-impl Readings {
-    fn new() -> Readings {
-        Readings {
+impl FilefdReadings {
+    fn new() -> FilefdReadings {
+        FilefdReadings {
             allocated: Single::new(&ALLOCATED),
             maximum: Single::new(&MAXIMUM),
         }
     }
 }
 
-impl Parser for Readings {
+impl Parser for FilefdReadings {
     fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
         let line = whole_lines(text)?.next().map_or(&[][..], |(_, line)| line);
         let mut numbers = [0; 3];
@@ -72,15 +72,17 @@ impl Parser for Readings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collectors::testing::{texts, update_fails};
+    use crate::collectors::testing::{present_series, update_fails};
 
     #[test]
     fn no_limit_is_a_large_number() {
         let mut group = Group::new("filefd", 3, 1000);
         let text = b"674\t0\t9223372036854775807\n";
-        Readings::new().update(text, &mut group).expect("valid");
+        FilefdReadings::new()
+            .update(text, &mut group)
+            .expect("valid");
         assert_eq!(
-            texts(&mut group),
+            present_series(&mut group),
             [
                 "node_filefd_allocated 674",
                 "node_filefd_maximum 9.223372036854776e18"
@@ -91,7 +93,7 @@ mod tests {
     #[test]
     fn garbage_is_named_by_its_line() {
         update_fails(
-            |text| Readings::new().update(text, &mut Group::new("filefd", 3, 1000)),
+            |text| FilefdReadings::new().update(text, &mut Group::new("filefd", 3, 1000)),
             &[
                 ("", 0, "the file is empty"),
                 ("1 2\n", 1, "not three numbers"),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use pegel_config::read_plain;
 use pegel_metric::{Family, Group, Kind};
 
-use super::filesystem_survey::{Answer, PATIENCE, STUCK_MAX, Survey};
+use super::mount_prober::{HUNG_MAX, MOUNT_TIMEOUT, MountProber, StatvfsOutcome};
 use crate::scan::{Fault, Words, label};
 use crate::sheet::Sheet;
 use crate::{CollectError, Collector, Context, Entry, Note, OpenError, Opened, Pace, Tier};
@@ -54,20 +54,20 @@ const MOUNTS_MAX: usize = 2_048;
 const MOUNTINFO_BYTES_MAX: u64 = 16 << 20;
 
 #[derive(Debug)]
-struct FileSystems {
+struct FilesystemCollector {
     mountinfo: PathBuf,
     /// As the node's first process sees it, where that may differ.
-    of_first: Option<PathBuf>,
+    init_mountinfo: Option<PathBuf>,
     root: PathBuf,
-    note: Note,
-    survey: Survey,
-    sheet: Sheet,
-    trouble: Option<String>,
+    operation: Note,
+    prober: MountProber,
+    series: Sheet,
+    failure: Option<String>,
 }
 
 /// A mount that is asked.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Mount {
+struct FilesystemMount {
     /// As bytes, because that is what it is asked by.
     point: Vec<u8>,
     device: String,
@@ -89,55 +89,55 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
         });
     }
     let of_first = (host.root == Path::new("/")).then(|| host.proc.join("1/mountinfo"));
-    Ok(Opened::Active(Box::new(FileSystems {
+    Ok(Opened::Active(Box::new(FilesystemCollector {
         mountinfo,
-        of_first,
+        init_mountinfo: of_first,
         root: host.root.clone(),
-        note: context.note.clone(),
-        survey: Survey::new(host.statvfs, PATIENCE),
-        sheet: Sheet::new(),
-        trouble: None,
+        operation: context.note.clone(),
+        prober: MountProber::new(host.statvfs, MOUNT_TIMEOUT),
+        series: Sheet::new(),
+        failure: None,
     })))
 }
 
-impl Collector for FileSystems {
+impl Collector for FilesystemCollector {
     /// Never fails as a whole: opened anew, it would not know which mounts are stuck.
     fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
-        self.note.set(&self.mountinfo.to_string_lossy());
+        self.operation.set(&self.mountinfo.to_string_lossy());
         let found = read_plain(&self.mountinfo, MOUNTINFO_BYTES_MAX)
             .map_err(|error| error.to_string())
             .and_then(|text| {
-                let mut mounts = parse_all(&text).map_err(|what| what.to_owned())?;
-                self.ask_first_process(&mut mounts);
+                let mut mounts = parse_mounts(&text).map_err(|what| what.to_owned())?;
+                self.use_init_readonly_flags(&mut mounts);
                 self.update(&mounts, out)
                     .map_err(|fault| fault.at(&self.mountinfo).to_string())
             });
-        self.trouble = found.unwrap_or_else(|error| {
-            self.sheet.begin();
-            self.sheet.end(out);
+        self.failure = found.unwrap_or_else(|error| {
+            self.series.begin();
+            self.series.end(out);
             Some(format!("cannot read {}: {error}", self.mountinfo.display()))
         });
-        self.note.set("");
+        self.operation.set("");
         Ok(())
     }
 
     fn trouble(&self) -> Option<&str> {
-        self.trouble.as_deref()
+        self.failure.as_deref()
     }
 }
 
-impl FileSystems {
+impl FilesystemCollector {
     /// A service may have been given everything read-only (systemd's `ProtectSystem`), which says nothing about
     /// the node: where the first process may write, the file system is not read-only.
-    fn ask_first_process(&self, mounts: &mut [Mount]) {
+    fn use_init_readonly_flags(&self, mounts: &mut [FilesystemMount]) {
         if !mounts.iter().any(|mount| mount.is_readonly) {
             return;
         }
         let read = |path: &PathBuf| read_plain(path, MOUNTINFO_BYTES_MAX).ok();
-        let text = self.of_first.as_ref().and_then(read);
-        let others = text.and_then(|text| parse_all(&text).ok());
+        let text = self.init_mountinfo.as_ref().and_then(read);
+        let others = text.and_then(|text| parse_mounts(&text).ok());
         for mount in mounts.iter_mut().filter(|mount| mount.is_readonly) {
-            let is_same = |other: &&Mount| {
+            let is_same = |other: &&FilesystemMount| {
                 (&other.point, &other.device, &other.fstype)
                     == (&mount.point, &mount.device, &mount.fstype)
             };
@@ -147,19 +147,28 @@ impl FileSystems {
     }
 
     /// Returns what is wrong with some of them.
-    fn update(&mut self, mounts: &[Mount], out: &mut Group) -> Result<Option<String>, Fault> {
+    fn update(
+        &mut self,
+        mounts: &[FilesystemMount],
+        out: &mut Group,
+    ) -> Result<Option<String>, Fault> {
         let paths = mounts.iter().map(|mount| path_below(&self.root, mount));
-        let answers = self.survey.ask(paths.collect(), &self.note);
-        self.sheet.begin();
+        let answers = self.prober.statvfs_all(paths.collect(), &self.operation);
+        self.series.begin();
         for (mount, answer) in mounts.iter().zip(&answers) {
-            put(&mut self.sheet, mount, answer, out)?;
+            set_mount(&mut self.series, mount, answer, out)?;
         }
-        self.sheet.end(out);
-        Ok(trouble(mounts, &answers))
+        self.series.end(out);
+        Ok(hung_mounts_message(mounts, &answers))
     }
 }
 
-fn put(sheet: &mut Sheet, mount: &Mount, answer: &Answer, out: &mut Group) -> Result<(), Fault> {
+fn set_mount(
+    sheet: &mut Sheet,
+    mount: &FilesystemMount,
+    answer: &StatvfsOutcome,
+    out: &mut Group,
+) -> Result<(), Fault> {
     let point = label(&mount.point);
     let labels = [
         ("device", &*mount.device),
@@ -167,9 +176,11 @@ fn put(sheet: &mut Sheet, mount: &Mount, answer: &Answer, out: &mut Group) -> Re
         ("mountpoint", &*point),
     ];
     let volume = match answer {
-        Answer::Volume(volume) => volume,
-        Answer::NotAsked => return Ok(()),
-        Answer::Refused | Answer::Stuck => return sheet.set(out, &ERROR, &labels, 1.0),
+        StatvfsOutcome::Space(volume) => volume,
+        StatvfsOutcome::Skipped => return Ok(()),
+        StatvfsOutcome::Failed | StatvfsOutcome::Hung => {
+            return sheet.set(out, &ERROR, &labels, 1.0);
+        }
     };
     let block = volume.block_bytes as f64;
     for (family, value) in [
@@ -188,35 +199,36 @@ fn put(sheet: &mut Sheet, mount: &Mount, answer: &Answer, out: &mut Group) -> Re
 
 /// Only mounts that hang make the collector failed: one that says no has answered, and its
 /// `device_error` shows it.
-fn trouble(mounts: &[Mount], answers: &[Answer]) -> Option<String> {
-    let is_stuck = |&(_, answer): &(&Mount, &Answer)| matches!(answer, Answer::Stuck);
+fn hung_mounts_message(mounts: &[FilesystemMount], answers: &[StatvfsOutcome]) -> Option<String> {
+    let is_stuck =
+        |&(_, answer): &(&FilesystemMount, &StatvfsOutcome)| matches!(answer, StatvfsOutcome::Hung);
     let stuck = mounts.iter().zip(answers).filter(is_stuck);
     let names: Vec<String> = stuck
         .map(|(mount, _)| label(&mount.point).into_owned())
         .collect();
     let is_missing = answers
         .iter()
-        .any(|answer| matches!(answer, Answer::NotAsked));
+        .any(|answer| matches!(answer, StatvfsOutcome::Skipped));
     match (names.as_slice(), is_missing) {
         ([], false) => None,
         ([], true) => Some("some mounts could not be asked in time".to_owned()),
         ([name], false) => Some(format!("the mount {name} does not answer")),
         (names, false) => Some(format!("the mounts {} do not answer", names.join(", "))),
         (names, true) => Some(format!(
-            "the mounts {} do not answer; from {STUCK_MAX} on the others are not asked",
+            "the mounts {} do not answer; from {HUNG_MAX} on the others are not asked",
             names.join(", ")
         )),
     }
 }
 
-fn path_below(root: &Path, mount: &Mount) -> PathBuf {
+fn path_below(root: &Path, mount: &FilesystemMount) -> PathBuf {
     use std::os::unix::ffi::OsStrExt;
     let relative = mount.point.strip_prefix(b"/").unwrap_or(&mount.point);
     root.join(std::ffi::OsStr::from_bytes(relative))
 }
 
 /// All mounts that are looked at, each once.
-fn parse_all(text: &[u8]) -> Result<Vec<Mount>, &'static str> {
+fn parse_mounts(text: &[u8]) -> Result<Vec<FilesystemMount>, &'static str> {
     let (mut mounts, mut seen) = (Vec::new(), BTreeSet::new());
     for line in text.split(|&byte| byte == b'\n') {
         if line.is_empty() {
@@ -243,14 +255,14 @@ fn parse_all(text: &[u8]) -> Result<Vec<Mount>, &'static str> {
 
 /// `36 35 98:0 /root /mnt/point rw,noatime shared:1 - ext3 /dev/root rw,errors=continue`: between
 /// the options of the mount and the dash there may be any number of words.
-fn parse(line: &[u8]) -> Option<Mount> {
+fn parse(line: &[u8]) -> Option<FilesystemMount> {
     let mut words = Words(line);
     let point = words.nth(4)?;
     let options = words.next()?;
     words.find(|word| *word == b"-")?;
     let (fstype, device, of_super) = (words.next()?, words.next()?, words.next()?);
     let is_readonly = |options: &[u8]| options.split(|&byte| byte == b',').any(|o| o == b"ro");
-    Some(Mount {
+    Some(FilesystemMount {
         point: unescape(point),
         device: label(&unescape(device)).into_owned(),
         fstype: label(&unescape(fstype)).into_owned(),

@@ -110,16 +110,16 @@ pub static ENTRY: Entry = Entry {
 };
 
 #[derive(Debug)]
-struct Cards {
+struct DrmCards {
     class: PathBuf,
 }
 
 fn open(context: &Context) -> Result<Opened, OpenError> {
     let class = context.host.sys.join("class/drm");
-    open_walk(context, class.clone(), Cards { class })
+    open_walk(context, class.clone(), DrmCards { class })
 }
 
-impl Walk for Cards {
+impl Walk for DrmCards {
     fn walk(&mut self, put: &mut Put<'_>) -> Result<(), Fault> {
         let Some(class) = Folder::open(&self.class) else {
             return Ok(());
@@ -140,7 +140,7 @@ impl Walk for Cards {
     }
 }
 
-fn info(gpu: &str, vendor: &str, device: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
+fn set_info(gpu: &str, vendor: &str, device: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
     let text = |name| device.text(name).unwrap_or_default();
     let (model, id) = (text("device"), text("unique_id"));
     let labels = [
@@ -153,7 +153,7 @@ fn info(gpu: &str, vendor: &str, device: &Folder, put: &mut Put<'_>) -> Result<(
 }
 
 fn walk_amd(gpu: &str, device: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
-    info(gpu, "amd", device, put)?;
+    set_info(gpu, "amd", device, put)?;
     let of_gpu = [("gpu", gpu)];
     let busy = device.number("gpu_busy_percent");
     put.maybe(&BUSY, &of_gpu, busy.map(|percent| percent / 100.0))?;
@@ -209,7 +209,7 @@ fn walk_hwmon(gpu: &str, device: &Folder, put: &mut Put<'_>) -> Result<(), Fault
 }
 
 fn walk_intel(gpu: &str, card: &Folder, device: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
-    info(gpu, "intel", device, put)?;
+    set_info(gpu, "intel", device, put)?;
     let mut is_found = false;
     if let Some(tiles) = card.folder("gt") {
         for (number, tile) in tiles.numbered("gt") {

@@ -104,16 +104,16 @@ const KINDS: [&str; 13] = [
 ];
 
 #[derive(Debug)]
-struct Chips {
+struct HwmonChips {
     class: PathBuf,
 }
 
 fn open(context: &Context) -> Result<Opened, OpenError> {
     let class = context.host.sys.join("class/hwmon");
-    open_walk(context, class.clone(), Chips { class })
+    open_walk(context, class.clone(), HwmonChips { class })
 }
 
-impl Walk for Chips {
+impl Walk for HwmonChips {
     fn walk(&mut self, put: &mut Put<'_>) -> Result<(), Fault> {
         let Some(class) = Folder::open(&self.class) else {
             return Ok(());
@@ -129,14 +129,18 @@ impl Walk for Chips {
 fn walk_chip(folder: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
     let chip = chip_id(folder);
     if let Some(name) = folder.text("name") {
-        put.set(&CHIP, &[("chip", &chip), ("chip_name", &clean(&name))], 1.0)?;
+        put.set(
+            &CHIP,
+            &[("chip", &chip), ("chip_name", &sanitize(&name))],
+            1.0,
+        )?;
     }
     // Older drivers keep their attributes at the device.
     let mut sensors = Sensors::new();
     for place in [Some(folder), folder.folder("device").as_ref()] {
         place
             .into_iter()
-            .for_each(|place| find(place, &mut sensors));
+            .for_each(|place| read_sensors(place, &mut sensors));
     }
     for ((kind, id), elements) in &sensors {
         let sensor = format!("{kind}{id}");
@@ -148,9 +152,9 @@ fn walk_chip(folder: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
 /// Elements and their texts by kind and number of the sensor.
 type Sensors = BTreeMap<(&'static str, String), BTreeMap<String, String>>;
 
-fn find(folder: &Folder, sensors: &mut Sensors) {
+fn read_sensors(folder: &Folder, sensors: &mut Sensors) {
     for name in folder.names() {
-        let Some((kind, id, element)) = split(&name) else {
+        let Some((kind, id, element)) = split_attribute(&name) else {
             continue;
         };
         if let Some(text) = folder.text(&name) {
@@ -161,7 +165,7 @@ fn find(folder: &Folder, sensors: &mut Sensors) {
 }
 
 /// `temp1_crit_alarm` is the element `crit_alarm` of the first temperature.
-fn split(name: &str) -> Option<(&'static str, &str, &str)> {
+fn split_attribute(name: &str) -> Option<(&'static str, &str, &str)> {
     let end = name.find(|letter: char| letter.is_ascii_digit());
     let Some(end) = end else {
         let kind = KINDS.iter().find(|kind| **kind == name)?;
@@ -197,7 +201,7 @@ fn walk_sensor(
             // The value itself, unless there is one without a name as well.
             "input" if !elements.contains_key("") => kind.to_owned(),
             "" => kind.to_owned(),
-            element => format!("{kind}_{}", clean(element)),
+            element => format!("{kind}_{}", sanitize(element)),
         };
         match (kind, &**element) {
             ("beep_enable", _) => put.set(&BEEP, labels, value)?,
@@ -232,7 +236,7 @@ fn chip_id(folder: &Folder) -> String {
     let of_device = fs::canonicalize(folder.path().join("device"));
     let part = |path: Option<&Path>| {
         let name = path.and_then(Path::file_name);
-        name.map_or_else(String::new, |name| clean(&name.to_string_lossy()))
+        name.map_or_else(String::new, |name| sanitize(&name.to_string_lossy()))
     };
     if let Ok(device) = of_device {
         match (part(device.parent()), part(Some(&device))) {
@@ -243,13 +247,13 @@ fn chip_id(folder: &Folder) -> String {
             _ => {}
         }
     }
-    let name = folder.text("name").map(|name| clean(&name));
+    let name = folder.text("name").map(|name| sanitize(&name));
     name.filter(|name| !name.is_empty())
         .unwrap_or_else(|| part(Some(folder.path())))
 }
 
 /// As node_exporter spells it: small letters, digits and underscores.
-fn clean(text: &str) -> String {
+fn sanitize(text: &str) -> String {
     let letter = |letter: char| match letter.to_ascii_lowercase() {
         letter @ ('a'..='z' | '0'..='9' | ':' | '_') => letter,
         _ => '_',
@@ -264,13 +268,16 @@ mod tests {
 
     #[test]
     fn names_are_split_into_kind_number_and_element() {
-        assert_eq!(split("temp1_input"), Some(("temp", "1", "input")));
+        assert_eq!(split_attribute("temp1_input"), Some(("temp", "1", "input")));
         assert_eq!(
-            split("temp12_crit_alarm"),
+            split_attribute("temp12_crit_alarm"),
             Some(("temp", "12", "crit_alarm"))
         );
-        assert_eq!(split("pwm1"), Some(("pwm", "1", "")));
-        assert_eq!(split("update_interval"), Some(("update_interval", "0", "")));
+        assert_eq!(split_attribute("pwm1"), Some(("pwm", "1", "")));
+        assert_eq!(
+            split_attribute("update_interval"),
+            Some(("update_interval", "0", ""))
+        );
         for other in [
             "name",
             "uevent",
@@ -281,14 +288,14 @@ mod tests {
             "",
         ] {
             let is_temp = other == "temp";
-            assert_eq!(split(other).is_some(), is_temp, "{other}");
+            assert_eq!(split_attribute(other).is_some(), is_temp, "{other}");
         }
     }
 
     #[test]
     fn chips_are_spelled_as_node_exporter_does() {
-        assert_eq!(clean("0000:00:18.3"), "0000:00:18_3");
-        assert_eq!(clean("applesmc.768"), "applesmc_768");
-        assert_eq!(clean("_A-b_"), "a_b");
+        assert_eq!(sanitize("0000:00:18.3"), "0000:00:18_3");
+        assert_eq!(sanitize("applesmc.768"), "applesmc_768");
+        assert_eq!(sanitize("_A-b_"), "a_b");
     }
 }

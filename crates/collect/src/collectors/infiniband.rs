@@ -8,9 +8,9 @@ use crate::scan::{Fault, integer};
 use crate::walk::{Put, Walk, open_walk};
 use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
 
-use super::infiniband_names::{
-    ALL, COUNTERS, DEVICE_OTHER, HW_COUNTERS, HW_OTHER, INFO, LIFESPAN, OTHER, PHYSICAL, RATE,
-    STATE, Scale,
+use super::infiniband_families::{
+    ALL, COUNTERS, DEVICE_OTHER, HW_COUNTERS, HW_OTHER, INFO, InfinibandUnit, LIFESPAN, OTHER,
+    PHYSICAL, RATE, STATE,
 };
 
 pub static ENTRY: Entry = Entry {
@@ -23,16 +23,16 @@ pub static ENTRY: Entry = Entry {
 };
 
 #[derive(Debug)]
-struct Devices {
+struct InfinibandDevices {
     class: PathBuf,
 }
 
 fn open(context: &Context) -> Result<Opened, OpenError> {
     let class = context.host.sys.join("class/infiniband");
-    open_walk(context, class.clone(), Devices { class })
+    open_walk(context, class.clone(), InfinibandDevices { class })
 }
 
-impl Walk for Devices {
+impl Walk for InfinibandDevices {
     fn walk(&mut self, put: &mut Put<'_>) -> Result<(), Fault> {
         let Some(class) = Folder::open(&self.class) else {
             return Ok(());
@@ -60,7 +60,7 @@ fn walk_device(device: &str, folder: &Folder, put: &mut Put<'_>) -> Result<(), F
     put.set(&INFO, &labels, 1.0)?;
     if let Some(counters) = folder.folder("hw_counters") {
         for name in counters.names() {
-            if let Some(value) = value(&counters, &name) {
+            if let Some(value) = read_counter(&counters, &name) {
                 put.set_key(&DEVICE_OTHER, &name, &[("device", device)], value)?;
             }
         }
@@ -98,12 +98,12 @@ fn walk_counters(
     put: &mut Put<'_>,
 ) -> Result<(), Fault> {
     for name in folder.names() {
-        let Some(value) = value(folder, &name) else {
+        let Some(value) = read_counter(folder, &name) else {
             continue;
         };
         match COUNTERS.iter().find(|(_, known, _)| *known == name) {
-            Some((family, _, Scale::One)) => put.set(family, labels, value)?,
-            Some((family, _, Scale::Words)) => put.set(family, labels, value * 4.0)?,
+            Some((family, _, InfinibandUnit::One)) => put.set(family, labels, value)?,
+            Some((family, _, InfinibandUnit::Words)) => put.set(family, labels, value * 4.0)?,
             None => put.set_key(&OTHER, &name, labels, value)?,
         }
     }
@@ -116,7 +116,7 @@ fn walk_hw_counters(
     put: &mut Put<'_>,
 ) -> Result<(), Fault> {
     for name in folder.names() {
-        let Some(value) = value(folder, &name) else {
+        let Some(value) = read_counter(folder, &name) else {
             continue;
         };
         if name == "lifespan" {
@@ -133,7 +133,7 @@ fn walk_hw_counters(
 }
 
 /// A port without a performance agent says `N/A (no PMA)`: no value.
-fn value(folder: &Folder, name: &str) -> Option<f64> {
+fn read_counter(folder: &Folder, name: &str) -> Option<f64> {
     let bytes = folder.bytes(name).ok()?;
     integer(bytes.trim_ascii()).map(|value| value as f64)
 }

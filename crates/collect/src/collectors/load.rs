@@ -62,7 +62,7 @@ pub static ENTRY: Entry = Entry {
 };
 
 #[derive(Debug)]
-struct Load {
+struct LoadCollector {
     loadavg: ProcFile,
     /// Not in every container.
     uptime: Option<ProcFile>,
@@ -78,7 +78,7 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
     let Some(loadavg) = ProcFile::open(path.clone(), Shape::Whole)? else {
         return Ok(Opened::Absent { looked_for: path });
     };
-    Ok(Opened::Active(Box::new(Load {
+    Ok(Opened::Active(Box::new(LoadCollector {
         loadavg,
         uptime: ProcFile::open(context.host.proc.join("uptime"), Shape::Whole)?,
         clock: context.clock.clone(),
@@ -89,7 +89,7 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
     })))
 }
 
-impl Collector for Load {
+impl Collector for LoadCollector {
     fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
         let loads = first_decimals(self.loadavg.read()?);
         let loads: [f64; 3] = loads.map_err(|fault| fault.at(self.loadavg.path()))?;

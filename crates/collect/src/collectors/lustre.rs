@@ -47,15 +47,15 @@ pub static ENTRY: Entry = Entry {
 #[derive(Debug)]
 struct Lustre {
     folder: PathBuf,
-    note: Note,
-    readings: Readings,
+    operation: Note,
+    readings: LustreReadings,
 }
 
 #[derive(Debug)]
-struct Readings {
+struct LustreReadings {
     families: Vec<Arc<Family>>,
     /// By file system and operation.
-    places: Roster<Places>,
+    slots: Roster<Places>,
 }
 
 fn open(context: &Context) -> Result<Opened, OpenError> {
@@ -69,31 +69,31 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
     };
     Ok(Opened::Active(Box::new(Lustre {
         folder: folder.clone(),
-        note: context.note.clone(),
-        readings: Readings::new(),
+        operation: context.note.clone(),
+        readings: LustreReadings::new(),
     })))
 }
 
 impl Collector for Lustre {
     fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
-        self.readings.places.begin();
+        self.readings.slots.begin();
         for mount in names(&self.folder) {
             let path = self.folder.join(&mount).join("stats");
-            self.note.set(&path.to_string_lossy());
+            self.operation.set(&path.to_string_lossy());
             // Unmounted since it was listed.
             let Some(text) = text(&path) else { continue };
-            let name = file_system(&label(mount.as_bytes()));
+            let name = filesystem_name(&label(mount.as_bytes()));
             let set = self.readings.set(&name, &text, out);
             set.map_err(|fault| fault.at(Path::new(&path)))?;
         }
-        self.readings.places.sweep(|places| places.retire(out));
+        self.readings.slots.sweep(|places| places.retire(out));
         Ok(())
     }
 }
 
 /// `scratch-ffff8fd3b7d5b000`: the address tells two mounts of one file system apart, and changes
 /// with each mount.
-fn file_system(mount: &str) -> String {
+fn filesystem_name(mount: &str) -> String {
     let parts = mount.rsplit_once('-');
     let is_address = |text: &str| text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
     match parts {
@@ -102,11 +102,11 @@ fn file_system(mount: &str) -> String {
     }
 }
 
-impl Readings {
-    fn new() -> Readings {
-        Readings {
+impl LustreReadings {
+    fn new() -> LustreReadings {
+        LustreReadings {
             families: shared(&FAMILIES),
-            places: Roster::new(),
+            slots: Roster::new(),
         }
     }
 
@@ -122,7 +122,7 @@ impl Readings {
             let key = format!("{file_system}\n{}", label(name));
             let families = &self.families;
             let places = self
-                .places
+                .slots
                 .entry(key.as_bytes(), || Ok(Places::new(families)))?;
             let operation = label(name);
             let labels = [("fs", file_system), ("operation", &*operation)];
@@ -154,7 +154,7 @@ fn parse(line: &[u8]) -> Option<Option<(&[u8], u64, u64)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collectors::testing::{texts, update_fails};
+    use crate::collectors::testing::{present_series, update_fails};
 
     #[test]
     fn bytes_are_sums_and_the_rest_are_counts() {
@@ -162,10 +162,10 @@ mod tests {
         let text = "snapshot_time             1730000000.123456789 secs.nsecs\n\
                     read_bytes                26 samples [bytes] 1 4096 80000\n\
                     open                      7 samples [reqs]\n";
-        let mut readings = Readings::new();
+        let mut readings = LustreReadings::new();
         readings.set("scratch", text, &mut group).expect("valid");
         assert_eq!(
-            texts(&mut group),
+            present_series(&mut group),
             [
                 "node_lustre_operations_total{fs=\"scratch\",operation=\"read_bytes\"} 26",
                 "node_lustre_read_bytes_total{fs=\"scratch\"} 80000",
@@ -176,8 +176,8 @@ mod tests {
 
     #[test]
     fn the_address_of_a_mount_is_left_out() {
-        assert_eq!(file_system("scratch-ffff8fd3b7d5b000"), "scratch");
-        assert_eq!(file_system("my-scratch"), "my-scratch");
+        assert_eq!(filesystem_name("scratch-ffff8fd3b7d5b000"), "scratch");
+        assert_eq!(filesystem_name("my-scratch"), "my-scratch");
     }
 
     #[test]
@@ -186,7 +186,7 @@ mod tests {
         update_fails(
             |text| {
                 let text = String::from_utf8_lossy(text);
-                Readings::new().set("x", &text, &mut Group::new("lustre", 3, 1000))
+                LustreReadings::new().set("x", &text, &mut Group::new("lustre", 3, 1000))
             },
             &[
                 ("open 7\n", 1, what),

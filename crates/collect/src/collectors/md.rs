@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pegel_metric::{Family, Group, Kind, SeriesError, Slot};
 
-use super::md_status::{Array, State, parse};
+use super::mdstat::{MdArray, MdArrayState, parse};
 use crate::files::{Parser, open_files};
 use crate::places::shared;
 use crate::procfile::Shape;
@@ -33,12 +33,12 @@ static STATE: Family = gauge("node_md_state", "1 for the state that the array is
 static FAMILIES: [&Family; 5] = [&BLOCKS, &SYNCED, &REQUIRED, &DISKS, &STATE];
 
 const DISK_STATES: [&str; 3] = ["active", "failed", "spare"];
-const STATES: [(&str, State); 5] = [
-    ("active", State::Active),
-    ("inactive", State::Inactive),
-    ("recovering", State::Recovering),
-    ("resync", State::Resync),
-    ("check", State::Check),
+const STATES: [(&str, MdArrayState); 5] = [
+    ("active", MdArrayState::Active),
+    ("inactive", MdArrayState::Inactive),
+    ("recovering", MdArrayState::Recovering),
+    ("resync", MdArrayState::Resync),
+    ("check", MdArrayState::Check),
 ];
 
 pub static ENTRY: Entry = Entry {
@@ -52,17 +52,17 @@ pub static ENTRY: Entry = Entry {
 
 fn open(context: &Context) -> Result<Opened, OpenError> {
     let path = context.host.proc.join("mdstat");
-    open_files([(path, Shape::List, Readings::new())])
+    open_files([(path, Shape::List, MdReadings::new())])
 }
 
 #[derive(Debug)]
-struct Readings {
+struct MdReadings {
     families: Vec<Arc<Family>>,
-    arrays: Roster<Slots>,
+    arrays: Roster<MdArraySlots>,
 }
 
 #[derive(Debug)]
-struct Slots {
+struct MdArraySlots {
     blocks: Slot,
     synced: Slot,
     required: Slot,
@@ -70,22 +70,22 @@ struct Slots {
     states: [Slot; 5],
 }
 
-impl Readings {
-    fn new() -> Readings {
-        Readings {
+impl MdReadings {
+    fn new() -> MdReadings {
+        MdReadings {
             families: shared(&FAMILIES),
             arrays: Roster::new(),
         }
     }
 }
 
-impl Parser for Readings {
+impl Parser for MdReadings {
     fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
         let (arrays, families) = (&mut self.arrays, &self.families);
         arrays.begin();
         parse(text, |array| {
             let slots = arrays.entry(array.name, || {
-                Ok(Slots::declare(families, &label(array.name), out)?)
+                Ok(MdArraySlots::declare(families, &label(array.name), out)?)
             })?;
             slots.set(&array, out);
             Ok(())
@@ -95,12 +95,12 @@ impl Parser for Readings {
     }
 }
 
-impl Slots {
+impl MdArraySlots {
     fn declare(
         families: &[Arc<Family>],
         name: &str,
         out: &mut Group,
-    ) -> Result<Slots, SeriesError> {
+    ) -> Result<MdArraySlots, SeriesError> {
         let mut plain = |index: usize| out.declare(&families[index], &[("device", name)]);
         let (blocks, synced, required) = (plain(0)?, plain(1)?, plain(2)?);
         let mut of = |index: usize, state| {
@@ -114,7 +114,7 @@ impl Slots {
         for (slot, (state, _)) in states.iter_mut().zip(STATES) {
             *slot = of(4, state)?;
         }
-        Ok(Slots {
+        Ok(MdArraySlots {
             blocks,
             synced,
             required,
@@ -123,7 +123,7 @@ impl Slots {
         })
     }
 
-    fn set(&self, array: &Array<'_>, out: &mut Group) {
+    fn set(&self, array: &MdArray<'_>, out: &mut Group) {
         out.set(self.blocks, array.blocks as f64);
         out.set(self.synced, array.synced as f64);
         out.set(self.required, array.required as f64);
@@ -146,20 +146,20 @@ impl Slots {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collectors::testing::texts;
+    use crate::collectors::testing::present_series;
 
     #[test]
     fn arrays_come_and_go() {
-        let (mut readings, mut group) = (Readings::new(), Group::new("md", 3, 1000));
+        let (mut readings, mut group) = (MdReadings::new(), Group::new("md", 3, 1000));
         let text = b"Personalities : [raid1]\nmd0 : active raid1 sda1[0] sdb1[1]\n      16 blocks [2/2] [UU]\n\n";
         readings.update(text, &mut group).expect("valid");
-        let found = texts(&mut group);
+        let found = present_series(&mut group);
         assert_eq!(found.len(), 11);
         assert_eq!(found[6], "node_md_state{device=\"md0\",state=\"active\"} 1");
         group.clear();
         readings
             .update(b"Personalities :\n", &mut group)
             .expect("valid");
-        assert!(texts(&mut group).is_empty());
+        assert!(present_series(&mut group).is_empty());
     }
 }

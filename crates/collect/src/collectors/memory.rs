@@ -43,13 +43,13 @@ pub static ENTRY: Entry = Entry {
 };
 
 #[derive(Debug)]
-struct Readings {
+struct MemoryReadings {
     keys: Roster<Slot>,
     used: Single,
 }
 
 #[derive(Debug, PartialEq)]
-struct MemoryLine<'a> {
+struct MeminfoLine<'a> {
     /// What its series is found by: a size and a plain number of one name are two.
     id: &'a [u8],
     key: &'a [u8],
@@ -59,7 +59,7 @@ struct MemoryLine<'a> {
 
 /// The sizes from which the used share is computed.
 #[derive(Debug, Default)]
-struct Sizes {
+struct MemorySizes {
     total: f64,
     available: Option<f64>,
     free: f64,
@@ -69,21 +69,21 @@ struct Sizes {
 
 fn open(context: &Context) -> Result<Opened, OpenError> {
     let path = context.host.proc.join("meminfo");
-    open_files([(path, Shape::Whole, Readings::new())])
+    open_files([(path, Shape::Whole, MemoryReadings::new())])
 }
 
-impl Readings {
-    fn new() -> Readings {
-        Readings {
+impl MemoryReadings {
+    fn new() -> MemoryReadings {
+        MemoryReadings {
             keys: Roster::new(),
             used: Single::new(&USED),
         }
     }
 }
 
-impl Parser for Readings {
+impl Parser for MemoryReadings {
     fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
-        let mut sizes = Sizes::default();
+        let mut sizes = MemorySizes::default();
         self.keys.begin();
         for (number, line) in whole_lines(text)? {
             let malformed = Fault::Malformed {
@@ -93,7 +93,7 @@ impl Parser for Readings {
             let line = parse(line).ok_or(malformed)?;
             let slot = self.keys.entry(line.id, || declare(&line, out))?;
             out.set(*slot, line.value);
-            sizes.note(&line);
+            sizes.record(&line);
         }
         self.keys.sweep(|slot| out.retire(slot));
         if let Some(percent) = sizes.used_percent() {
@@ -103,8 +103,8 @@ impl Parser for Readings {
     }
 }
 
-impl Sizes {
-    fn note(&mut self, line: &MemoryLine<'_>) {
+impl MemorySizes {
+    fn record(&mut self, line: &MeminfoLine<'_>) {
         match line.key {
             b"MemTotal" => self.total = line.value,
             b"MemAvailable" => self.available = Some(line.value),
@@ -124,7 +124,7 @@ impl Sizes {
     }
 }
 
-fn declare(line: &MemoryLine<'_>, out: &mut Group) -> Result<Slot, Fault> {
+fn declare(line: &MeminfoLine<'_>, out: &mut Group) -> Result<Slot, Fault> {
     // The parser lets only ASCII through.
     let key = String::from_utf8_lossy(line.key);
     let base = if line.is_bytes { &BYTES } else { &COUNT };
@@ -145,7 +145,7 @@ fn declare(line: &MemoryLine<'_>, out: &mut Group) -> Result<Slot, Fault> {
 }
 
 /// `Key:  123 kB`, or without a unit.
-fn parse(line: &[u8]) -> Option<MemoryLine<'_>> {
+fn parse(line: &[u8]) -> Option<MeminfoLine<'_>> {
     let colon = line.iter().position(|&byte| byte == b':')?;
     let (key, rest) = line.split_at(colon);
     let is_key = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'(' | b')');
@@ -155,13 +155,13 @@ fn parse(line: &[u8]) -> Option<MemoryLine<'_>> {
     let mut words = Words(&rest[1..]);
     let number = integer(words.next()?)?;
     match words.next() {
-        None => Some(MemoryLine {
+        None => Some(MeminfoLine {
             id: &line[..=colon],
             key,
             value: number as f64,
             is_bytes: false,
         }),
-        Some(b"kB") => Some(MemoryLine {
+        Some(b"kB") => Some(MeminfoLine {
             id: key,
             key,
             value: number as f64 * 1024.0,
@@ -174,14 +174,14 @@ fn parse(line: &[u8]) -> Option<MemoryLine<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collectors::testing::{texts, update_fails};
+    use crate::collectors::testing::{present_series, update_fails};
 
     fn update(text: &str) -> Vec<String> {
         let mut group = Group::new("memory", 3, 1000);
-        Readings::new()
+        MemoryReadings::new()
             .update(text.as_bytes(), &mut group)
             .expect("valid");
-        texts(&mut group)
+        present_series(&mut group)
     }
 
     #[test]
@@ -198,14 +198,14 @@ mod tests {
 
     #[test]
     fn a_unit_that_comes_or_goes_makes_another_series() {
-        let (mut readings, mut group) = (Readings::new(), Group::new("memory", 3, 1000));
+        let (mut readings, mut group) = (MemoryReadings::new(), Group::new("memory", 3, 1000));
         for (text, expected) in [
             ("X: 2 kB\n", "node_memory_X_bytes 2048"),
             ("X: 2\n", "node_memory_X 2"),
         ] {
             group.clear();
             readings.update(text.as_bytes(), &mut group).expect("valid");
-            assert_eq!(texts(&mut group), [expected]);
+            assert_eq!(present_series(&mut group), [expected]);
         }
     }
 
@@ -220,7 +220,8 @@ mod tests {
 
     #[test]
     fn garbage_is_named_by_its_line() {
-        let update = |text: &[u8]| Readings::new().update(text, &mut Group::new("memory", 3, 1000));
+        let update =
+            |text: &[u8]| MemoryReadings::new().update(text, &mut Group::new("memory", 3, 1000));
         let what = "not a key and a size";
         update_fails(
             update,

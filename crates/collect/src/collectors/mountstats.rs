@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pegel_metric::{Family, Group, Kind};
 
-use super::mountstats_text::{Mount, OPERATION, parse};
+use super::mountstats_parse::{NfsMountStats, OPERATION, parse};
 use crate::files::{Parser, open_files};
 use crate::places::{Places, shared};
 use crate::procfile::Shape;
@@ -58,27 +58,27 @@ pub static ENTRY: Entry = Entry {
 
 fn open(context: &Context) -> Result<Opened, OpenError> {
     let path = context.host.proc.join("self/mountstats");
-    open_files([(path, Shape::List, Readings::new())])
+    open_files([(path, Shape::List, MountstatsReadings::new())])
 }
 
 #[derive(Debug)]
-struct Readings {
+struct MountstatsReadings {
     families: Vec<Arc<Family>>,
     /// By the text of the line that names the mount and of that with its options.
-    mounts: Roster<Slots>,
+    mounts: Roster<NfsMountSlots>,
     key: Vec<u8>,
 }
 
 /// The series of one mount.
 #[derive(Debug)]
-struct Slots {
+struct NfsMountSlots {
     mount: Places,
     operations: Roster<Places>,
 }
 
-impl Readings {
-    fn new() -> Readings {
-        Readings {
+impl MountstatsReadings {
+    fn new() -> MountstatsReadings {
+        MountstatsReadings {
             families: shared(&FAMILIES),
             mounts: Roster::new(),
             key: Vec::new(),
@@ -86,7 +86,7 @@ impl Readings {
     }
 }
 
-impl Parser for Readings {
+impl Parser for MountstatsReadings {
     /// A node without NFS has lines about other file systems only.
     fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
         self.mounts.begin();
@@ -97,7 +97,7 @@ impl Parser for Readings {
             }
             let families = &self.families;
             let slots = self.mounts.entry(&self.key, || {
-                Ok(Slots {
+                Ok(NfsMountSlots {
                     mount: Places::new(families),
                     operations: Roster::new(),
                 })
@@ -109,10 +109,10 @@ impl Parser for Readings {
     }
 }
 
-impl Slots {
+impl NfsMountSlots {
     fn set(
         &mut self,
-        mount: &Mount<'_>,
+        mount: &NfsMountStats<'_>,
         families: &[Arc<Family>],
         out: &mut Group,
     ) -> Result<(), Fault> {
@@ -161,18 +161,19 @@ impl Slots {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collectors::testing::texts;
+    use crate::collectors::testing::present_series;
 
     #[test]
     fn mounts_and_operations_come_and_go() {
-        let (mut readings, mut group) = (Readings::new(), Group::new("mountstats", 3, 1000));
+        let (mut readings, mut group) =
+            (MountstatsReadings::new(), Group::new("mountstats", 3, 1000));
         let text = "device proc mounted on /proc with fstype proc\n\
                     device srv:/home mounted on /home with fstype nfs4 statvers=1.1\n\
                     \topts:\trw,vers=4.2,proto=tcp,addr=192.0.2.1\n\tage:\t60\n\
                     \tbytes:\t1 2 3 4 5 6 7 8\n\tper-op statistics\n\
                     \t        NULL: 0 0 0 0 0 0 0 0\n\t        READ: 2 3 0 5 6 7 8 2500 0\n\n";
         readings.update(text.as_bytes(), &mut group).expect("valid");
-        let found = texts(&mut group);
+        let found = present_series(&mut group);
         assert_eq!(found.len(), MOUNT + OPERATION, "{found:?}");
         let labels = "export=\"srv:/home\",mountaddr=\"192.0.2.1\"";
         assert_eq!(
@@ -186,6 +187,6 @@ mod tests {
         group.clear();
         let text = b"device proc mounted on /proc with fstype proc\n";
         readings.update(text, &mut group).expect("valid");
-        assert!(texts(&mut group).is_empty());
+        assert!(present_series(&mut group).is_empty());
     }
 }

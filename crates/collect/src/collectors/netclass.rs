@@ -73,14 +73,14 @@ pub static ENTRY: Entry = Entry {
 #[derive(Debug)]
 struct Netclass {
     folder: PathBuf,
-    note: Note,
+    operation: Note,
     families: Vec<Arc<Family>>,
-    interfaces: Roster<Interface>,
+    interfaces: Roster<InterfaceSeries>,
 }
 
 #[derive(Debug)]
-struct Interface {
-    places: Places,
+struct InterfaceSeries {
+    slots: Places,
     info: Fact,
 }
 
@@ -91,7 +91,7 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
     }
     Ok(Opened::Active(Box::new(Netclass {
         folder,
-        note: context.note.clone(),
+        operation: context.note.clone(),
         families: shared(FAMILIES),
         interfaces: Roster::new(),
     })))
@@ -106,12 +106,12 @@ impl Collector for Netclass {
             if !path.is_dir() {
                 continue;
             }
-            self.note.set(&path.to_string_lossy());
+            self.operation.set(&path.to_string_lossy());
             let set = self.set(&path, name.as_bytes(), out);
             set.map_err(|fault| fault.at(&path))?;
         }
         self.interfaces.sweep(|mut interface| {
-            interface.places.retire(out);
+            interface.slots.retire(out);
             interface.info.retire(out);
         });
         Ok(())
@@ -122,8 +122,8 @@ impl Netclass {
     fn set(&mut self, path: &Path, name: &[u8], out: &mut Group) -> Result<(), Fault> {
         let families = &self.families;
         let interface = self.interfaces.entry(name, || {
-            Ok(Interface {
-                places: Places::new(families),
+            Ok(InterfaceSeries {
+                slots: Places::new(families),
                 info: Fact::new(&INFO),
             })
         })?;
@@ -139,7 +139,7 @@ impl Netclass {
                 "speed" => value * 1e6 / 8.0,
                 _ => value,
             };
-            interface.places.set(out, families, index, &labels, value)?;
+            interface.slots.set(out, families, index, &labels, value)?;
         }
         let said: Vec<(&str, String)> = INFO_KEYS
             .map(|key| (key, text(&path.join(key)).unwrap_or_default()))
@@ -148,7 +148,7 @@ impl Netclass {
         let value = f64::from(u8::from(is_up));
         // The last family, after those that have a file.
         interface
-            .places
+            .slots
             .set(out, families, FILES.len(), &labels, value)?;
         let mut facts = vec![("device", device.clone().into_owned())];
         facts.extend(said);

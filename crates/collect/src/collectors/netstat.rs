@@ -11,7 +11,7 @@ use crate::roster::Roster;
 use crate::scan::{Fault, Words, signed, whole_lines};
 use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
 
-static CHOSEN: Family = Family::new(
+static DEFAULT_FAMILY: Family = Family::new(
     "node_netstat_<key>",
     Kind::Unknown,
     "",
@@ -32,54 +32,54 @@ pub static ENTRY: Entry = Entry {
     tier: Tier::FiveSeconds,
     pace: Pace::Here,
     level: 2,
-    families: &[&CHOSEN, &DETAIL],
+    families: &[&DEFAULT_FAMILY, &DETAIL],
     open,
 };
 
 fn open(context: &Context) -> Result<Opened, OpenError> {
     let net = context.host.proc.join("net");
-    let tables = |name: &str| (net.join(name), Shape::Whole, Readings::table());
+    let tables = |name: &str| (net.join(name), Shape::Whole, NetstatReadings::table());
     let mut files = vec![tables("snmp"), tables("netstat")];
-    files.push((net.join("snmp6"), Shape::Whole, Readings::list()));
+    files.push((net.join("snmp6"), Shape::Whole, NetstatReadings::list()));
     open_files(files)
 }
 
 /// The two forms in which the kernel prints such counters.
 #[derive(Debug)]
-enum Readings {
+enum NetstatReadings {
     /// Pairs of lines: `Tcp: Name …` and `Tcp: 1 …`.
-    Table(Roster<Protocol>),
+    Table(Roster<ProtocolSlots>),
     /// `Ip6InReceives 11`, one line each.
     List(Roster<Slot>),
 }
 
 #[derive(Debug, Default)]
-struct Protocol {
+struct ProtocolSlots {
     heading: Vec<u8>,
     slots: Vec<Slot>,
 }
 
-impl Readings {
-    fn table() -> Readings {
-        Readings::Table(Roster::new())
+impl NetstatReadings {
+    fn table() -> NetstatReadings {
+        NetstatReadings::Table(Roster::new())
     }
 
-    fn list() -> Readings {
-        Readings::List(Roster::new())
+    fn list() -> NetstatReadings {
+        NetstatReadings::List(Roster::new())
     }
 }
 
-impl Parser for Readings {
+impl Parser for NetstatReadings {
     fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
         match self {
-            Readings::Table(protocols) => update_table(protocols, text, out),
-            Readings::List(slots) => update_list(slots, text, out),
+            NetstatReadings::Table(protocols) => update_table(protocols, text, out),
+            NetstatReadings::List(slots) => update_list(slots, text, out),
         }
     }
 }
 
 fn update_table(
-    protocols: &mut Roster<Protocol>,
+    protocols: &mut Roster<ProtocolSlots>,
     text: &[u8],
     out: &mut Group,
 ) -> Result<(), Fault> {
@@ -96,8 +96,8 @@ fn update_table(
         if !name.ends_with(b":") || values.next() != Some(name) {
             return Err(malformed(number));
         }
-        let protocol = protocols.entry(name, || Ok(Protocol::default()))?;
-        protocol.head(heading, out)?;
+        let protocol = protocols.entry(name, || Ok(ProtocolSlots::default()))?;
+        protocol.set_heading(heading, out)?;
         let mut count = 0;
         for (slot, word) in protocol.slots.iter().zip(&mut values) {
             out.set(*slot, signed(word).ok_or(malformed(number))?);
@@ -111,9 +111,9 @@ fn update_table(
     Ok(())
 }
 
-impl Protocol {
+impl ProtocolSlots {
     /// The columns have their meaning from the heading, which is the same nearly always.
-    fn head(&mut self, heading: &[u8], out: &mut Group) -> Result<(), Fault> {
+    fn set_heading(&mut self, heading: &[u8], out: &mut Group) -> Result<(), Fault> {
         if self.heading == heading {
             return Ok(());
         }
@@ -153,7 +153,11 @@ fn update_list(slots: &mut Roster<Slot>, text: &[u8], out: &mut Group) -> Result
 
 /// A name with characters that no metric may have is refused here.
 fn declare(key: &str, out: &mut Group) -> Result<Slot, Fault> {
-    let base = if is_chosen(key) { &CHOSEN } else { &DETAIL };
+    let base = if is_default_key(key) {
+        &DEFAULT_FAMILY
+    } else {
+        &DETAIL
+    };
     let family = Family {
         name: base.name.replace("<key>", key).into(),
         help: format!("{} of /proc/net.", key.replace('_', " ")).into(),
@@ -163,7 +167,7 @@ fn declare(key: &str, out: &mut Group) -> Result<Slot, Fault> {
 }
 
 /// What node_exporter takes by default, and what the dashboard Node Exporter Full asks for beyond.
-fn is_chosen(key: &str) -> bool {
+fn is_default_key(key: &str) -> bool {
     let Some((protocol, field)) = key.split_once('_') else {
         return false;
     };
@@ -204,11 +208,11 @@ fn is_chosen(key: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collectors::testing::{texts, update_fails};
+    use crate::collectors::testing::{present_series, update_fails};
 
     #[test]
     fn a_heading_that_changes_moves_the_columns() {
-        let (mut readings, mut group) = (Readings::table(), Group::new("netstat", 4, 1000));
+        let (mut readings, mut group) = (NetstatReadings::table(), Group::new("netstat", 4, 1000));
         let cases = [
             ("Tcp: MaxConn X\nTcp: -1 2\n", 2),
             ("Tcp: X MaxConn Y\nTcp: 2 -1 3\nIcmpMsg:\nIcmpMsg:\n", 3),
@@ -217,7 +221,7 @@ mod tests {
         for (text, count) in cases {
             group.clear();
             readings.update(text.as_bytes(), &mut group).expect("valid");
-            let mut found = texts(&mut group);
+            let mut found = present_series(&mut group);
             found.sort();
             assert_eq!(found.len(), count);
             assert_eq!(
@@ -236,11 +240,15 @@ mod tests {
     fn the_default_level_leaves_the_long_tail_out() {
         let mut group = Group::new("netstat", 3, 1000);
         let text = b"TcpExt: ListenDrops ListenOverflows PAWSActive\nTcpExt: 1 2 3\n";
-        Readings::table().update(text, &mut group).expect("valid");
+        NetstatReadings::table()
+            .update(text, &mut group)
+            .expect("valid");
         let text = b"Icmp6InMsgs 4\nIcmp6InCsumErrors 5\nUdp6InErrors\t6\n";
-        Readings::list().update(text, &mut group).expect("valid");
+        NetstatReadings::list()
+            .update(text, &mut group)
+            .expect("valid");
         assert_eq!(
-            texts(&mut group),
+            present_series(&mut group),
             [
                 "node_netstat_TcpExt_ListenDrops 1",
                 "node_netstat_TcpExt_ListenOverflows 2",
@@ -255,7 +263,7 @@ mod tests {
         let group = || Group::new("netstat", 4, 1000);
         let what = "not a heading and its numbers";
         update_fails(
-            |text| Readings::table().update(text, &mut group()),
+            |text| NetstatReadings::table().update(text, &mut group()),
             &[
                 ("", 0, "the file is empty"),
                 ("Tcp: A\nTcp: 1", 2, "the last line is cut off"),
@@ -270,7 +278,7 @@ mod tests {
         );
         let what = "not a name and a number";
         update_fails(
-            |text| Readings::list().update(text, &mut group()),
+            |text| NetstatReadings::list().update(text, &mut group()),
             &[("Ip6InMsgs\n", 1, what), ("IpInMsgs 1\n", 1, what)],
         );
     }

@@ -51,26 +51,26 @@ pub static ENTRY: Entry = Entry {
 };
 
 #[derive(Debug)]
-struct Readings {
+struct NetworkReadings {
     families: Vec<Arc<Family>>,
     interfaces: Roster<[Slot; COLUMNS]>,
 }
 
 fn open(context: &Context) -> Result<Opened, OpenError> {
     let path = context.host.proc.join("net/dev");
-    open_files([(path, Shape::List, Readings::new())])
+    open_files([(path, Shape::List, NetworkReadings::new())])
 }
 
-impl Readings {
-    fn new() -> Readings {
-        Readings {
+impl NetworkReadings {
+    fn new() -> NetworkReadings {
+        NetworkReadings {
             families: shared(&FAMILIES),
             interfaces: Roster::new(),
         }
     }
 }
 
-impl Parser for Readings {
+impl Parser for NetworkReadings {
     fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
         let mut lines = whole_lines(text)?;
         check_heading(lines.next())?;
@@ -134,20 +134,20 @@ fn parse(line: &[u8]) -> Option<(&[u8], [u64; COLUMNS])> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collectors::testing::{texts, update_fails};
+    use crate::collectors::testing::{present_series, update_fails};
 
     const HEADING: &str = "Inter-|   Receive   |  Transmit\n face |bytes\n";
 
-    fn pass(readings: &mut Readings, group: &mut Group, lines: &[u8]) -> Vec<String> {
+    fn pass(readings: &mut NetworkReadings, group: &mut Group, lines: &[u8]) -> Vec<String> {
         group.clear();
         let text = [HEADING.as_bytes(), lines].concat();
         readings.update(&text, group).expect("valid");
-        texts(group)
+        present_series(group)
     }
 
     #[test]
     fn interfaces_come_and_go() {
-        let (mut readings, mut group) = (Readings::new(), Group::new("network", 3, 1000));
+        let (mut readings, mut group) = (NetworkReadings::new(), Group::new("network", 3, 1000));
         let lo = b"    lo:1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n";
         let both = [
             &lo[..],
@@ -172,7 +172,8 @@ mod tests {
 
     #[test]
     fn garbage_is_named_by_its_line() {
-        let update = |text: &[u8]| Readings::new().update(text, &mut Group::new("n", 3, 1000));
+        let update =
+            |text: &[u8]| NetworkReadings::new().update(text, &mut Group::new("n", 3, 1000));
         let what = "not an interface's counters";
         let bad = |line: &str| format!("{HEADING}{line}");
         update_fails(

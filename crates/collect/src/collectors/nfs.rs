@@ -2,7 +2,7 @@
 
 use pegel_metric::{Family, Kind};
 
-use super::rpc::{Column, Columns, Layout, NFS2, NFS3, Readings};
+use super::rpc::{NFS2, NFS3, RpcColumn, RpcColumns, RpcLayout, RpcReadings};
 use crate::files::open_files;
 use crate::procfile::Shape;
 use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
@@ -36,22 +36,22 @@ static REQUESTS: Family = counter(
 const fn column(
     family: &'static Family,
     labels: &'static [(&'static str, &'static str)],
-) -> Option<Column> {
-    Some(Column { family, labels })
+) -> Option<RpcColumn> {
+    Some(RpcColumn { family, labels })
 }
 
-const fn procedures(proto: &'static str, names: &'static [&'static str]) -> Columns {
-    Columns::Procedures {
+const fn procedures(proto: &'static str, names: &'static [&'static str]) -> RpcColumns {
+    RpcColumns::Procedures {
         family: &REQUESTS,
         proto,
         names,
     }
 }
 
-static LAYOUT: Layout = &[
+static LAYOUT: RpcLayout = &[
     (
         b"net",
-        Columns::Named(&[
+        RpcColumns::Named(&[
             None,
             column(&PACKETS, &[("protocol", "udp")]),
             column(&PACKETS, &[("protocol", "tcp")]),
@@ -60,7 +60,7 @@ static LAYOUT: Layout = &[
     ),
     (
         b"rpc",
-        Columns::Named(&[
+        RpcColumns::Named(&[
             column(&RPCS, &[]),
             column(&RETRANSMISSIONS, &[]),
             column(&REFRESHES, &[]),
@@ -104,5 +104,5 @@ pub static ENTRY: Entry = Entry {
 
 fn open(context: &Context) -> Result<Opened, OpenError> {
     let path = context.host.proc.join("net/rpc/nfs");
-    open_files([(path, Shape::Whole, Readings::new(LAYOUT))])
+    open_files([(path, Shape::Whole, RpcReadings::new(LAYOUT))])
 }

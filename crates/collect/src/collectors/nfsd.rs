@@ -2,7 +2,7 @@
 
 use pegel_metric::{Family, Kind};
 
-use super::rpc::{Column, Columns, Layout, NFS2, NFS3, Readings};
+use super::rpc::{NFS2, NFS3, RpcColumn, RpcColumns, RpcLayout, RpcReadings};
 use crate::files::open_files;
 use crate::procfile::Shape;
 use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
@@ -85,16 +85,16 @@ static REQUESTS: Family = counter(
 const fn column(
     family: &'static Family,
     labels: &'static [(&'static str, &'static str)],
-) -> Option<Column> {
-    Some(Column { family, labels })
+) -> Option<RpcColumn> {
+    Some(RpcColumn { family, labels })
 }
 
-const fn plain(family: &'static Family) -> Option<Column> {
+const fn plain(family: &'static Family) -> Option<RpcColumn> {
     column(family, &[])
 }
 
-const fn procedures(proto: &'static str, names: &'static [&'static str]) -> Columns {
-    Columns::Procedures {
+const fn procedures(proto: &'static str, names: &'static [&'static str]) -> RpcColumns {
+    RpcColumns::Procedures {
         family: &REQUESTS,
         proto,
         names,
@@ -102,18 +102,18 @@ const fn procedures(proto: &'static str, names: &'static [&'static str]) -> Colu
 }
 
 #[rustfmt::skip]
-static LAYOUT: Layout = &[
-    (b"rc", Columns::Named(&[plain(&HITS), plain(&MISSES), plain(&NOCACHE)])),
-    (b"fh", Columns::Named(&[plain(&STALE)])),
-    (b"io", Columns::Named(&[plain(&READ), plain(&WRITTEN)])),
-    (b"th", Columns::Named(&[plain(&THREADS)])),
-    (b"ra", Columns::Named(&[
+static LAYOUT: RpcLayout = &[
+    (b"rc", RpcColumns::Named(&[plain(&HITS), plain(&MISSES), plain(&NOCACHE)])),
+    (b"fh", RpcColumns::Named(&[plain(&STALE)])),
+    (b"io", RpcColumns::Named(&[plain(&READ), plain(&WRITTEN)])),
+    (b"th", RpcColumns::Named(&[plain(&THREADS)])),
+    (b"ra", RpcColumns::Named(&[
         plain(&AHEAD), None, None, None, None, None, None, None, None, None, None, plain(&AHEAD_MISSES),
     ])),
-    (b"net", Columns::Named(&[
+    (b"net", RpcColumns::Named(&[
         None, column(&PACKETS, &[("proto", "udp")]), column(&PACKETS, &[("proto", "tcp")]), plain(&CONNECTIONS),
     ])),
-    (b"rpc", Columns::Named(&[
+    (b"rpc", RpcColumns::Named(&[
         plain(&RPCS), None, column(&ERRORS, &[("error", "fmt")]), column(&ERRORS, &[("error", "auth")]),
         column(&ERRORS, &[("error", "cInt")]),
     ])),
@@ -159,5 +159,5 @@ pub static ENTRY: Entry = Entry {
 
 fn open(context: &Context) -> Result<Opened, OpenError> {
     let path = context.host.proc.join("net/rpc/nfsd");
-    open_files([(path, Shape::Whole, Readings::new(LAYOUT))])
+    open_files([(path, Shape::Whole, RpcReadings::new(LAYOUT))])
 }

@@ -31,16 +31,16 @@ pub static ENTRY: Entry = Entry {
 };
 
 #[derive(Debug)]
-struct Nodes {
+struct NumaNodes {
     system: PathBuf,
 }
 
 fn open(context: &Context) -> Result<Opened, OpenError> {
     let system = context.host.sys.join("devices/system/node");
-    open_walk(context, system.clone(), Nodes { system })
+    open_walk(context, system.clone(), NumaNodes { system })
 }
 
-impl Walk for Nodes {
+impl Walk for NumaNodes {
     fn walk(&mut self, put: &mut Put<'_>) -> Result<(), Fault> {
         let Some(system) = Folder::open(&self.system) else {
             return Ok(());
@@ -49,12 +49,12 @@ impl Walk for Nodes {
             put.touch(folder.path());
             let labels = [("node", &*node)];
             for line in lines(&folder.bytes("meminfo").unwrap_or_default()) {
-                if let Some((key, value)) = memory(line) {
+                if let Some((key, value)) = parse_memory_line(line) {
                     put.set_key(&MEMORY, &key, &labels, value)?;
                 }
             }
             for line in lines(&folder.bytes("numastat").unwrap_or_default()) {
-                if let Some((key, value)) = event(line) {
+                if let Some((key, value)) = parse_event_line(line) {
                     put.set_key(&EVENTS, key, &labels, value)?;
                 }
             }
@@ -68,7 +68,7 @@ fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// `Node 0 Active(anon):  12 kB`. A line of another shape is not for us.
-fn memory(line: &[u8]) -> Option<(String, f64)> {
+fn parse_memory_line(line: &[u8]) -> Option<(String, f64)> {
     let mut words = Words(line).skip(2);
     let key = std::str::from_utf8(words.next()?.strip_suffix(b":")?).ok()?;
     let value = integer(words.next()?)? as f64;
@@ -81,7 +81,7 @@ fn memory(line: &[u8]) -> Option<(String, f64)> {
 }
 
 /// `numa_hit 12`.
-fn event(line: &[u8]) -> Option<(&str, f64)> {
+fn parse_event_line(line: &[u8]) -> Option<(&str, f64)> {
     let mut words = Words(line);
     let key = std::str::from_utf8(words.next()?).ok()?;
     Some((key, integer(words.next()?)? as f64))
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn lines_of_another_shape_are_left_out() {
-        let key = |text: &str| memory(text.as_bytes());
+        let key = |text: &str| parse_memory_line(text.as_bytes());
         assert_eq!(
             key("Node 0 Active(anon):  12 kB"),
             Some(("Active_anon".to_owned(), 12_288.0))
@@ -111,7 +111,7 @@ mod tests {
         ] {
             assert_eq!(key(bad), None, "{bad}");
         }
-        assert_eq!(event(b"numa_hit 12"), Some(("numa_hit", 12.0)));
-        assert_eq!(event(b"numa_hit"), None);
+        assert_eq!(parse_event_line(b"numa_hit 12"), Some(("numa_hit", 12.0)));
+        assert_eq!(parse_event_line(b"numa_hit"), None);
     }
 }

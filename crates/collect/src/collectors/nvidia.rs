@@ -9,17 +9,17 @@
 //! own, whatever is asked of it.
 
 mod abi;
-mod answers;
-mod beat;
+mod dynamic_library;
 mod families;
 mod fields;
 mod functions;
 mod gpu;
-mod library;
+mod gpu_readings;
 mod links;
 mod mig;
 mod processes;
-mod questions;
+mod queries;
+mod query_interval;
 mod xids;
 
 use std::path::{Path, PathBuf};
@@ -30,12 +30,12 @@ use pegel_metric::{Clock, Group};
 use crate::{CollectError, Collector, Context, Entry, Note, OpenError, Opened, Pace, Tier};
 
 use abi::{DRIVER_NOT_LOADED, GPU_NOT_FOUND};
-use answers::Trouble;
-use beat::Pass;
+use dynamic_library::DynamicLibrary;
 use functions::Functions;
-use gpu::{Facts, Gpu};
-use library::Library;
-use xids::Events;
+use gpu::{NvidiaDriverInfo, NvidiaGpu};
+use gpu_readings::GpuError;
+use query_interval::PassBudget;
+use xids::XidEvents;
 
 /// More than any node has.
 const GPUS_MAX: u32 = 64;
@@ -50,20 +50,20 @@ pub static ENTRY: Entry = Entry {
 };
 
 #[derive(Debug)]
-struct Nvidia {
-    nvml: Nvml,
+struct NvidiaCollector {
+    nvml: NvmlSession,
     clock: Arc<dyn Clock>,
-    note: Note,
-    facts: Facts,
-    events: Events,
-    gpus: Vec<Gpu>,
+    operation: Note,
+    driver_info: NvidiaDriverInfo,
+    events: XidEvents,
+    gpus: Vec<NvidiaGpu>,
     /// Which GPUs do not answer, and why.
-    trouble: Option<String>,
+    failure: Option<String>,
 }
 
 /// The library, started; shut down when this goes.
 #[derive(Debug)]
-struct Nvml {
+struct NvmlSession {
     path: PathBuf,
     functions: Functions,
 }
@@ -76,23 +76,23 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
     };
     for path in &context.host.nvml {
         context.note.set(&path.display().to_string());
-        let library = Library::open(path).map_err(CollectError::Device)?;
+        let library = DynamicLibrary::open(path).map_err(CollectError::Device)?;
         let Some(library) = library else { continue };
-        let Some(nvml) = Nvml::start(&library)? else {
+        let Some(nvml) = NvmlSession::start(&library)? else {
             return absent(path);
         };
-        let count = nvml.functions.count.ask(0);
-        let count = count.map_err(|refusal| failure(path, &refusal.to_string()))?;
+        let count = nvml.functions.count.query(0);
+        let count = count.map_err(|refusal| device_error(path, &refusal.to_string()))?;
         if count == 0 {
             return absent(path);
         }
-        return Ok(Opened::Active(Box::new(Nvidia {
+        return Ok(Opened::Active(Box::new(NvidiaCollector {
             clock: context.clock.clone(),
-            note: context.note.clone(),
-            facts: Facts::ask(&nvml.functions),
-            events: Events::new(&nvml.functions),
-            gpus: (0..count.min(GPUS_MAX)).map(Gpu::new).collect(),
-            trouble: None,
+            operation: context.note.clone(),
+            driver_info: NvidiaDriverInfo::query(&nvml.functions),
+            events: XidEvents::new(&nvml.functions),
+            gpus: (0..count.min(GPUS_MAX)).map(NvidiaGpu::new).collect(),
+            failure: None,
             nvml,
         })));
     }
@@ -105,70 +105,72 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
     )
 }
 
-fn failure(what: impl AsRef<Path>, reason: &str) -> CollectError {
+fn device_error(what: impl AsRef<Path>, reason: &str) -> CollectError {
     CollectError::Device(format!("{}: {reason}", what.as_ref().display()))
 }
 
-impl Nvml {
+impl NvmlSession {
     /// Nothing when there is a library but no driver, as in many container images.
-    fn start(library: &Library) -> Result<Option<Nvml>, CollectError> {
+    fn start(library: &DynamicLibrary) -> Result<Option<NvmlSession>, CollectError> {
         // SAFETY: the names are NVML's own; a library that has others under them is none that a
         // user would put there.
         let functions = unsafe { Functions::load(library) };
         if functions.init.is_missing() || functions.count.is_missing() {
-            return Err(failure(
+            return Err(device_error(
                 library.path(),
                 "this is not NVML: it has no nvmlInit_v2",
             ));
         }
         match functions.init.call() {
-            Ok(()) => Ok(Some(Nvml {
+            Ok(()) => Ok(Some(NvmlSession {
                 path: library.path().to_owned(),
                 functions,
             })),
             Err(DRIVER_NOT_LOADED | GPU_NOT_FOUND) => Ok(None),
-            Err(refusal) => Err(failure(library.path(), &refusal.to_string())),
+            Err(refusal) => Err(device_error(library.path(), &refusal.to_string())),
         }
     }
 }
 
-impl Drop for Nvml {
+impl Drop for NvmlSession {
     fn drop(&mut self) {
         let _ = self.functions.shutdown.call();
     }
 }
 
-impl Collector for Nvidia {
+impl Collector for NvidiaCollector {
     fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
         let nvml = &self.nvml.functions;
-        let mut pass = Pass {
+        let mut pass = PassBudget {
             now: self.clock.monotonic(),
-            has_time: true,
+            allows_blocking: true,
         };
-        self.note.set("the driver's events");
+        self.operation.set("the driver's events");
         let gpus = &mut self.gpus;
         // A set that fails tells nothing more; that a GPU is gone shows in its own readings.
         let _ = self.events.drain(nvml, |device, number| {
-            if let Some(gpu) = gpus.iter_mut().find(|gpu| gpu.is(device)) {
-                gpu.xid(number);
+            if let Some(gpu) = gpus.iter_mut().find(|gpu| gpu.has_handle(device)) {
+                gpu.record_xid(number);
             }
         });
         for gpu in gpus.iter_mut() {
-            self.note.set(gpu.name());
-            let result = gpu.collect(nvml, &self.facts, &self.events, &mut pass, out);
+            self.operation.set(gpu.name());
+            let result = gpu.collect(nvml, &self.driver_info, &self.events, &mut pass, out);
             result.map_err(|trouble| match trouble {
-                Trouble::Gpu(refusal) => failure(gpu.name(), &refusal.to_string()),
-                Trouble::Driver(refusal) => failure(&self.nvml.path, &refusal.to_string()),
-                Trouble::Series(source) => CollectError::Series {
+                GpuError::GpuLost(refusal) => device_error(gpu.name(), &refusal.to_string()),
+                GpuError::DriverLost(refusal) => {
+                    device_error(&self.nvml.path, &refusal.to_string())
+                }
+                GpuError::Series(source) => CollectError::Series {
                     path: self.nvml.path.clone(),
                     source,
                 },
             })?;
         }
-        let missing = |gpu: &Gpu| Some(format!("{}: {}", gpu.name(), gpu.missing()?));
+        let missing = |gpu: &NvidiaGpu| Some(format!("{}: {}", gpu.name(), gpu.lost_reason()?));
         let missing: Vec<String> = gpus.iter().filter_map(missing).collect();
-        self.trouble = (!missing.is_empty()).then(|| missing.join("; "));
-        match &self.trouble {
+        self.failure = (!missing.is_empty()).then(|| missing.join("; "));
+        match &self.failure {
             // With none left, the library is opened anew.
             Some(reason) if missing.len() == gpus.len() => {
                 Err(CollectError::Device(reason.clone()))
@@ -178,11 +180,11 @@ impl Collector for Nvidia {
     }
 
     fn trouble(&self) -> Option<&str> {
-        self.trouble.as_deref()
+        self.failure.as_deref()
     }
 }
 
-impl Drop for Nvidia {
+impl Drop for NvidiaCollector {
     fn drop(&mut self) {
         self.events.free(&self.nvml.functions);
     }

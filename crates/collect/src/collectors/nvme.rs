@@ -11,7 +11,7 @@ use crate::sheet::{counter, gauge};
 use crate::walk::{Put, Walk, open_walk};
 use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
 
-use super::nvme_log::{self, LOG_BYTES, SmartLog};
+use super::nvme_smart::{self, LOG_BYTES, SmartLog};
 
 static INFO: Family = gauge("node_nvme_info", "", "What the controller is; always 1.");
 static WARNING: Family = gauge(
@@ -113,24 +113,24 @@ pub static ENTRY: Entry = Entry {
 };
 
 #[derive(Debug)]
-struct Controllers {
+struct NvmeControllers {
     class: PathBuf,
     dev: PathBuf,
     /// Asks a controller for its log; `None` where that is not allowed.
-    ask: fn(&Path) -> Option<[u8; LOG_BYTES]>,
+    read_smart_log: fn(&Path) -> Option<[u8; LOG_BYTES]>,
 }
 
 fn open(context: &Context) -> Result<Opened, OpenError> {
     let class = context.host.sys.join("class/nvme");
-    let walk = Controllers {
+    let walk = NvmeControllers {
         class: class.clone(),
         dev: context.host.root.join("dev"),
-        ask: nvme_log::ask,
+        read_smart_log: nvme_smart::read_smart_log,
     };
     open_walk(context, class, walk)
 }
 
-impl Walk for Controllers {
+impl Walk for NvmeControllers {
     fn walk(&mut self, put: &mut Put<'_>) -> Result<(), Fault> {
         let Some(class) = Folder::open(&self.class) else {
             return Ok(());
@@ -149,7 +149,7 @@ impl Walk for Controllers {
                 ("state", &*state),
             ];
             put.set(&INFO, &labels, 1.0)?;
-            if let Some(log) = (self.ask)(&self.dev.join(&device)) {
+            if let Some(log) = (self.read_smart_log)(&self.dev.join(&device)) {
                 walk_log(&SmartLog(&log), &[("device", &device)], put)?;
             }
         }
@@ -161,20 +161,20 @@ fn walk_log(log: &SmartLog<'_>, labels: &[(&str, &str)], put: &mut Put<'_>) -> R
     for (family, value) in [
         (&WARNING, f64::from(log.critical_warning())),
         (&TEMPERATURE, log.kelvin() - 273.15),
-        (&SPARE, log.percent(3)),
-        (&SPARE_MIN, log.percent(4)),
-        (&USED, log.percent(5)),
+        (&SPARE, log.ratio_at(3)),
+        (&SPARE_MIN, log.ratio_at(4)),
+        (&USED, log.ratio_at(5)),
         // Units of a thousand blocks of 512 bytes.
-        (&READ, log.wide(32) * 512_000.0),
-        (&WRITTEN, log.wide(48) * 512_000.0),
-        (&READS, log.wide(64)),
-        (&WRITES, log.wide(80)),
-        (&BUSY, log.wide(96) * 60.0),
-        (&CYCLES, log.wide(112)),
-        (&HOURS, log.wide(128) * 3600.0),
-        (&UNSAFE, log.wide(144)),
-        (&MEDIA, log.wide(160)),
-        (&ERRORS, log.wide(176)),
+        (&READ, log.u128_at(32) * 512_000.0),
+        (&WRITTEN, log.u128_at(48) * 512_000.0),
+        (&READS, log.u128_at(64)),
+        (&WRITES, log.u128_at(80)),
+        (&BUSY, log.u128_at(96) * 60.0),
+        (&CYCLES, log.u128_at(112)),
+        (&HOURS, log.u128_at(128) * 3600.0),
+        (&UNSAFE, log.u128_at(144)),
+        (&MEDIA, log.u128_at(160)),
+        (&ERRORS, log.u128_at(176)),
     ] {
         put.set(family, labels, value)?;
     }

@@ -77,7 +77,7 @@ pub static ENTRY: Entry = Entry {
 #[derive(Debug)]
 struct PowerSupplies {
     folder: PathBuf,
-    note: Note,
+    operation: Note,
     families: Vec<Arc<Family>>,
     supplies: Roster<(Places, Fact)>,
 }
@@ -89,7 +89,7 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
     }
     Ok(Opened::Active(Box::new(PowerSupplies {
         folder,
-        note: context.note.clone(),
+        operation: context.note.clone(),
         families: shared(FAMILIES),
         supplies: Roster::new(),
     })))
@@ -100,7 +100,7 @@ impl Collector for PowerSupplies {
         self.supplies.begin();
         for name in names(&self.folder) {
             let path = self.folder.join(&name);
-            self.note.set(&path.to_string_lossy());
+            self.operation.set(&path.to_string_lossy());
             let set = self.set(&path, name.as_bytes(), out);
             set.map_err(|fault| fault.at(&path))?;
         }

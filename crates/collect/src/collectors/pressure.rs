@@ -56,12 +56,12 @@ pub static ENTRY: Entry = Entry {
 
 /// Each file, and the families of its lines `some` and `full`. That no task could run for want of
 /// a CPU cannot happen to a whole node: the kernel writes zero there.
-type Resource = (
+type PressureResource = (
     &'static str,
     Option<&'static Family>,
     Option<&'static Family>,
 );
-static RESOURCES: [Resource; 4] = [
+static RESOURCES: [PressureResource; 4] = [
     ("cpu", Some(&CPU_WAITING), None),
     ("io", Some(&IO_WAITING), Some(&IO_STALLED)),
     ("memory", Some(&MEMORY_WAITING), Some(&MEMORY_STALLED)),
@@ -69,12 +69,12 @@ static RESOURCES: [Resource; 4] = [
 ];
 
 #[derive(Debug)]
-struct Pressure {
-    sources: Vec<Source>,
+struct PressureCollector {
+    files: Vec<PressureFile>,
 }
 
 #[derive(Debug)]
-struct Source {
+struct PressureFile {
     file: ProcFile,
     some: Option<Single>,
     full: Option<Single>,
@@ -82,7 +82,7 @@ struct Source {
 
 /// The totals of one file, in microseconds.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Totals {
+struct PressureTotals {
     some: Option<u64>,
     full: Option<u64>,
 }
@@ -97,7 +97,7 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
         if is_switched_off(&mut file) {
             continue;
         }
-        sources.push(Source {
+        sources.push(PressureFile {
             file,
             some: some.map(Single::new),
             full: full.map(Single::new),
@@ -106,7 +106,9 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
     if sources.is_empty() {
         return Ok(Opened::Absent { looked_for: folder });
     }
-    Ok(Opened::Active(Box::new(Pressure { sources })))
+    Ok(Opened::Active(Box::new(PressureCollector {
+        files: sources,
+    })))
 }
 
 /// With `psi=0` on the kernel's command line the files are there, but reading is not supported.
@@ -116,9 +118,9 @@ fn is_switched_off(file: &mut ProcFile) -> bool {
         if source.raw_os_error() == Some(unsupported) || source.kind() == io::ErrorKind::Unsupported)
 }
 
-impl Collector for Pressure {
+impl Collector for PressureCollector {
     fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
-        for Source { file, some, full } in &mut self.sources {
+        for PressureFile { file, some, full } in &mut self.files {
             let totals = parse(file.read()?).map_err(|fault| fault.at(file.path()))?;
             for (single, total) in [(some, totals.some), (full, totals.full)] {
                 if let (Some(single), Some(total)) = (single, total) {
@@ -132,8 +134,8 @@ impl Collector for Pressure {
 }
 
 /// Lines like `some avg10=0.00 avg60=0.00 avg300=0.00 total=123`.
-fn parse(text: &[u8]) -> Result<Totals, Fault> {
-    let mut totals = Totals::default();
+fn parse(text: &[u8]) -> Result<PressureTotals, Fault> {
+    let mut totals = PressureTotals::default();
     for (number, line) in whole_lines(text)? {
         let mut words = Words(line);
         let place = match words.next() {
@@ -168,7 +170,7 @@ mod tests {
         let text = b"some avg10=0.00 total=18446744073709551615 more=1\n";
         assert_eq!(
             parse(text),
-            Ok(Totals {
+            Ok(PressureTotals {
                 some: Some(u64::MAX),
                 full: None
             })
@@ -176,7 +178,7 @@ mod tests {
         let text = b"some total=1\nfull avg5=1 total=2\n";
         assert_eq!(
             parse(text),
-            Ok(Totals {
+            Ok(PressureTotals {
                 some: Some(1),
                 full: Some(2)
             })

@@ -43,7 +43,7 @@ const LETTERS: usize = 128;
 #[derive(Debug)]
 struct ProcessStates {
     proc: PathBuf,
-    note: Note,
+    operation: Note,
     pids: Single,
     family: Arc<Family>,
     /// By letter, from the first time that it was seen.
@@ -57,7 +57,7 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
     }
     Ok(Opened::Active(Box::new(ProcessStates {
         proc,
-        note: context.note.clone(),
+        operation: context.note.clone(),
         pids: Single::new(&PIDS),
         family: Arc::new(STATE.clone()),
         slots: [None; LETTERS],
@@ -66,8 +66,8 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
 
 impl Collector for ProcessStates {
     fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
-        self.note.set(&self.proc.to_string_lossy());
-        let counts = count(&self.proc)?;
+        self.operation.set(&self.proc.to_string_lossy());
+        let counts = count_by_state(&self.proc)?;
         let set = self.set(&counts, out);
         set.map_err(|fault| fault.at(&self.proc))
     }
@@ -92,7 +92,7 @@ impl ProcessStates {
 }
 
 /// Processes by the letter of their state. One that ended since it was listed is passed over.
-fn count(proc: &Path) -> Result<[u64; LETTERS], CollectError> {
+fn count_by_state(proc: &Path) -> Result<[u64; LETTERS], CollectError> {
     let entries = fs::read_dir(proc).map_err(|source| CollectError::Read {
         path: proc.to_owned(),
         source,
@@ -127,7 +127,7 @@ fn state(text: &[u8]) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collectors::testing::texts;
+    use crate::collectors::testing::present_series;
 
     #[test]
     fn the_state_follows_the_last_parenthesis() {
@@ -156,7 +156,7 @@ mod tests {
         fs::create_dir_all(proc.join("net")).expect("create");
         let mut states = ProcessStates {
             proc: proc.clone(),
-            note: Note::default(),
+            operation: Note::default(),
             pids: Single::new(&PIDS),
             family: Arc::new(STATE.clone()),
             slots: [None; LETTERS],
@@ -166,12 +166,18 @@ mod tests {
         let of =
             |state: &str, count: u8| format!("node_processes_state{{state=\"{state}\"}} {count}");
         let pids = |count: u8| format!("node_processes_pids {count}");
-        assert_eq!(texts(&mut group), [pids(3), of("D", 1), of("S", 2)]);
+        assert_eq!(
+            present_series(&mut group),
+            [pids(3), of("D", 1), of("S", 2)]
+        );
 
         fs::remove_dir_all(proc.join("22")).expect("remove");
         group.clear();
         states.collect(&mut group).expect("valid");
-        assert_eq!(texts(&mut group), [pids(2), of("D", 0), of("S", 2)]);
+        assert_eq!(
+            present_series(&mut group),
+            [pids(2), of("D", 0), of("S", 2)]
+        );
         fs::remove_dir_all(&proc).expect("remove");
     }
 }

@@ -47,7 +47,7 @@ pub static ENTRY: Entry = Entry {
 };
 
 #[derive(Debug)]
-struct Processes {
+struct ProcessLimits {
     loadavg: ProcFile,
     limits: Vec<(ProcFile, Single)>,
     threads: Single,
@@ -69,14 +69,14 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
         let file = ProcFile::open(kernel.join(name), Shape::Whole)?;
         limits.extend(file.map(|file| (file, Single::new(family))));
     }
-    Ok(Opened::Active(Box::new(Processes {
+    Ok(Opened::Active(Box::new(ProcessLimits {
         loadavg,
         limits,
         threads: Single::new(&THREADS),
     })))
 }
 
-impl Collector for Processes {
+impl Collector for ProcessLimits {
     fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
         for (file, single) in &mut self.limits {
             single.set_from(file, out)?;

@@ -31,20 +31,20 @@ pub static ENTRY: Entry = Entry {
 };
 
 #[derive(Debug)]
-struct Zones {
+struct RaplZones {
     class: PathBuf,
-    counters: BTreeMap<String, Wrapping>,
-    trouble: Option<String>,
+    counters: BTreeMap<String, WrappingCounter>,
+    failure: Option<String>,
 }
 
 /// A counter that begins anew after `max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Wrapping {
+struct WrappingCounter {
     last: u64,
     wrapped: u64,
 }
 
-impl Wrapping {
+impl WrappingCounter {
     /// The whole since it was first read. Where the range is not known, going back is a reset.
     fn update(&mut self, now: u64, max: Option<u64>) -> u64 {
         if now < self.last {
@@ -57,17 +57,17 @@ impl Wrapping {
 
 fn open(context: &Context) -> Result<Opened, OpenError> {
     let class = context.host.sys.join("class/powercap");
-    let walk = Zones {
+    let walk = RaplZones {
         class: class.clone(),
         counters: BTreeMap::new(),
-        trouble: None,
+        failure: None,
     };
     open_walk(context, class, walk)
 }
 
-impl Walk for Zones {
+impl Walk for RaplZones {
     fn walk(&mut self, put: &mut Put<'_>) -> Result<(), Fault> {
-        self.trouble = None;
+        self.failure = None;
         let Some(class) = Folder::open(&self.class) else {
             return Ok(());
         };
@@ -83,17 +83,20 @@ impl Walk for Zones {
             let energy = match folder.bytes("energy_uj") {
                 Ok(text) => integer(text.trim_ascii()),
                 Err(error) => {
-                    self.refused(&folder, &error);
+                    self.record_denied(&folder, &error);
                     None
                 }
             };
             let (part, index) = part_and_index(&name, &mut seen);
             let Some(now) = energy else { continue };
             let range = folder.count("max_energy_range_uj");
-            let counter = self.counters.entry(zone.clone()).or_insert(Wrapping {
-                last: now,
-                wrapped: 0,
-            });
+            let counter = self
+                .counters
+                .entry(zone.clone())
+                .or_insert(WrappingCounter {
+                    last: now,
+                    wrapped: 0,
+                });
             let joules = counter.update(now, range) as f64 / 1e6;
             let path = format!("/sys/class/powercap/{zone}");
             put.set_key(
@@ -107,15 +110,15 @@ impl Walk for Zones {
     }
 
     fn trouble(&self) -> Option<&str> {
-        self.trouble.as_deref()
+        self.failure.as_deref()
     }
 }
 
-impl Zones {
-    fn refused(&mut self, folder: &Folder, error: &io::Error) {
-        if error.kind() == io::ErrorKind::PermissionDenied && self.trouble.is_none() {
+impl RaplZones {
+    fn record_denied(&mut self, folder: &Folder, error: &io::Error) {
+        if error.kind() == io::ErrorKind::PermissionDenied && self.failure.is_none() {
             let path = folder.path().join("energy_uj");
-            self.trouble = Some(format!(
+            self.failure = Some(format!(
                 "only root may read {}; run the agent with CAP_DAC_READ_SEARCH or give its group the file",
                 path.display()
             ));
@@ -141,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_wrap_is_added_up_and_never_goes_back() {
-        let mut counter = Wrapping {
+        let mut counter = WrappingCounter {
             last: 900,
             wrapped: 0,
         };
@@ -156,15 +159,15 @@ mod tests {
 
     #[test]
     fn what_only_root_may_read_is_said_with_the_remedy() {
-        let mut zones = Zones {
+        let mut zones = RaplZones {
             class: PathBuf::new(),
             counters: BTreeMap::new(),
-            trouble: None,
+            failure: None,
         };
         let folder = Folder::open(std::path::Path::new("/")).expect("a root");
-        zones.refused(&folder, &io::ErrorKind::NotFound.into());
+        zones.record_denied(&folder, &io::ErrorKind::NotFound.into());
         assert_eq!(zones.trouble(), None, "a zone that is gone is quiet");
-        zones.refused(&folder, &io::ErrorKind::PermissionDenied.into());
+        zones.record_denied(&folder, &io::ErrorKind::PermissionDenied.into());
         let trouble = zones.trouble().expect("failed");
         assert!(
             trouble.starts_with("only root may read /energy_uj; "),

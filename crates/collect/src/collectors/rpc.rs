@@ -9,16 +9,16 @@ use crate::scan::{Fault, Words, integer, whole_lines};
 
 /// What one number stands for.
 #[derive(Debug)]
-pub(super) struct Column {
+pub(super) struct RpcColumn {
     pub(super) family: &'static Family,
     pub(super) labels: &'static [(&'static str, &'static str)],
 }
 
 /// What the numbers of a line stand for.
 #[derive(Debug)]
-pub(super) enum Columns {
+pub(super) enum RpcColumns {
     /// `None` for one that means nothing to us.
-    Named(&'static [Option<Column>]),
+    Named(&'static [Option<RpcColumn>]),
     /// How many procedures follow, then the calls of each. An empty name is passed over.
     Procedures {
         family: &'static Family,
@@ -28,25 +28,25 @@ pub(super) enum Columns {
 }
 
 /// The lines of a file by their first word.
-pub(super) type Layout = &'static [(&'static [u8], Columns)];
+pub(super) type RpcLayout = &'static [(&'static [u8], RpcColumns)];
 
 #[derive(Debug)]
-pub(super) struct Readings {
-    layout: Layout,
+pub(super) struct RpcReadings {
+    layout: RpcLayout,
     /// For each line of the layout.
     slots: Vec<Vec<Option<Slot>>>,
 }
 
-impl Readings {
-    pub(super) fn new(layout: Layout) -> Readings {
-        Readings {
+impl RpcReadings {
+    pub(super) fn new(layout: RpcLayout) -> RpcReadings {
+        RpcReadings {
             layout,
             slots: layout.iter().map(|_| Vec::new()).collect(),
         }
     }
 }
 
-impl Parser for Readings {
+impl Parser for RpcReadings {
     fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
         for (number, line) in whole_lines(text)? {
             let malformed = Fault::Malformed {
@@ -59,7 +59,7 @@ impl Parser for Readings {
                 continue;
             };
             let columns = &self.layout[known].1;
-            if let Columns::Procedures { .. } = columns {
+            if let RpcColumns::Procedures { .. } = columns {
                 words.next().and_then(integer).ok_or(malformed.clone())?;
             }
             let slots = &mut self.slots[known];
@@ -77,22 +77,22 @@ impl Parser for Readings {
     }
 }
 
-impl Columns {
+impl RpcColumns {
     fn count(&self) -> usize {
         match self {
-            Columns::Named(columns) => columns.len(),
-            Columns::Procedures { names, .. } => names.len(),
+            RpcColumns::Named(columns) => columns.len(),
+            RpcColumns::Procedures { names, .. } => names.len(),
         }
     }
 
     fn declare(&self, index: usize, out: &mut Group) -> Result<Option<Slot>, Fault> {
         let slot = match self {
-            Columns::Named(columns) => match &columns[index] {
+            RpcColumns::Named(columns) => match &columns[index] {
                 Some(column) => out.declare(&Arc::new(column.family.clone()), column.labels)?,
                 None => return Ok(None),
             },
-            Columns::Procedures { names, .. } if names[index].is_empty() => return Ok(None),
-            Columns::Procedures {
+            RpcColumns::Procedures { names, .. } if names[index].is_empty() => return Ok(None),
+            RpcColumns::Procedures {
                 family,
                 proto,
                 names,
@@ -140,15 +140,15 @@ mod tests {
     use pegel_metric::Kind;
 
     use super::*;
-    use crate::collectors::testing::{texts, update_fails};
+    use crate::collectors::testing::{present_series, update_fails};
 
     static CALLS: Family = Family::new("calls_total", Kind::Counter, "", 3, "Calls.");
-    static LAYOUT: Layout = &[
+    static LAYOUT: RpcLayout = &[
         (
             b"net",
-            Columns::Named(&[
+            RpcColumns::Named(&[
                 None,
-                Some(Column {
+                Some(RpcColumn {
                     family: &CALLS,
                     labels: &[("protocol", "udp")],
                 }),
@@ -156,7 +156,7 @@ mod tests {
         ),
         (
             b"proc3",
-            Columns::Procedures {
+            RpcColumns::Procedures {
                 family: &CALLS,
                 proto: "3",
                 names: &["Null", "", "Read"],
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn numbers_have_their_meaning_from_their_place() {
         let mut group = Group::new("rpc", 3, 1000);
-        let mut readings = Readings::new(LAYOUT);
+        let mut readings = RpcReadings::new(LAYOUT);
         let text = b"net 1 2 3\nwdeleg_getattr x\nproc3 4 10 x 12 13\n";
         readings.update(text, &mut group).expect("valid");
         let expected = [
@@ -175,17 +175,17 @@ mod tests {
             "calls_total{method=\"Null\",proto=\"3\"} 10",
             "calls_total{method=\"Read\",proto=\"3\"} 12",
         ];
-        assert_eq!(texts(&mut group), expected);
+        assert_eq!(present_series(&mut group), expected);
         group.clear();
         readings.update(text, &mut group).expect("again");
-        assert_eq!(texts(&mut group), expected);
+        assert_eq!(present_series(&mut group), expected);
     }
 
     #[test]
     fn garbage_is_named_by_its_line() {
         let what = "not a word and numbers";
         update_fails(
-            |text| Readings::new(LAYOUT).update(text, &mut Group::new("rpc", 3, 1000)),
+            |text| RpcReadings::new(LAYOUT).update(text, &mut Group::new("rpc", 3, 1000)),
             &[
                 ("", 0, "the file is empty"),
                 ("net 1 2\nproc3 2 1", 2, "the last line is cut off"),

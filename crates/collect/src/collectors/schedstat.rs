@@ -48,25 +48,25 @@ pub static ENTRY: Entry = Entry {
 
 fn open(context: &Context) -> Result<Opened, OpenError> {
     let path = context.host.proc.join("schedstat");
-    open_files([(path, Shape::List, Readings::new())])
+    open_files([(path, Shape::List, SchedstatReadings::new())])
 }
 
 #[derive(Debug)]
-struct Readings {
+struct SchedstatReadings {
     families: Vec<Arc<Family>>,
     cpus: Roster<[Slot; 3]>,
 }
 
-impl Readings {
-    fn new() -> Readings {
-        Readings {
+impl SchedstatReadings {
+    fn new() -> SchedstatReadings {
+        SchedstatReadings {
             families: shared(&FAMILIES),
             cpus: Roster::new(),
         }
     }
 }
 
-impl Parser for Readings {
+impl Parser for SchedstatReadings {
     fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
         let mut lines = whole_lines(text)?;
         if lines
@@ -112,15 +112,17 @@ impl Parser for Readings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collectors::testing::{texts, update_fails};
+    use crate::collectors::testing::{present_series, update_fails};
 
     #[test]
     fn domains_are_passed_over() {
         let mut group = Group::new("schedstat", 3, 1000);
         let text = b"version 15\ntimestamp 1\ncpu0 0 0 0 0 0 0 1500000000 250000000 7\n\
                      domain0 3 1 2\ncpu11 0 0 0 0 0 0 1 2 3\n";
-        Readings::new().update(text, &mut group).expect("valid");
-        let found = texts(&mut group);
+        SchedstatReadings::new()
+            .update(text, &mut group)
+            .expect("valid");
+        let found = present_series(&mut group);
         assert_eq!(found.len(), 6);
         assert_eq!(
             found[..3],
@@ -137,7 +139,7 @@ mod tests {
     fn garbage_is_named_by_its_line() {
         let what = "not a CPU's scheduler statistics";
         update_fails(
-            |text| Readings::new().update(text, &mut Group::new("schedstat", 3, 1000)),
+            |text| SchedstatReadings::new().update(text, &mut Group::new("schedstat", 3, 1000)),
             &[
                 ("", 0, "the file is empty"),
                 ("cpu0 1\n", 1, "not the version of scheduler statistics"),

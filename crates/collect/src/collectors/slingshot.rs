@@ -34,16 +34,16 @@ pub static ENTRY: Entry = Entry {
 };
 
 #[derive(Debug)]
-struct Adapters {
+struct SlingshotAdapters {
     class: PathBuf,
 }
 
 fn open(context: &Context) -> Result<Opened, OpenError> {
     let class = context.host.sys.join("class/cxi");
-    open_walk(context, class.clone(), Adapters { class })
+    open_walk(context, class.clone(), SlingshotAdapters { class })
 }
 
-impl Walk for Adapters {
+impl Walk for SlingshotAdapters {
     fn walk(&mut self, put: &mut Put<'_>) -> Result<(), Fault> {
         let Some(class) = Folder::open(&self.class) else {
             return Ok(());
@@ -57,7 +57,9 @@ impl Walk for Adapters {
             for name in telemetry.names() {
                 // Some are large and binary: all counters in one.
                 let text = telemetry.bytes(&name).unwrap_or_default();
-                let Some(value) = value(&text) else { continue };
+                let Some(value) = parse_value(&text) else {
+                    continue;
+                };
                 let is_link = name.starts_with("hni_") || name.starts_with("pct_");
                 let family = if is_link { &LINK } else { &DETAIL };
                 put.set_key(family, &name, &[("device", &device)], value)?;
@@ -68,7 +70,7 @@ impl Walk for Adapters {
 }
 
 /// `1234@1630000000.123456789`: the value and when it was read.
-fn value(text: &[u8]) -> Option<f64> {
+fn parse_value(text: &[u8]) -> Option<f64> {
     let text = text.trim_ascii();
     let end = text.iter().position(|&byte| byte == b'@');
     integer(&text[..end.unwrap_or(text.len())]).map(|value| value as f64)
@@ -80,9 +82,9 @@ mod tests {
 
     #[test]
     fn the_time_is_cut_off() {
-        assert_eq!(value(b"1234@1630000000.123456789\n"), Some(1234.0));
-        assert_eq!(value(b"7\n"), Some(7.0));
-        assert_eq!(value(b"@1\n"), None);
-        assert_eq!(value(b"\x00\xff"), None);
+        assert_eq!(parse_value(b"1234@1630000000.123456789\n"), Some(1234.0));
+        assert_eq!(parse_value(b"7\n"), Some(7.0));
+        assert_eq!(parse_value(b"@1\n"), None);
+        assert_eq!(parse_value(b"\x00\xff"), None);
     }
 }

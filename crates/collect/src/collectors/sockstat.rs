@@ -38,7 +38,7 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
     let net = context.host.proc.join("net");
     let page_bytes = context.host.page_bytes;
     open_files(["sockstat", "sockstat6"].map(|name| {
-        let readings = Readings {
+        let readings = SockstatReadings {
             page_bytes: page_bytes as f64,
             protocols: Roster::new(),
         };
@@ -47,19 +47,19 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
 }
 
 #[derive(Debug)]
-struct Readings {
+struct SockstatReadings {
     page_bytes: f64,
-    protocols: Roster<Roster<Field>>,
+    protocols: Roster<Roster<SockstatField>>,
 }
 
 #[derive(Debug)]
-struct Field {
+struct SockstatField {
     count: Slot,
     /// The kernel counts pages where a field is called `mem`.
     bytes: Option<Slot>,
 }
 
-impl Parser for Readings {
+impl Parser for SockstatReadings {
     fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
         self.protocols.begin();
         for (number, line) in whole_lines(text)? {
@@ -74,7 +74,7 @@ impl Parser for Readings {
             fields.begin();
             while let Some(key) = words.next() {
                 let value = words.next().and_then(integer).ok_or(malformed.clone())? as f64;
-                let field = fields.entry(key, || Field::declare(name, key, out))?;
+                let field = fields.entry(key, || SockstatField::declare(name, key, out))?;
                 out.set(field.count, value);
                 if let Some(bytes) = field.bytes {
                     out.set(bytes, value * self.page_bytes);
@@ -90,8 +90,8 @@ impl Parser for Readings {
     }
 }
 
-impl Field {
-    fn declare(protocol: &[u8], key: &[u8], out: &mut Group) -> Result<Field, Fault> {
+impl SockstatField {
+    fn declare(protocol: &[u8], key: &[u8], out: &mut Group) -> Result<SockstatField, Fault> {
         let (protocol, key) = (
             String::from_utf8_lossy(protocol),
             String::from_utf8_lossy(key),
@@ -113,7 +113,7 @@ impl Field {
             )?),
             _ => None,
         };
-        Ok(Field { count, bytes })
+        Ok(SockstatField { count, bytes })
     }
 
     fn retire(self, out: &mut Group) {
@@ -127,10 +127,10 @@ impl Field {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collectors::testing::{texts, update_fails};
+    use crate::collectors::testing::{present_series, update_fails};
 
-    fn readings() -> Readings {
-        Readings {
+    fn readings() -> SockstatReadings {
+        SockstatReadings {
             page_bytes: 4096.0,
             protocols: Roster::new(),
         }
@@ -142,7 +142,7 @@ mod tests {
         let text = b"sockets: used 17\nTCP: inuse 1 mem 2\n";
         readings.update(text, &mut group).expect("valid");
         assert_eq!(
-            texts(&mut group),
+            present_series(&mut group),
             [
                 "node_sockstat_sockets_used 17",
                 "node_sockstat_TCP_inuse 1",
@@ -154,7 +154,7 @@ mod tests {
         readings
             .update(b"TCP: inuse 3\n", &mut group)
             .expect("valid");
-        assert_eq!(texts(&mut group), ["node_sockstat_TCP_inuse 3"]);
+        assert_eq!(present_series(&mut group), ["node_sockstat_TCP_inuse 3"]);
     }
 
     #[test]

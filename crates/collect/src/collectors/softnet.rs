@@ -68,7 +68,7 @@ static FAMILIES: [&Family; 7] = [
     &BACKLOG,
 ];
 /// Their columns.
-const SOURCES: [usize; 7] = [0, 1, 2, 8, 9, 10, 11];
+const FAMILY_COLUMNS: [usize; 7] = [0, 1, 2, 8, 9, 10, 11];
 
 pub static ENTRY: Entry = Entry {
     name: "softnet",
@@ -81,33 +81,33 @@ pub static ENTRY: Entry = Entry {
 
 fn open(context: &Context) -> Result<Opened, OpenError> {
     let path = context.host.proc.join("net/softnet_stat");
-    open_files([(path, Shape::List, Readings::new())])
+    open_files([(path, Shape::List, SoftnetReadings::new())])
 }
 
 #[derive(Debug)]
-struct Readings {
+struct SoftnetReadings {
     families: Vec<Arc<Family>>,
-    lines: Vec<Line>,
+    cpus: Vec<SoftnetCpu>,
 }
 
 #[derive(Debug)]
-struct Line {
+struct SoftnetCpu {
     cpu: u64,
     /// The same as text.
     label: String,
-    places: Places,
+    slots: Places,
 }
 
-impl Readings {
-    fn new() -> Readings {
-        Readings {
+impl SoftnetReadings {
+    fn new() -> SoftnetReadings {
+        SoftnetReadings {
             families: shared(&FAMILIES),
-            lines: Vec::new(),
+            cpus: Vec::new(),
         }
     }
 }
 
-impl Parser for Readings {
+impl Parser for SoftnetReadings {
     fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
         let mut count = 0;
         for (number, line) in whole_lines(text)? {
@@ -121,37 +121,36 @@ impl Parser for Readings {
             } else {
                 count as u64
             };
-            if self.lines.get(count).is_some_and(|line| line.cpu != cpu) {
+            if self.cpus.get(count).is_some_and(|line| line.cpu != cpu) {
                 // A CPU went or came: the lines from here on are about others.
-                self.forget_from(count, out);
+                self.retire_from(count, out);
             }
-            if self.lines.len() == count {
-                self.lines.push(Line {
+            if self.cpus.len() == count {
+                self.cpus.push(SoftnetCpu {
                     cpu,
                     label: cpu.to_string(),
-                    places: Places::new(&self.families),
+                    slots: Places::new(&self.families),
                 });
             }
-            let line = &mut self.lines[count];
+            let line = &mut self.cpus[count];
             let labels = [("cpu", &*line.label)];
-            for (index, &source) in SOURCES.iter().enumerate() {
+            for (index, &source) in FAMILY_COLUMNS.iter().enumerate() {
                 if source < width {
                     let value = columns[source] as f64;
-                    line.places
-                        .set(out, &self.families, index, &labels, value)?;
+                    line.slots.set(out, &self.families, index, &labels, value)?;
                 }
             }
             count += 1;
         }
-        self.forget_from(count, out);
+        self.retire_from(count, out);
         Ok(())
     }
 }
 
-impl Readings {
-    fn forget_from(&mut self, first: usize, out: &mut Group) {
-        for line in self.lines.drain(first..) {
-            line.places.retire(out);
+impl SoftnetReadings {
+    fn retire_from(&mut self, first: usize, out: &mut Group) {
+        for line in self.cpus.drain(first..) {
+            line.slots.retire(out);
         }
     }
 }
@@ -168,7 +167,7 @@ fn parse(line: &[u8]) -> Option<([u64; COLUMNS], usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collectors::testing::{texts, update_fails};
+    use crate::collectors::testing::{present_series, update_fails};
 
     fn line(first: &str, cpu: &str) -> String {
         format!("{first} 2 3 0 0 0 0 0 8 9 a b {cpu} 0 0\n")
@@ -176,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_cpu_that_is_off_has_no_line() {
-        let (mut readings, mut group) = (Readings::new(), Group::new("softnet", 4, 1000));
+        let (mut readings, mut group) = (SoftnetReadings::new(), Group::new("softnet", 4, 1000));
         let cases = [
             (
                 vec![("ff", "0"), ("1", "1"), ("2", "a")],
@@ -192,7 +191,7 @@ mod tests {
             group.clear();
             let text: String = lines.iter().map(|(first, cpu)| line(first, cpu)).collect();
             readings.update(text.as_bytes(), &mut group).expect("valid");
-            let found = texts(&mut group);
+            let found = present_series(&mut group);
             assert_eq!(found.len(), 7 * cpus.len());
             for cpu in cpus {
                 let value = if cpu == "0" { 255 } else { cpu.len() };
@@ -207,8 +206,10 @@ mod tests {
     fn old_kernels_have_fewer_columns() {
         let mut group = Group::new("softnet", 3, 1000);
         let text = b"000c66f0 1 2 0 0 0 0 0 0\n5 1 2 0 0 0 0 0 0\n";
-        Readings::new().update(text, &mut group).expect("valid");
-        let found = texts(&mut group);
+        SoftnetReadings::new()
+            .update(text, &mut group)
+            .expect("valid");
+        let found = present_series(&mut group);
         assert_eq!(found.len(), 6);
         assert_eq!(found[0], "node_softnet_processed_total{cpu=\"0\"} 812784");
         assert_eq!(found[3], "node_softnet_processed_total{cpu=\"1\"} 5");
@@ -218,7 +219,7 @@ mod tests {
     fn garbage_is_named_by_its_line() {
         let what = "not a CPU's packets";
         update_fails(
-            |text| Readings::new().update(text, &mut Group::new("softnet", 3, 1000)),
+            |text| SoftnetReadings::new().update(text, &mut Group::new("softnet", 3, 1000)),
             &[
                 ("", 0, "the file is empty"),
                 ("1 2 3 4 5 6 7 8\n", 1, what),

@@ -77,13 +77,13 @@ pub static ENTRY: Entry = Entry {
 };
 
 #[derive(Debug)]
-struct Stat {
+struct StatCollector {
     file: Arc<SharedFile>,
-    readings: Readings,
+    readings: StatReadings,
 }
 
 #[derive(Debug)]
-struct Readings {
+struct StatReadings {
     interrupts: Single,
     switches: Single,
     forks: Single,
@@ -99,21 +99,21 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
             looked_for: context.stat.path().to_owned(),
         });
     }
-    Ok(Opened::Active(Box::new(Stat {
+    Ok(Opened::Active(Box::new(StatCollector {
         file: context.stat.clone(),
-        readings: Readings::new(),
+        readings: StatReadings::new(),
     })))
 }
 
-impl Collector for Stat {
+impl Collector for StatCollector {
     fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
         self.file.with(|text| self.readings.update(text, out))
     }
 }
 
-impl Readings {
-    fn new() -> Readings {
-        Readings {
+impl StatReadings {
+    fn new() -> StatReadings {
+        StatReadings {
             interrupts: Single::new(&INTERRUPTS),
             switches: Single::new(&SWITCHES),
             forks: Single::new(&FORKS),
@@ -175,15 +175,15 @@ pub(crate) fn boot_time(text: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collectors::testing::{texts, update_fails};
+    use crate::collectors::testing::{present_series, update_fails};
 
     #[test]
     fn old_kernels_and_new_lines_are_fine() {
         let mut group = Group::new("stat", 3, 1000);
         let text = b"cpu  1 2 3 4\nfuture 1 x\nintr 18446744073709551615 1 2\nctxt 7\n\n";
-        Readings::new().update(text, &mut group).expect("valid");
+        StatReadings::new().update(text, &mut group).expect("valid");
         assert_eq!(
-            texts(&mut group),
+            present_series(&mut group),
             [
                 "node_intr_total 1.8446744073709552e19",
                 "node_context_switches_total 7"
@@ -193,7 +193,8 @@ mod tests {
 
     #[test]
     fn garbage_is_named_by_its_line() {
-        let update = |text: &[u8]| Readings::new().update(text, &mut Group::new("stat", 3, 1000));
+        let update =
+            |text: &[u8]| StatReadings::new().update(text, &mut Group::new("stat", 3, 1000));
         update_fails(
             update,
             &[

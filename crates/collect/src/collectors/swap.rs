@@ -46,25 +46,25 @@ pub static ENTRY: Entry = Entry {
 
 fn open(context: &Context) -> Result<Opened, OpenError> {
     let path = context.host.proc.join("swaps");
-    open_files([(path, Shape::List, Readings::new())])
+    open_files([(path, Shape::List, SwapReadings::new())])
 }
 
 #[derive(Debug)]
-struct Readings {
+struct SwapReadings {
     families: Vec<Arc<Family>>,
     areas: Roster<[Slot; COLUMNS]>,
 }
 
-impl Readings {
-    fn new() -> Readings {
-        Readings {
+impl SwapReadings {
+    fn new() -> SwapReadings {
+        SwapReadings {
             families: shared(&FAMILIES),
             areas: Roster::new(),
         }
     }
 }
 
-impl Parser for Readings {
+impl Parser for SwapReadings {
     fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
         let mut lines = whole_lines(text)?;
         if lines
@@ -111,15 +111,15 @@ fn parse(line: &[u8]) -> Option<(&[u8], [f64; COLUMNS])> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collectors::testing::{texts, update_fails};
+    use crate::collectors::testing::{present_series, update_fails};
 
     #[test]
     fn areas_come_and_go() {
-        let (mut readings, mut group) = (Readings::new(), Group::new("swap", 3, 1000));
+        let (mut readings, mut group) = (SwapReadings::new(), Group::new("swap", 3, 1000));
         let text = b"Filename\tType\tSize\tUsed\tPriority\n/dev/sda2   partition\t8\t2\t-2\n";
         readings.update(text, &mut group).expect("valid");
         assert_eq!(
-            texts(&mut group),
+            present_series(&mut group),
             [
                 "node_swap_size_bytes{device=\"/dev/sda2\"} 8192",
                 "node_swap_used_bytes{device=\"/dev/sda2\"} 2048",
@@ -128,13 +128,13 @@ mod tests {
         );
         group.clear();
         readings.update(b"Filename\n", &mut group).expect("valid");
-        assert!(texts(&mut group).is_empty());
+        assert!(present_series(&mut group).is_empty());
     }
 
     #[test]
     fn garbage_is_named_by_its_line() {
         update_fails(
-            |text| Readings::new().update(text, &mut Group::new("swap", 3, 1000)),
+            |text| SwapReadings::new().update(text, &mut Group::new("swap", 3, 1000)),
             &[
                 ("", 0, "the file is empty"),
                 ("/dev/sda2\n", 1, "not the heading of swap areas"),

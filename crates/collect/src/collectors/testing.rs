@@ -9,9 +9,9 @@ use crate::scan::Fault;
 
 /// A clock that shows what it was told.
 #[derive(Debug)]
-pub(crate) struct Hand(pub AtomicI64);
+pub(crate) struct SettableClock(pub AtomicI64);
 
-impl Clock for Hand {
+impl Clock for SettableClock {
     fn utc(&self) -> Millis {
         self.0.load(Relaxed)
     }
@@ -22,7 +22,7 @@ impl Clock for Hand {
 }
 
 /// The present series of a group and their values, as `name{…} value`.
-pub(crate) fn texts(group: &mut Group) -> Vec<String> {
+pub(crate) fn present_series(group: &mut Group) -> Vec<String> {
     let mut tick = Tick::new(Input::Collect);
     tick.reset(0);
     group.append_to(&mut tick);

@@ -36,16 +36,16 @@ pub static ENTRY: Entry = Entry {
 };
 
 #[derive(Debug)]
-struct Zones {
+struct ThermalZones {
     class: PathBuf,
 }
 
 fn open(context: &Context) -> Result<Opened, OpenError> {
     let class = context.host.sys.join("class/thermal");
-    open_walk(context, class.clone(), Zones { class })
+    open_walk(context, class.clone(), ThermalZones { class })
 }
 
-impl Walk for Zones {
+impl Walk for ThermalZones {
     fn walk(&mut self, put: &mut Put<'_>) -> Result<(), Fault> {
         let Some(class) = Folder::open(&self.class) else {
             return Ok(());

@@ -67,7 +67,7 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
 impl Collector for Timex {
     fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
         let source = || PathBuf::from("adjtimex(2)");
-        let (clock, is_synchronised) = ask().map_err(|error| CollectError::Read {
+        let (clock, is_synchronised) = read_timex().map_err(|error| CollectError::Read {
             path: source(),
             source: error,
         })?;
@@ -81,11 +81,11 @@ impl Collector for Timex {
 
 /// Whether this machine's clock follows a reference.
 pub fn is_synchronised() -> std::io::Result<bool> {
-    Ok(ask()?.1)
+    Ok(read_timex()?.1)
 }
 
 /// What the kernel knows about its clock, and whether it follows a reference.
-fn ask() -> std::io::Result<(libc::timex, bool)> {
+fn read_timex() -> std::io::Result<(libc::timex, bool)> {
     // SAFETY: all fields are integers, for which zero is valid; zero modes ask and change nothing.
     let mut clock: libc::timex = unsafe { std::mem::zeroed() };
     // SAFETY: the pointer is to a live timex, which the call fills in.
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn nanoseconds_are_told_by_a_bit() {
-        let (mut clock, _) = ask().expect("anybody may ask");
+        let (mut clock, _) = read_timex().expect("anybody may ask");
         (clock.offset, clock.freq, clock.tick) = (-250_000, -65_536, 10_000);
         clock.status = libc::STA_NANO;
         let found = values(&clock, true);

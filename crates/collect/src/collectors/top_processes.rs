@@ -12,7 +12,7 @@ use crate::scan::{Fault, Words, integer, label};
 use crate::walk::{Put, Walk, open_walk};
 use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
 
-use super::cgroup_names::pairs;
+use super::cgroup_families::key_value_lines;
 
 const fn family(name: &'static str, kind: Kind, unit: &'static str, help: &'static str) -> Family {
     Family::new(name, kind, unit, 4, help)
@@ -100,10 +100,10 @@ pub static ENTRY: Entry = Entry {
 };
 
 /// So many by processor time, and so many by memory.
-const FIRST: usize = 10;
+const TOP_COUNT: usize = 10;
 
 #[derive(Debug)]
-struct Processes {
+struct TopProcesses {
     proc: PathBuf,
     user_hz: f64,
     page_bytes: f64,
@@ -113,7 +113,7 @@ struct Processes {
 
 /// What `/proc/<pid>/stat` says.
 #[derive(Debug, PartialEq, Eq)]
-struct Stat {
+struct ProcessStat {
     pid: u64,
     comm: String,
     major_faults: u64,
@@ -126,7 +126,7 @@ struct Stat {
 
 fn open(context: &Context) -> Result<Opened, OpenError> {
     let host = &context.host;
-    let walk = Processes {
+    let walk = TopProcesses {
         proc: host.proc.clone(),
         user_hz: host.user_hz as f64,
         page_bytes: host.page_bytes as f64,
@@ -135,20 +135,20 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
     open_walk(context, host.proc.clone(), walk)
 }
 
-impl Walk for Processes {
+impl Walk for TopProcesses {
     fn walk(&mut self, put: &mut Put<'_>) -> Result<(), Fault> {
         let Some(proc) = Folder::open(&self.proc) else {
             return Ok(());
         };
-        let stats: Vec<Stat> = proc
+        let stats: Vec<ProcessStat> = proc
             .names()
             .iter()
             .filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
             // A process may be gone since the list was made.
             .filter_map(|pid| parse(&proc.bytes(&format!("{pid}/stat")).ok()?))
             .collect();
-        for stat in self.choose(&stats) {
-            self.put(stat, &proc, put)?;
+        for stat in self.select_top(&stats) {
+            self.set_process(stat, &proc, put)?;
         }
         let ticks = stats
             .iter()
@@ -158,26 +158,31 @@ impl Walk for Processes {
     }
 }
 
-impl Processes {
+impl TopProcesses {
     /// Those that use most, by their number, so that their order seldom changes.
-    fn choose<'a>(&self, stats: &'a [Stat]) -> Vec<&'a Stat> {
-        let used = |stat: &Stat| match self.last.get(&stat.pid) {
+    fn select_top<'a>(&self, stats: &'a [ProcessStat]) -> Vec<&'a ProcessStat> {
+        let used = |stat: &ProcessStat| match self.last.get(&stat.pid) {
             Some((start, ticks)) if *start == stat.start => stat.ticks.saturating_sub(*ticks),
             _ => stat.ticks,
         };
         // An idle node has fewer than ten that do anything, and many kernel threads without memory.
-        let mut by_cpu: Vec<&Stat> = stats.iter().filter(|stat| used(stat) > 0).collect();
-        let mut by_memory: Vec<&Stat> = stats.iter().filter(|stat| stat.pages > 0).collect();
+        let mut by_cpu: Vec<&ProcessStat> = stats.iter().filter(|stat| used(stat) > 0).collect();
+        let mut by_memory: Vec<&ProcessStat> = stats.iter().filter(|stat| stat.pages > 0).collect();
         by_cpu.sort_by_key(|stat| (Reverse(used(stat)), stat.pid));
         by_memory.sort_by_key(|stat| (Reverse(stat.pages), stat.pid));
-        let mut chosen: Vec<&Stat> = by_cpu.into_iter().take(FIRST).collect();
-        chosen.extend(by_memory.into_iter().take(FIRST));
+        let mut chosen: Vec<&ProcessStat> = by_cpu.into_iter().take(TOP_COUNT).collect();
+        chosen.extend(by_memory.into_iter().take(TOP_COUNT));
         chosen.sort_by_key(|stat| stat.pid);
         chosen.dedup_by_key(|stat| stat.pid);
         chosen
     }
 
-    fn put(&self, stat: &Stat, proc: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
+    fn set_process(
+        &self,
+        stat: &ProcessStat,
+        proc: &Folder,
+        put: &mut Put<'_>,
+    ) -> Result<(), Fault> {
         let pid = stat.pid.to_string();
         let labels = [("comm", &*stat.comm), ("pid", &*pid)];
         put.set(&CPU, &labels, stat.ticks as f64 / self.user_hz)?;
@@ -190,7 +195,7 @@ impl Processes {
             return Ok(());
         };
         let status = folder.bytes("status").unwrap_or_default();
-        let find = |key: &str| pairs(&status).find(|(found, _)| *found == key);
+        let find = |key: &str| key_value_lines(&status).find(|(found, _)| *found == key);
         let peak = find("VmHWM:").map(|(_, kibibytes)| kibibytes as f64 * 1024.0);
         put.maybe(&PEAK, &labels, peak)?;
         let switches = ["voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:"].map(find);
@@ -199,7 +204,7 @@ impl Processes {
         }
         // Of other users' processes only root may know.
         let io = folder.bytes("io").unwrap_or_default();
-        let find = |key: &str| pairs(&io).find(|(found, _)| *found == key);
+        let find = |key: &str| key_value_lines(&io).find(|(found, _)| *found == key);
         let bytes = |key| find(key).map(|(_, bytes)| bytes as f64);
         put.maybe(&READ, &labels, bytes("read_bytes:"))?;
         put.maybe(&WRITTEN, &labels, bytes("write_bytes:"))
@@ -207,14 +212,14 @@ impl Processes {
 }
 
 /// `17 (a (b) c) S 1 …`: the name may hold anything, so that its end is the last parenthesis.
-fn parse(text: &[u8]) -> Option<Stat> {
+fn parse(text: &[u8]) -> Option<ProcessStat> {
     let open = text.iter().position(|&byte| byte == b'(')?;
     let close = text.iter().rposition(|&byte| byte == b')')?;
     let comm = text.get(open + 1..close)?;
     let fields: Vec<&[u8]> = Words(text[close + 1..].trim_ascii()).collect();
     // Numbered as in proc(5), where the state is the third.
     let field = |number: usize| integer(fields.get(number - 3)?);
-    Some(Stat {
+    Some(ProcessStat {
         pid: integer(text[..open].trim_ascii())?,
         comm: label(comm).into_owned(),
         major_faults: field(12)?,
@@ -230,15 +235,15 @@ fn parse(text: &[u8]) -> Option<Stat> {
 mod tests {
     use super::*;
 
-    fn stat(pid: u64, start: u64, ticks: u64, pages: u64) -> Stat {
+    fn stat(pid: u64, start: u64, ticks: u64, pages: u64) -> ProcessStat {
         let text = format!(
             "{pid} (p{pid}) S 1 1 1 0 -1 4194304 0 0 7 0 {ticks} 0 0 0 20 0 3 0 {start} 4096 {pages} 0"
         );
         parse(text.as_bytes()).expect("valid")
     }
 
-    fn processes(last: &[(u64, (u64, u64))]) -> Processes {
-        Processes {
+    fn processes(last: &[(u64, (u64, u64))]) -> TopProcesses {
+        TopProcesses {
             proc: PathBuf::new(),
             user_hz: 100.0,
             page_bytes: 4096.0,
@@ -268,7 +273,7 @@ mod tests {
     fn those_that_used_most_since_the_last_pass_are_chosen() {
         // Thirty small ones; 100 worked long ago, 101 works now, 102 is large, and 103 is another
         // process under a number that had worked for long.
-        let mut stats: Vec<Stat> = (1..=30).map(|pid| stat(pid, 1, 5, 1)).collect();
+        let mut stats: Vec<ProcessStat> = (1..=30).map(|pid| stat(pid, 1, 5, 1)).collect();
         let mut last: Vec<(u64, (u64, u64))> = (1..=30).map(|pid| (pid, (1, 0))).collect();
         stats.push(stat(100, 1, 1_000, 0));
         stats.push(stat(101, 1, 60, 0));
@@ -281,7 +286,7 @@ mod tests {
             (103, (1, 500)),
         ]);
         let processes = processes(&last);
-        let chosen: Vec<u64> = processes.choose(&stats).iter().map(|s| s.pid).collect();
+        let chosen: Vec<u64> = processes.select_top(&stats).iter().map(|s| s.pid).collect();
         assert!(
             !chosen.contains(&100),
             "it neither works nor holds memory: {chosen:?}"
@@ -290,6 +295,6 @@ mod tests {
             [101, 102, 103].iter().all(|pid| chosen.contains(pid)),
             "{chosen:?}"
         );
-        assert!(chosen.len() <= 2 * FIRST && chosen.is_sorted());
+        assert!(chosen.len() <= 2 * TOP_COUNT && chosen.is_sorted());
     }
 }

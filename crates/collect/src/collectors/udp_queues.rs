@@ -28,20 +28,26 @@ pub static ENTRY: Entry = Entry {
 
 fn open(context: &Context) -> Result<Opened, OpenError> {
     let net = context.host.proc.join("net");
-    let file = |name, ip| (net.join(name), Shape::List, Readings { ip, slots: None });
+    let file = |name, ip| {
+        (
+            net.join(name),
+            Shape::List,
+            UdpQueueReadings { ip, slots: None },
+        )
+    };
     open_files([file("udp", "v4"), file("udp6", "v6")])
 }
 
 #[derive(Debug)]
-struct Readings {
+struct UdpQueueReadings {
     ip: &'static str,
     /// Of the send and of the receive queues.
     slots: Option<[Slot; 2]>,
 }
 
-impl Parser for Readings {
+impl Parser for UdpQueueReadings {
     fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
-        let (sent, received) = sum(text)?;
+        let (sent, received) = sum_queues(text)?;
         let [send, receive] = match self.slots {
             Some(slots) => slots,
             None => {
@@ -57,7 +63,7 @@ impl Parser for Readings {
 }
 
 /// `0: 0100007F:0035 00000000:0000 07 00000000:00000000 …`: the fifth word has both queues.
-fn sum(text: &[u8]) -> Result<(u64, u64), Fault> {
+fn sum_queues(text: &[u8]) -> Result<(u64, u64), Fault> {
     let mut lines = whole_lines(text)?;
     let heading = lines.next().map(|(_, line)| Words(line).next());
     if heading != Some(Some(b"sl")) {
@@ -99,8 +105,8 @@ mod tests {
             "{HEADING} 1: 0100007F:0035 00000000:0000 07 00000001:000000FF 00:0\n\
              12: 0100007F:0035 00000000:0000 07 00000002:00000001 00:0\n"
         );
-        assert_eq!(sum(text.as_bytes()), Ok((3, 256)));
-        assert_eq!(sum(HEADING.as_bytes()), Ok((0, 0)));
+        assert_eq!(sum_queues(text.as_bytes()), Ok((3, 256)));
+        assert_eq!(sum_queues(HEADING.as_bytes()), Ok((0, 0)));
     }
 
     #[test]
@@ -108,7 +114,7 @@ mod tests {
         let what = "not a socket with its queues";
         let bad = |line: &str| format!("{HEADING}{line}");
         update_fails(
-            |text| sum(text).map(|_| ()),
+            |text| sum_queues(text).map(|_| ()),
             &[
                 ("", 0, "the file is empty"),
                 ("0: a b c 1:2\n", 1, "not the heading of sockets"),

@@ -9,7 +9,7 @@ use crate::roster::Roster;
 use crate::scan::{Fault, Words, integer, whole_lines};
 use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Pace, Tier};
 
-static FIELD: Family = Family::new(
+static DEFAULT_FAMILY: Family = Family::new(
     "node_vmstat_<key>",
     Kind::Unknown,
     "",
@@ -30,7 +30,7 @@ pub static ENTRY: Entry = Entry {
     tier: Tier::FiveSeconds,
     pace: Pace::Here,
     level: 2,
-    families: &[&FIELD, &DETAIL],
+    families: &[&DEFAULT_FAMILY, &DETAIL],
     open,
 };
 
@@ -63,7 +63,7 @@ fn update(keys: &mut Roster<Slot>, text: &[u8], out: &mut Group) -> Result<(), F
     let mut is_found = false;
     let has_detail = out.keeps(DETAIL.level);
     for (number, line) in whole_lines(text)? {
-        if !has_detail && !is_wanted(line) {
+        if !has_detail && !is_default_key(line) {
             continue;
         }
         let malformed = Fault::Malformed {
@@ -86,7 +86,7 @@ fn update(keys: &mut Roster<Slot>, text: &[u8], out: &mut Group) -> Result<(), F
 }
 
 /// The choice of node_exporter: `oom_kill…`, `pgpg…`, `pswp…`, `pg…fault…`.
-fn is_wanted(line: &[u8]) -> bool {
+fn is_default_key(line: &[u8]) -> bool {
     match line {
         [b'p', b'g', rest @ ..] => {
             rest.starts_with(b"pg") || rest.windows(5).any(|part| part == b"fault")
@@ -105,7 +105,11 @@ fn parse(line: &[u8]) -> Option<(&[u8], u64)> {
 }
 
 fn declare(key: &[u8], out: &mut Group) -> Result<Slot, Fault> {
-    let base = if is_wanted(key) { &FIELD } else { &DETAIL };
+    let base = if is_default_key(key) {
+        &DEFAULT_FAMILY
+    } else {
+        &DETAIL
+    };
     // The parser lets only ASCII through.
     let key = String::from_utf8_lossy(key);
     let family = Family {
@@ -119,7 +123,7 @@ fn declare(key: &[u8], out: &mut Group) -> Result<Slot, Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collectors::testing::{texts, update_fails};
+    use crate::collectors::testing::{present_series, update_fails};
 
     #[test]
     fn only_the_chosen_lines_are_taken() {
@@ -128,7 +132,7 @@ mod tests {
         let mut group = Group::new("vmstat", 3, 1000);
         update(&mut Roster::new(), text.as_bytes(), &mut group).expect("valid");
         assert_eq!(
-            texts(&mut group),
+            present_series(&mut group),
             [
                 "node_vmstat_pgpgin 1",
                 "node_vmstat_pswpout 2",
@@ -149,7 +153,7 @@ mod tests {
             "node_vmstat_pgpgin 1",
             "node_vmstat_thp_split_page 0",
         ];
-        assert_eq!(texts(&mut group), expected);
+        assert_eq!(present_series(&mut group), expected);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::collectors::testing::texts;
+use crate::collectors::testing::present_series;
 use crate::host::Volume;
 
 const LINE: &str = r"36 35 98:0 /a /mnt/my\040disk\134 rw,noatime shared:1 master:2 - ext4 /dev/sd\011a rw,errors=x";
@@ -27,7 +27,7 @@ fn a_line_is_taken_apart() {
     for bad in ["", "1 2 0:1 / / rw", "1 2 0:1 / / rw - tmpfs", "x"] {
         assert_eq!(parse(bad.as_bytes()), None, "{bad}");
     }
-    assert!(parse_all(b"1 2 0:1 / / rw - tmpfs none rw\nrubbish\n").is_err());
+    assert!(parse_mounts(b"1 2 0:1 / / rw - tmpfs none rw\nrubbish\n").is_err());
 }
 
 #[test]
@@ -60,18 +60,18 @@ fn what_node_exporter_leaves_out_is_left_out() {
 #[test]
 fn a_mount_that_is_listed_twice_is_asked_once() {
     let text = format!("{LINE}\n{LINE}\n");
-    assert_eq!(parse_all(text.as_bytes()).expect("valid").len(), 1);
+    assert_eq!(parse_mounts(text.as_bytes()).expect("valid").len(), 1);
 }
 
 /// The places that hang until they are taken off this list.
-static DEAD: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
-static REVIVED: Condvar = Condvar::new();
+static HUNG_PATHS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+static RELEASED: Condvar = Condvar::new();
 
 /// Hangs at the dead ones, refuses those that end with `no`.
-fn ask(path: &Path) -> io::Result<Volume> {
-    let mut dead = DEAD.lock().expect("lock");
+fn fake_statvfs(path: &Path) -> io::Result<Volume> {
+    let mut dead = HUNG_PATHS.lock().expect("lock");
     while dead.contains(path) {
-        dead = REVIVED.wait(dead).expect("lock");
+        dead = RELEASED.wait(dead).expect("lock");
     }
     if path.ends_with("no") {
         return Err(io::ErrorKind::PermissionDenied.into());
@@ -83,14 +83,14 @@ fn ask(path: &Path) -> io::Result<Volume> {
     })
 }
 
-struct Stand {
+struct FilesystemFixture {
     root: PathBuf,
-    systems: FileSystems,
+    collector: FilesystemCollector,
     group: Group,
 }
 
-impl Stand {
-    fn new(name: &str, points: &[&str]) -> Stand {
+impl FilesystemFixture {
+    fn new(name: &str, points: &[&str]) -> FilesystemFixture {
         let folder = format!("pegel-filesystem-{}-{name}", std::process::id());
         let root = std::env::temp_dir().join(folder);
         fs::create_dir_all(&root).expect("create");
@@ -98,39 +98,45 @@ impl Stand {
             .iter()
             .map(|p| format!("1 2 0:1 / {p} rw - x d rw\n"));
         fs::write(root.join("mountinfo"), lines.collect::<String>()).expect("write");
-        let systems = FileSystems {
+        let systems = FilesystemCollector {
             mountinfo: root.join("mountinfo"),
-            of_first: Some(root.join("of_first")),
+            init_mountinfo: Some(root.join("of_first")),
             root: root.clone(),
-            note: Note::default(),
-            survey: Survey::new(ask, Duration::from_millis(200)),
-            sheet: Sheet::new(),
-            trouble: None,
+            operation: Note::default(),
+            prober: MountProber::new(fake_statvfs, Duration::from_millis(200)),
+            series: Sheet::new(),
+            failure: None,
         };
-        Stand {
+        FilesystemFixture {
             root,
-            systems,
+            collector: systems,
             group: Group::new("filesystem", 3, 1000),
         }
     }
 
-    fn kill(&self, point: &str) {
-        DEAD.lock().expect("lock").insert(self.root.join(point));
+    fn hang(&self, point: &str) {
+        HUNG_PATHS
+            .lock()
+            .expect("lock")
+            .insert(self.root.join(point));
     }
 
-    fn revive(&self) {
+    fn release(&self) {
         let root = &self.root;
-        DEAD.lock()
+        HUNG_PATHS
+            .lock()
             .expect("lock")
             .retain(|path| !path.starts_with(root));
-        REVIVED.notify_all();
+        RELEASED.notify_all();
     }
 
     /// The mounts with a size and those with an error, and the trouble.
     fn pass(&mut self) -> (String, String, Option<String>) {
         self.group.clear();
-        self.systems.collect(&mut self.group).expect("never fails");
-        let found = texts(&mut self.group);
+        self.collector
+            .collect(&mut self.group)
+            .expect("never fails");
+        let found = present_series(&mut self.group);
         let points = |start: &str, end: &str| {
             let chosen = found
                 .iter()
@@ -143,14 +149,14 @@ impl Stand {
         (
             points("node_filesystem_size_bytes", " 50"),
             points("node_filesystem_device_error", " 1"),
-            self.systems.trouble().map(str::to_owned),
+            self.collector.trouble().map(str::to_owned),
         )
     }
 }
 
-impl Drop for Stand {
+impl Drop for FilesystemFixture {
     fn drop(&mut self) {
-        self.revive();
+        self.release();
         let _ = fs::remove_dir_all(&self.root);
     }
 }
@@ -165,15 +171,15 @@ fn owned(sizes: &str, errors: &str, trouble: Option<&str>) -> (String, String, O
 
 #[test]
 fn a_mount_that_says_no_has_an_error_and_is_no_failure() {
-    let mut stand = Stand::new("no", &["/a", "/no", "/b"]);
+    let mut stand = FilesystemFixture::new("no", &["/a", "/no", "/b"]);
     assert_eq!(stand.pass(), owned("/a /b", "/no", None));
 }
 
 #[test]
 fn a_dead_mount_is_named_and_the_others_go_on() {
-    let mut stand = Stand::new("dead", &["/a", "/b", "/c", "/d"]);
+    let mut stand = FilesystemFixture::new("dead", &["/a", "/b", "/c", "/d"]);
     assert_eq!(stand.pass(), owned("/a /b /c /d", "", None));
-    stand.kill("b");
+    stand.hang("b");
     let trouble = Some("the mount /b does not answer");
     assert_eq!(stand.pass(), owned("/a /c /d", "/b", trouble));
     // From now on it is not asked, so that nothing is waited for.
@@ -181,11 +187,11 @@ fn a_dead_mount_is_named_and_the_others_go_on() {
         assert_eq!(stand.pass(), owned("/a /c /d", "/b", trouble));
     }
     assert_eq!(
-        stand.systems.survey.stuck_count(),
+        stand.collector.prober.hung_count(),
         1,
         "one thread, not twenty"
     );
-    stand.revive();
+    stand.release();
     let deadline = Instant::now() + Duration::from_secs(30);
     while stand.pass() != owned("/a /b /c /d", "", None) {
         assert!(Instant::now() < deadline, "it recovers by itself");
@@ -197,23 +203,23 @@ fn a_dead_mount_is_named_and_the_others_go_on() {
 fn the_number_of_stuck_threads_is_bounded() {
     let points: Vec<String> = (10..30).map(|number| format!("/{number}")).collect();
     let points: Vec<&str> = points.iter().map(String::as_str).collect();
-    let mut stand = Stand::new("bounded", &points);
+    let mut stand = FilesystemFixture::new("bounded", &points);
     for point in &points[..15] {
-        stand.kill(&point[1..]);
+        stand.hang(&point[1..]);
     }
     let mut last = stand.pass();
     for _ in 0..4 {
         last = stand.pass();
     }
-    assert_eq!(stand.systems.survey.stuck_count(), STUCK_MAX);
-    assert_eq!(last.1, points[..STUCK_MAX].join(" "));
+    assert_eq!(stand.collector.prober.hung_count(), HUNG_MAX);
+    assert_eq!(last.1, points[..HUNG_MAX].join(" "));
     let trouble = last.2.expect("failed");
     assert!(
         trouble.starts_with("the mounts /10, /11, ")
             && trouble.ends_with("from 8 on the others are not asked"),
         "{trouble}"
     );
-    stand.revive();
+    stand.release();
     let deadline = Instant::now() + Duration::from_secs(30);
     while stand.pass() != owned(&points.join(" "), "", None) {
         assert!(Instant::now() < deadline, "it recovers by itself");
@@ -222,7 +228,7 @@ fn the_number_of_stuck_threads_is_bounded() {
 
 #[test]
 fn a_mountinfo_that_is_gone_is_said_and_comes_back() {
-    let mut stand = Stand::new("gone", &["/a"]);
+    let mut stand = FilesystemFixture::new("gone", &["/a"]);
     stand.pass();
     let text = fs::read(stand.root.join("mountinfo")).expect("read");
     fs::write(stand.root.join("mountinfo"), "rubbish\n").expect("write");
@@ -236,17 +242,17 @@ fn a_mountinfo_that_is_gone_is_said_and_comes_back() {
 
 #[test]
 fn what_is_read_only_for_the_agent_alone_is_not_read_only() {
-    let stand = Stand::new("readonly", &[]);
+    let stand = FilesystemFixture::new("readonly", &[]);
     let own = b"1 2 0:1 / / ro - ext4 d rw\n2 2 0:2 / /iso ro - ext4 c ro\n3 2 0:3 / /own ro - ext4 e rw\n";
     let first = b"1 2 0:1 / / rw - ext4 d rw\n2 2 0:2 / /iso ro - ext4 c ro\n";
     fs::write(stand.root.join("of_first"), first).expect("write");
-    let mut mounts = parse_all(own).expect("mounts");
-    stand.systems.ask_first_process(&mut mounts);
+    let mut mounts = parse_mounts(own).expect("mounts");
+    stand.collector.use_init_readonly_flags(&mut mounts);
     let flags: Vec<bool> = mounts.iter().map(|mount| mount.is_readonly).collect();
     assert_eq!(flags, [false, true, true]);
     fs::remove_file(stand.root.join("of_first")).expect("removed");
-    let mut mounts = parse_all(own).expect("mounts");
-    stand.systems.ask_first_process(&mut mounts);
+    let mut mounts = parse_mounts(own).expect("mounts");
+    stand.collector.use_init_readonly_flags(&mut mounts);
     assert!(
         mounts.iter().all(|mount| mount.is_readonly),
         "nobody to ask"

@@ -6,77 +6,77 @@
 use std::ffi::{CStr, c_char, c_void};
 
 /// What every function returns.
-pub(super) type Code = u32;
+pub(super) type NvmlReturn = u32;
 
 /// Why NVML did not answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum NvmlError {
     /// The driver is too old to be asked this.
-    Missing,
+    MissingFunction,
     Code(u32),
 }
 
-pub(super) const UNINITIALIZED: Refusal = Refusal::Code(1);
-pub(super) const NOT_FOUND: Refusal = Refusal::Code(6);
-pub(super) const INSUFFICIENT_SIZE: Refusal = Refusal::Code(7);
-pub(super) const DRIVER_NOT_LOADED: Refusal = Refusal::Code(9);
-pub(super) const TIMEOUT: Refusal = Refusal::Code(10);
-pub(super) const GPU_LOST: Refusal = Refusal::Code(15);
-pub(super) const RESET_REQUIRED: Refusal = Refusal::Code(16);
-pub(super) const VERSION_MISMATCH: Refusal = Refusal::Code(18);
-pub(super) const GPU_NOT_FOUND: Refusal = Refusal::Code(28);
+pub(super) const UNINITIALIZED: NvmlError = NvmlError::Code(1);
+pub(super) const NOT_FOUND: NvmlError = NvmlError::Code(6);
+pub(super) const INSUFFICIENT_SIZE: NvmlError = NvmlError::Code(7);
+pub(super) const DRIVER_NOT_LOADED: NvmlError = NvmlError::Code(9);
+pub(super) const TIMEOUT: NvmlError = NvmlError::Code(10);
+pub(super) const GPU_LOST: NvmlError = NvmlError::Code(15);
+pub(super) const RESET_REQUIRED: NvmlError = NvmlError::Code(16);
+pub(super) const VERSION_MISMATCH: NvmlError = NvmlError::Code(18);
+pub(super) const GPU_NOT_FOUND: NvmlError = NvmlError::Code(28);
 
-impl std::fmt::Display for Refusal {
+impl std::fmt::Display for NvmlError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let text = match *self {
-            Refusal::Missing => "the driver has no such function",
+            NvmlError::MissingFunction => "the driver has no such function",
             UNINITIALIZED => "the driver's library was shut down",
-            Refusal::Code(3) => "not supported",
-            Refusal::Code(4) => "no permission",
+            NvmlError::Code(3) => "not supported",
+            NvmlError::Code(4) => "no permission",
             DRIVER_NOT_LOADED => "the driver is not loaded",
             GPU_LOST => "it fell off the bus",
             RESET_REQUIRED => "it needs a reset",
             VERSION_MISMATCH => "the library is of another version than the driver",
             GPU_NOT_FOUND => "no GPU was found",
-            Refusal::Code(code) => return write!(f, "NVML error {code}"),
+            NvmlError::Code(code) => return write!(f, "NVML error {code}"),
         };
         f.write_str(text)
     }
 }
 
-pub(super) fn check(code: Code) -> Result<(), Refusal> {
+pub(super) fn check(code: NvmlReturn) -> Result<(), NvmlError> {
     match code {
         0 => Ok(()),
-        code => Err(Refusal::Code(code)),
+        code => Err(NvmlError::Code(code)),
     }
 }
 
 /// A GPU or a MIG device, as the library names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
-pub(super) struct Device(*mut c_void);
+pub(super) struct NvmlDevice(*mut c_void);
 
-impl Default for Device {
-    fn default() -> Device {
-        Device(std::ptr::null_mut())
+impl Default for NvmlDevice {
+    fn default() -> NvmlDevice {
+        NvmlDevice(std::ptr::null_mut())
     }
 }
 
 // SAFETY: NVML is thread-safe and its handles belong to no thread; nothing here looks behind them.
-unsafe impl Send for Device {}
+unsafe impl Send for NvmlDevice {}
 
 #[derive(Debug, Clone, Copy)]
 #[repr(transparent)]
-pub(super) struct EventSet(*mut c_void);
+pub(super) struct NvmlEventSet(*mut c_void);
 
-impl Default for EventSet {
-    fn default() -> EventSet {
-        EventSet(std::ptr::null_mut())
+impl Default for NvmlEventSet {
+    fn default() -> NvmlEventSet {
+        NvmlEventSet(std::ptr::null_mut())
     }
 }
 
 // SAFETY: as for `Device`.
-unsafe impl Send for EventSet {}
+unsafe impl Send for NvmlEventSet {}
 
 /// The structures that NVML fills in: each is plain numbers, right whatever they are.
 macro_rules! structures {
@@ -98,7 +98,7 @@ structures! {
     Process { pid: u32, memory: u64, gpu_instance: u32, compute_instance: u32, }
     // The type says which part of the value is used.
     FieldValue { id: u32, scope: u32, timestamp: i64, latency: i64, kind: u32, code: u32, value: u64, }
-    EventData { device: Device, kind: u64, data: u64, gpu_instance: u32, compute_instance: u32, }
+    EventData { device: NvmlDevice, kind: u64, data: u64, gpu_instance: u32, compute_instance: u32, }
     Attributes {
         multiprocessors: u32, copy_engines: u32, decoders: u32, encoders: u32, jpegs: u32, ofas: u32,
         gpu_slices: u32, compute_slices: u32, memory_mib: u64,
@@ -106,7 +106,7 @@ structures! {
 }
 
 impl Memory2 {
-    pub(super) fn asked() -> Memory2 {
+    pub(super) fn request() -> Memory2 {
         let version = size_of::<Memory2>() as u32 | 2 << 24;
         Memory2 {
             version,
@@ -116,7 +116,7 @@ impl Memory2 {
 }
 
 impl Margin {
-    pub(super) fn asked() -> Margin {
+    pub(super) fn request() -> Margin {
         let version = size_of::<Margin>() as u32 | 1 << 24;
         Margin {
             version,
@@ -126,7 +126,7 @@ impl Margin {
 }
 
 /// The text in a fixed field: up to the first zero, or all of it.
-pub(super) fn text_of(field: &[c_char]) -> String {
+pub(super) fn string_from_field(field: &[c_char]) -> String {
     let bytes: Vec<u8> = field.iter().map(|&byte| byte as u8).collect();
     match CStr::from_bytes_until_nul(&bytes) {
         Ok(text) => text.to_string_lossy().into_owned(),

@@ -3,27 +3,33 @@
 //! Only numbers that mean the same in every version of the header are used: those of the newer
 //! counters of slowdowns were given anew between two versions.
 
-use super::abi::{FieldValue, Refusal, check};
-use super::beat::Beat;
+use super::abi::{FieldValue, NvmlError, check};
 use super::families::*;
-use super::questions::{Reading, VALUES_MAX, of, with};
+use super::queries::{GpuSeriesSpec, VALUES_MAX, labelled, unlabelled};
+use super::query_interval::QueryInterval;
 
 #[derive(Debug)]
-pub(super) struct Field {
+pub(super) struct NvmlField {
     pub(super) id: u32,
     pub(super) scope: u32,
-    pub(super) beat: Beat,
-    pub(super) reading: Reading,
+    pub(super) interval: QueryInterval,
+    pub(super) series: GpuSeriesSpec,
     /// By which the number is divided.
     scale: f64,
 }
 
-const fn field(id: u32, scope: u32, beat: Beat, reading: Reading, scale: f64) -> Field {
-    Field {
+const fn field(
+    id: u32,
+    scope: u32,
+    beat: QueryInterval,
+    reading: GpuSeriesSpec,
+    scale: f64,
+) -> NvmlField {
+    NvmlField {
         id,
         scope,
-        beat,
-        reading,
+        interval: beat,
+        series: reading,
         scale,
     }
 }
@@ -32,74 +38,110 @@ const fn field(id: u32, scope: u32, beat: Beat, reading: Reading, scale: f64) ->
 const GPU: u32 = 0;
 const MEMORY: u32 = 2;
 
-pub(super) static FIELDS: &[Field] = &[
-    field(82, 0, Beat::Each, of(&MEMORY_TEMPERATURE), 1.0),
-    field(186, GPU, Beat::Each, of(&POWER_INSTANT), 1e3),
-    field(185, MEMORY, Beat::Each, of(&MEMORY_POWER), 1e3),
+pub(super) static FIELDS: &[NvmlField] = &[
+    field(
+        82,
+        0,
+        QueryInterval::EveryPass,
+        unlabelled(&MEMORY_TEMPERATURE),
+        1.0,
+    ),
+    field(
+        186,
+        GPU,
+        QueryInterval::EveryPass,
+        unlabelled(&POWER_INSTANT),
+        1e3,
+    ),
+    field(
+        185,
+        MEMORY,
+        QueryInterval::EveryPass,
+        unlabelled(&MEMORY_POWER),
+        1e3,
+    ),
     field(
         142,
         0,
-        Beat::Each,
-        with(&REMAPPED_ROWS, &[("error", "corrected")]),
+        QueryInterval::EveryPass,
+        labelled(&REMAPPED_ROWS, &[("error", "corrected")]),
         1.0,
     ),
     field(
         143,
         0,
-        Beat::Each,
-        with(&REMAPPED_ROWS, &[("error", "uncorrected")]),
+        QueryInterval::EveryPass,
+        labelled(&REMAPPED_ROWS, &[("error", "uncorrected")]),
         1.0,
     ),
-    field(144, 0, Beat::Each, of(&REMAP_PENDING), 1.0),
-    field(145, 0, Beat::Each, of(&REMAP_FAILED), 1.0),
+    field(
+        144,
+        0,
+        QueryInterval::EveryPass,
+        unlabelled(&REMAP_PENDING),
+        1.0,
+    ),
+    field(
+        145,
+        0,
+        QueryInterval::EveryPass,
+        unlabelled(&REMAP_FAILED),
+        1.0,
+    ),
     field(
         29,
         0,
-        Beat::Slow,
-        with(&RETIRED_PAGES, &[("error", "single_bit")]),
+        QueryInterval::TenSeconds,
+        labelled(&RETIRED_PAGES, &[("error", "single_bit")]),
         1.0,
     ),
     field(
         30,
         0,
-        Beat::Slow,
-        with(&RETIRED_PAGES, &[("error", "double_bit")]),
+        QueryInterval::TenSeconds,
+        labelled(&RETIRED_PAGES, &[("error", "double_bit")]),
         1.0,
     ),
-    field(31, 0, Beat::Slow, of(&RETIREMENT_PENDING), 1.0),
+    field(
+        31,
+        0,
+        QueryInterval::TenSeconds,
+        unlabelled(&RETIREMENT_PENDING),
+        1.0,
+    ),
     field(
         74,
         0,
-        Beat::Slow,
-        with(&CLOCKS_EVENT_SECONDS, &[("reason", "sw_power_cap")]),
+        QueryInterval::TenSeconds,
+        labelled(&CLOCKS_EVENT_SECONDS, &[("reason", "sw_power_cap")]),
         1e9,
     ),
     field(
         75,
         0,
-        Beat::Rare,
-        with(&CLOCKS_EVENT_SECONDS, &[("reason", "sw_thermal_slowdown")]),
+        QueryInterval::Minute,
+        labelled(&CLOCKS_EVENT_SECONDS, &[("reason", "sw_thermal_slowdown")]),
         1e9,
     ),
     field(
         76,
         0,
-        Beat::Slow,
-        with(&CLOCKS_EVENT_SECONDS, &[("reason", "sync_boost")]),
+        QueryInterval::TenSeconds,
+        labelled(&CLOCKS_EVENT_SECONDS, &[("reason", "sync_boost")]),
         1e9,
     ),
 ];
 
-impl Field {
-    pub(super) fn value(&self, answer: &FieldValue) -> Result<[f64; VALUES_MAX], Refusal> {
+impl NvmlField {
+    pub(super) fn value(&self, answer: &FieldValue) -> Result<[f64; VALUES_MAX], NvmlError> {
         let mut values = [f64::NAN; VALUES_MAX];
-        values[0] = number(answer)? / self.scale;
+        values[0] = field_number(answer)? / self.scale;
         Ok(values)
     }
 }
 
 /// The number in an answer, as its type says.
-pub(super) fn number(answer: &FieldValue) -> Result<f64, Refusal> {
+pub(super) fn field_number(answer: &FieldValue) -> Result<f64, NvmlError> {
     check(answer.code)?;
     Ok(match answer.kind {
         0 => f64::from_bits(answer.value),
@@ -131,12 +173,12 @@ mod tests {
                 value,
                 ..FieldValue::default()
             };
-            assert_eq!(number(&answer), Ok(expected), "type {kind}");
+            assert_eq!(field_number(&answer), Ok(expected), "type {kind}");
         }
         let refused = FieldValue {
             code: 3,
             ..FieldValue::default()
         };
-        assert_eq!(number(&refused), Err(Refusal::Code(3)));
+        assert_eq!(field_number(&refused), Err(NvmlError::Code(3)));
     }
 }

@@ -3,18 +3,19 @@
 use std::ffi::c_char;
 
 use super::abi::{
-    Attributes, Bar1, Code, Device, EventData, EventSet, FieldValue, INSUFFICIENT_SIZE, Margin,
-    Memory, Memory2, Pci, Process, Refusal, TIMEOUT, Utilization, check, text_of,
+    Attributes, Bar1, EventData, FieldValue, INSUFFICIENT_SIZE, Margin, Memory, Memory2,
+    NvmlDevice, NvmlError, NvmlEventSet, NvmlReturn, Pci, Process, TIMEOUT, Utilization, check,
+    string_from_field,
 };
-use super::library::Library;
+use super::dynamic_library::DynamicLibrary;
 
 /// A function of the library, if it has it. The only way to one is [`Functions::load`].
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Function<F>(Option<F>);
+pub(super) struct NvmlFunction<F>(Option<F>);
 
-impl<F: Copy> Function<F> {
-    fn get(self) -> Result<F, Refusal> {
-        self.0.ok_or(Refusal::Missing)
+impl<F: Copy> NvmlFunction<F> {
+    fn get(self) -> Result<F, NvmlError> {
+        self.0.ok_or(NvmlError::MissingFunction)
     }
 
     pub(super) fn is_missing(self) -> bool {
@@ -22,35 +23,35 @@ impl<F: Copy> Function<F> {
     }
 }
 
-type Plain = unsafe extern "C" fn() -> Code;
-type System<T> = unsafe extern "C" fn(*mut T) -> Code;
-type SystemText = unsafe extern "C" fn(*mut c_char, u32) -> Code;
-type Handle = unsafe extern "C" fn(u32, *mut Device) -> Code;
-type Ask<T> = unsafe extern "C" fn(Device, *mut T) -> Code;
-type Select<T> = unsafe extern "C" fn(Device, u32, *mut T) -> Code;
-type SelectTwice = unsafe extern "C" fn(Device, u32, u32, *mut u64) -> Code;
-type Pair = unsafe extern "C" fn(Device, *mut u32, *mut u32) -> Code;
-type Text = unsafe extern "C" fn(Device, *mut c_char, u32) -> Code;
-type Fields = unsafe extern "C" fn(Device, i32, *mut FieldValue) -> Code;
-type Processes = unsafe extern "C" fn(Device, *mut u32, *mut Process) -> Code;
-type Register = unsafe extern "C" fn(Device, u64, EventSet) -> Code;
-type Wait = unsafe extern "C" fn(EventSet, *mut EventData, u32) -> Code;
-type Free = unsafe extern "C" fn(EventSet) -> Code;
+type PlainFn = unsafe extern "C" fn() -> NvmlReturn;
+type SystemFn<T> = unsafe extern "C" fn(*mut T) -> NvmlReturn;
+type SystemTextFn = unsafe extern "C" fn(*mut c_char, u32) -> NvmlReturn;
+type HandleFn = unsafe extern "C" fn(u32, *mut NvmlDevice) -> NvmlReturn;
+type DeviceFn<T> = unsafe extern "C" fn(NvmlDevice, *mut T) -> NvmlReturn;
+type SelectFn<T> = unsafe extern "C" fn(NvmlDevice, u32, *mut T) -> NvmlReturn;
+type SelectTwoFn = unsafe extern "C" fn(NvmlDevice, u32, u32, *mut u64) -> NvmlReturn;
+type PairFn = unsafe extern "C" fn(NvmlDevice, *mut u32, *mut u32) -> NvmlReturn;
+type DeviceTextFn = unsafe extern "C" fn(NvmlDevice, *mut c_char, u32) -> NvmlReturn;
+type FieldsFn = unsafe extern "C" fn(NvmlDevice, i32, *mut FieldValue) -> NvmlReturn;
+type ProcessesFn = unsafe extern "C" fn(NvmlDevice, *mut u32, *mut Process) -> NvmlReturn;
+type RegisterEventsFn = unsafe extern "C" fn(NvmlDevice, u64, NvmlEventSet) -> NvmlReturn;
+type WaitEventFn = unsafe extern "C" fn(NvmlEventSet, *mut EventData, u32) -> NvmlReturn;
+type FreeEventSetFn = unsafe extern "C" fn(NvmlEventSet) -> NvmlReturn;
 
 macro_rules! functions {
     ($($name:ident: $type:ty = $($symbol:literal)|+;)*) => {
         #[derive(Debug)]
-        pub(super) struct Functions { $(pub(super) $name: Function<$type>,)* }
+        pub(super) struct Functions { $(pub(super) $name: NvmlFunction<$type>,)* }
 
         impl Functions {
             /// # Safety
             ///
             /// What the library has under these names must be NVML's.
-            pub(super) unsafe fn load(library: &Library) -> Functions {
+            pub(super) unsafe fn load(library: &DynamicLibrary) -> Functions {
                 Functions {
                     // SAFETY: these are the signatures in the driver's header, and the caller
                     // vouches for the library.
-                    $($name: Function(unsafe { library.function(&[$($symbol),+]) }),)*
+                    $($name: NvmlFunction(unsafe { library.function(&[$($symbol),+]) }),)*
                 }
             }
         }
@@ -58,73 +59,73 @@ macro_rules! functions {
 }
 
 functions! {
-    init: Plain = c"nvmlInit_v2" | c"nvmlInit";
-    shutdown: Plain = c"nvmlShutdown";
-    driver_version: SystemText = c"nvmlSystemGetDriverVersion";
-    cuda_version: System<i32> = c"nvmlSystemGetCudaDriverVersion_v2" | c"nvmlSystemGetCudaDriverVersion";
-    count: System<u32> = c"nvmlDeviceGetCount_v2" | c"nvmlDeviceGetCount";
-    handle: Handle = c"nvmlDeviceGetHandleByIndex_v2" | c"nvmlDeviceGetHandleByIndex";
-    name: Text = c"nvmlDeviceGetName";
-    uuid: Text = c"nvmlDeviceGetUUID";
-    vbios: Text = c"nvmlDeviceGetVbiosVersion";
-    pci: Ask<Pci> = c"nvmlDeviceGetPciInfo_v3";
-    minor: Ask<u32> = c"nvmlDeviceGetMinorNumber";
-    utilization: Ask<Utilization> = c"nvmlDeviceGetUtilizationRates";
-    encoder: Pair = c"nvmlDeviceGetEncoderUtilization";
-    decoder: Pair = c"nvmlDeviceGetDecoderUtilization";
-    jpeg: Pair = c"nvmlDeviceGetJpgUtilization";
-    ofa: Pair = c"nvmlDeviceGetOfaUtilization";
-    memory: Ask<Memory> = c"nvmlDeviceGetMemoryInfo";
-    memory2: Ask<Memory2> = c"nvmlDeviceGetMemoryInfo_v2";
-    bar1: Ask<Bar1> = c"nvmlDeviceGetBAR1MemoryInfo";
-    power: Ask<u32> = c"nvmlDeviceGetPowerUsage";
-    power_limit: Ask<u32> = c"nvmlDeviceGetEnforcedPowerLimit";
-    energy: Ask<u64> = c"nvmlDeviceGetTotalEnergyConsumption";
-    temperature: Select<u32> = c"nvmlDeviceGetTemperature";
-    margin: Ask<Margin> = c"nvmlDeviceGetMarginTemperature";
-    clock: Select<u32> = c"nvmlDeviceGetClockInfo";
-    clock_max: Select<u32> = c"nvmlDeviceGetMaxClockInfo";
-    clock_events: Ask<u64> = c"nvmlDeviceGetCurrentClocksEventReasons" | c"nvmlDeviceGetCurrentClocksThrottleReasons";
-    performance_state: Ask<u32> = c"nvmlDeviceGetPerformanceState";
-    fan: Ask<u32> = c"nvmlDeviceGetFanSpeed";
-    pcie_generation: Ask<u32> = c"nvmlDeviceGetCurrPcieLinkGeneration";
-    pcie_width: Ask<u32> = c"nvmlDeviceGetCurrPcieLinkWidth";
-    pcie_generation_max: Ask<u32> = c"nvmlDeviceGetMaxPcieLinkGeneration";
-    pcie_width_max: Ask<u32> = c"nvmlDeviceGetMaxPcieLinkWidth";
-    pcie_throughput: Select<u32> = c"nvmlDeviceGetPcieThroughput";
-    pcie_replays: Ask<u32> = c"nvmlDeviceGetPcieReplayCounter";
-    ecc_mode: Pair = c"nvmlDeviceGetEccMode";
-    ecc_errors: SelectTwice = c"nvmlDeviceGetTotalEccErrors";
-    fields: Fields = c"nvmlDeviceGetFieldValues";
-    link_state: Select<u32> = c"nvmlDeviceGetNvLinkState";
-    link_errors: SelectTwice = c"nvmlDeviceGetNvLinkErrorCounter";
-    compute_processes: Processes = c"nvmlDeviceGetComputeRunningProcesses_v3" | c"nvmlDeviceGetComputeRunningProcesses_v2";
-    graphics_processes: Processes = c"nvmlDeviceGetGraphicsRunningProcesses_v3" | c"nvmlDeviceGetGraphicsRunningProcesses_v2";
-    mig_mode: Pair = c"nvmlDeviceGetMigMode";
-    mig_count_max: Ask<u32> = c"nvmlDeviceGetMaxMigDeviceCount";
-    mig_handle: Select<Device> = c"nvmlDeviceGetMigDeviceHandleByIndex";
-    gpu_instance: Ask<u32> = c"nvmlDeviceGetGpuInstanceId";
-    compute_instance: Ask<u32> = c"nvmlDeviceGetComputeInstanceId";
-    attributes: Ask<Attributes> = c"nvmlDeviceGetAttributes_v2";
-    event_set: System<EventSet> = c"nvmlEventSetCreate";
-    event_register: Register = c"nvmlDeviceRegisterEvents";
-    event_wait: Wait = c"nvmlEventSetWait_v2";
-    event_free: Free = c"nvmlEventSetFree";
+    init: PlainFn = c"nvmlInit_v2" | c"nvmlInit";
+    shutdown: PlainFn = c"nvmlShutdown";
+    driver_version: SystemTextFn = c"nvmlSystemGetDriverVersion";
+    cuda_version: SystemFn<i32> = c"nvmlSystemGetCudaDriverVersion_v2" | c"nvmlSystemGetCudaDriverVersion";
+    count: SystemFn<u32> = c"nvmlDeviceGetCount_v2" | c"nvmlDeviceGetCount";
+    handle: HandleFn = c"nvmlDeviceGetHandleByIndex_v2" | c"nvmlDeviceGetHandleByIndex";
+    name: DeviceTextFn = c"nvmlDeviceGetName";
+    uuid: DeviceTextFn = c"nvmlDeviceGetUUID";
+    vbios: DeviceTextFn = c"nvmlDeviceGetVbiosVersion";
+    pci: DeviceFn<Pci> = c"nvmlDeviceGetPciInfo_v3";
+    minor: DeviceFn<u32> = c"nvmlDeviceGetMinorNumber";
+    utilization: DeviceFn<Utilization> = c"nvmlDeviceGetUtilizationRates";
+    encoder: PairFn = c"nvmlDeviceGetEncoderUtilization";
+    decoder: PairFn = c"nvmlDeviceGetDecoderUtilization";
+    jpeg: PairFn = c"nvmlDeviceGetJpgUtilization";
+    ofa: PairFn = c"nvmlDeviceGetOfaUtilization";
+    memory: DeviceFn<Memory> = c"nvmlDeviceGetMemoryInfo";
+    memory2: DeviceFn<Memory2> = c"nvmlDeviceGetMemoryInfo_v2";
+    bar1: DeviceFn<Bar1> = c"nvmlDeviceGetBAR1MemoryInfo";
+    power: DeviceFn<u32> = c"nvmlDeviceGetPowerUsage";
+    power_limit: DeviceFn<u32> = c"nvmlDeviceGetEnforcedPowerLimit";
+    energy: DeviceFn<u64> = c"nvmlDeviceGetTotalEnergyConsumption";
+    temperature: SelectFn<u32> = c"nvmlDeviceGetTemperature";
+    margin: DeviceFn<Margin> = c"nvmlDeviceGetMarginTemperature";
+    clock: SelectFn<u32> = c"nvmlDeviceGetClockInfo";
+    clock_max: SelectFn<u32> = c"nvmlDeviceGetMaxClockInfo";
+    clock_events: DeviceFn<u64> = c"nvmlDeviceGetCurrentClocksEventReasons" | c"nvmlDeviceGetCurrentClocksThrottleReasons";
+    performance_state: DeviceFn<u32> = c"nvmlDeviceGetPerformanceState";
+    fan: DeviceFn<u32> = c"nvmlDeviceGetFanSpeed";
+    pcie_generation: DeviceFn<u32> = c"nvmlDeviceGetCurrPcieLinkGeneration";
+    pcie_width: DeviceFn<u32> = c"nvmlDeviceGetCurrPcieLinkWidth";
+    pcie_generation_max: DeviceFn<u32> = c"nvmlDeviceGetMaxPcieLinkGeneration";
+    pcie_width_max: DeviceFn<u32> = c"nvmlDeviceGetMaxPcieLinkWidth";
+    pcie_throughput: SelectFn<u32> = c"nvmlDeviceGetPcieThroughput";
+    pcie_replays: DeviceFn<u32> = c"nvmlDeviceGetPcieReplayCounter";
+    ecc_mode: PairFn = c"nvmlDeviceGetEccMode";
+    ecc_errors: SelectTwoFn = c"nvmlDeviceGetTotalEccErrors";
+    fields: FieldsFn = c"nvmlDeviceGetFieldValues";
+    link_state: SelectFn<u32> = c"nvmlDeviceGetNvLinkState";
+    link_errors: SelectTwoFn = c"nvmlDeviceGetNvLinkErrorCounter";
+    compute_processes: ProcessesFn = c"nvmlDeviceGetComputeRunningProcesses_v3" | c"nvmlDeviceGetComputeRunningProcesses_v2";
+    graphics_processes: ProcessesFn = c"nvmlDeviceGetGraphicsRunningProcesses_v3" | c"nvmlDeviceGetGraphicsRunningProcesses_v2";
+    mig_mode: PairFn = c"nvmlDeviceGetMigMode";
+    mig_count_max: DeviceFn<u32> = c"nvmlDeviceGetMaxMigDeviceCount";
+    mig_handle: SelectFn<NvmlDevice> = c"nvmlDeviceGetMigDeviceHandleByIndex";
+    gpu_instance: DeviceFn<u32> = c"nvmlDeviceGetGpuInstanceId";
+    compute_instance: DeviceFn<u32> = c"nvmlDeviceGetComputeInstanceId";
+    attributes: DeviceFn<Attributes> = c"nvmlDeviceGetAttributes_v2";
+    event_set: SystemFn<NvmlEventSet> = c"nvmlEventSetCreate";
+    event_register: RegisterEventsFn = c"nvmlDeviceRegisterEvents";
+    event_wait: WaitEventFn = c"nvmlEventSetWait_v2";
+    event_free: FreeEventSetFn = c"nvmlEventSetFree";
 }
 
 // In each call below the pointers lead to places of ours that live during the call and have the
 // types of the signature, and the handles came from the same library.
 
-impl Function<Plain> {
-    pub(super) fn call(self) -> Result<(), Refusal> {
+impl NvmlFunction<PlainFn> {
+    pub(super) fn call(self) -> Result<(), NvmlError> {
         let function = self.get()?;
         // SAFETY: takes nothing; the library counts how often it is started and shut down.
         check(unsafe { function() })
     }
 }
 
-impl<T: Copy> Function<System<T>> {
-    pub(super) fn ask(self, mut value: T) -> Result<T, Refusal> {
+impl<T: Copy> NvmlFunction<SystemFn<T>> {
+    pub(super) fn query(self, mut value: T) -> Result<T, NvmlError> {
         let function = self.get()?;
         // SAFETY: fills in one `T`; see above.
         check(unsafe { function(&mut value) })?;
@@ -132,36 +133,36 @@ impl<T: Copy> Function<System<T>> {
     }
 }
 
-impl Function<System<EventSet>> {
-    pub(super) fn create(self) -> Result<EventSet, Refusal> {
-        self.ask(EventSet::default())
+impl NvmlFunction<SystemFn<NvmlEventSet>> {
+    pub(super) fn create(self) -> Result<NvmlEventSet, NvmlError> {
+        self.query(NvmlEventSet::default())
     }
 }
 
-impl Function<SystemText> {
-    pub(super) fn text(self) -> Result<String, Refusal> {
+impl NvmlFunction<SystemTextFn> {
+    pub(super) fn text(self) -> Result<String, NvmlError> {
         let function = self.get()?;
         // SAFETY: writes at most as many bytes as it is told.
         read_text(|text, length| unsafe { function(text, length) })
     }
 }
 
-impl Function<Handle> {
-    pub(super) fn ask(self, index: u32) -> Result<Device, Refusal> {
-        let (function, mut device) = (self.get()?, Device::default());
+impl NvmlFunction<HandleFn> {
+    pub(super) fn query(self, index: u32) -> Result<NvmlDevice, NvmlError> {
+        let (function, mut device) = (self.get()?, NvmlDevice::default());
         // SAFETY: fills in one handle; see above.
         check(unsafe { function(index, &mut device) })?;
         Ok(device)
     }
 }
 
-impl<T: Copy + Default> Function<Ask<T>> {
-    pub(super) fn ask(self, device: Device) -> Result<T, Refusal> {
-        self.fill(device, T::default())
+impl<T: Copy + Default> NvmlFunction<DeviceFn<T>> {
+    pub(super) fn query(self, device: NvmlDevice) -> Result<T, NvmlError> {
+        self.query_with(device, T::default())
     }
 
     /// For structures whose version is asked for.
-    pub(super) fn fill(self, device: Device, mut value: T) -> Result<T, Refusal> {
+    pub(super) fn query_with(self, device: NvmlDevice, mut value: T) -> Result<T, NvmlError> {
         let function = self.get()?;
         // SAFETY: fills in one `T`; see above.
         check(unsafe { function(device, &mut value) })?;
@@ -169,8 +170,8 @@ impl<T: Copy + Default> Function<Ask<T>> {
     }
 }
 
-impl<T: Copy + Default> Function<Select<T>> {
-    pub(super) fn ask(self, device: Device, which: u32) -> Result<T, Refusal> {
+impl<T: Copy + Default> NvmlFunction<SelectFn<T>> {
+    pub(super) fn query(self, device: NvmlDevice, which: u32) -> Result<T, NvmlError> {
         let (function, mut value) = (self.get()?, T::default());
         // SAFETY: fills in one `T`; see above.
         check(unsafe { function(device, which, &mut value) })?;
@@ -178,8 +179,8 @@ impl<T: Copy + Default> Function<Select<T>> {
     }
 }
 
-impl Function<SelectTwice> {
-    pub(super) fn ask(self, device: Device, which: u32, of: u32) -> Result<u64, Refusal> {
+impl NvmlFunction<SelectTwoFn> {
+    pub(super) fn query(self, device: NvmlDevice, which: u32, of: u32) -> Result<u64, NvmlError> {
         let (function, mut value) = (self.get()?, 0);
         // SAFETY: fills in one number; see above.
         check(unsafe { function(device, which, of, &mut value) })?;
@@ -187,8 +188,8 @@ impl Function<SelectTwice> {
     }
 }
 
-impl Function<Pair> {
-    pub(super) fn ask(self, device: Device) -> Result<(u32, u32), Refusal> {
+impl NvmlFunction<PairFn> {
+    pub(super) fn query(self, device: NvmlDevice) -> Result<(u32, u32), NvmlError> {
         let (function, mut first, mut second) = (self.get()?, 0, 0);
         // SAFETY: fills in two numbers; see above.
         check(unsafe { function(device, &mut first, &mut second) })?;
@@ -196,17 +197,21 @@ impl Function<Pair> {
     }
 }
 
-impl Function<Text> {
-    pub(super) fn ask(self, device: Device) -> Result<String, Refusal> {
+impl NvmlFunction<DeviceTextFn> {
+    pub(super) fn query(self, device: NvmlDevice) -> Result<String, NvmlError> {
         let function = self.get()?;
         // SAFETY: writes at most as many bytes as it is told.
         read_text(|text, length| unsafe { function(device, text, length) })
     }
 }
 
-impl Function<Fields> {
+impl NvmlFunction<FieldsFn> {
     /// Each value carries its own code; a failure here is one of all.
-    pub(super) fn ask(self, device: Device, values: &mut [FieldValue]) -> Result<(), Refusal> {
+    pub(super) fn query(
+        self,
+        device: NvmlDevice,
+        values: &mut [FieldValue],
+    ) -> Result<(), NvmlError> {
         let function = self.get()?;
         let count = i32::try_from(values.len()).unwrap_or(0);
         // SAFETY: `values` holds `count` of them; see above.
@@ -214,9 +219,13 @@ impl Function<Fields> {
     }
 }
 
-impl Function<Processes> {
+impl NvmlFunction<ProcessesFn> {
     /// How many there are. They are in `room` if it has room for all of them.
-    pub(super) fn ask(self, device: Device, room: &mut [Process]) -> Result<usize, Refusal> {
+    pub(super) fn query(
+        self,
+        device: NvmlDevice,
+        room: &mut [Process],
+    ) -> Result<usize, NvmlError> {
         let function = self.get()?;
         let mut count = u32::try_from(room.len()).unwrap_or(u32::MAX);
         // SAFETY: writes at most `count` of them into `room`, and the number that there are.
@@ -227,17 +236,22 @@ impl Function<Processes> {
     }
 }
 
-impl Function<Register> {
-    pub(super) fn call(self, device: Device, kinds: u64, set: EventSet) -> Result<(), Refusal> {
+impl NvmlFunction<RegisterEventsFn> {
+    pub(super) fn call(
+        self,
+        device: NvmlDevice,
+        kinds: u64,
+        set: NvmlEventSet,
+    ) -> Result<(), NvmlError> {
         let function = self.get()?;
         // SAFETY: both handles came from the library.
         check(unsafe { function(device, kinds, set) })
     }
 }
 
-impl Function<Wait> {
+impl NvmlFunction<WaitEventFn> {
     /// The next event, if one is waiting.
-    pub(super) fn poll(self, set: EventSet) -> Result<Option<EventData>, Refusal> {
+    pub(super) fn poll(self, set: NvmlEventSet) -> Result<Option<EventData>, NvmlError> {
         let (function, mut event) = (self.get()?, EventData::default());
         // SAFETY: fills in one event; see above.
         match check(unsafe { function(set, &mut event, 0) }) {
@@ -248,16 +262,16 @@ impl Function<Wait> {
     }
 }
 
-impl Function<Free> {
-    pub(super) fn call(self, set: EventSet) -> Result<(), Refusal> {
+impl NvmlFunction<FreeEventSetFn> {
+    pub(super) fn call(self, set: NvmlEventSet) -> Result<(), NvmlError> {
         let function = self.get()?;
         // SAFETY: the set came from the library and is not used afterwards.
         check(unsafe { function(set) })
     }
 }
 
-fn read_text(read: impl FnOnce(*mut c_char, u32) -> Code) -> Result<String, Refusal> {
+fn read_text(read: impl FnOnce(*mut c_char, u32) -> NvmlReturn) -> Result<String, NvmlError> {
     let mut text = [0; 96];
     check(read(text.as_mut_ptr(), text.len() as u32))?;
-    Ok(text_of(&text))
+    Ok(string_from_field(&text))
 }

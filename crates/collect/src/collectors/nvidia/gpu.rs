@@ -4,59 +4,59 @@ use std::time::Duration;
 
 use pegel_metric::{Group, SeriesError, Slot};
 
-use super::abi::{Device, Refusal, text_of};
-use super::answers::{Answers, Trouble, declare};
-use super::beat::{Due, Pass};
+use super::abi::{NvmlDevice, NvmlError, string_from_field};
 use super::families::{INFO, UP};
 use super::functions::Functions;
-use super::links::Links;
-use super::mig::Mig;
-use super::processes::Processes;
-use super::xids::{Events, Xids};
+use super::gpu_readings::{GpuError, GpuReadings, declare_gpu_series};
+use super::links::NvLinks;
+use super::mig::MigDevices;
+use super::processes::GpuProcesses;
+use super::query_interval::{DueTime, PassBudget};
+use super::xids::{XidCounts, XidEvents};
 
 #[derive(Debug)]
-pub(super) struct Gpu {
+pub(super) struct NvidiaGpu {
     index: u32,
     /// The index as a label.
     label: String,
     /// As a person would look for it.
     name: String,
-    state: State,
+    state: NvidiaGpuState,
     up: Option<Slot>,
     info: Option<Slot>,
-    answers: Answers,
-    links: Links,
-    processes: Processes,
-    mig: Mig,
-    xids: Xids,
+    readings: GpuReadings,
+    links: NvLinks,
+    processes: GpuProcesses,
+    mig: MigDevices,
+    xids: XidCounts,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum State {
-    Answers {
-        device: Device,
-        tells_xids: bool,
+enum NvidiaGpuState {
+    Online {
+        device: NvmlDevice,
+        reports_xids: bool,
     },
     /// Not there; looked for again when it is due.
-    Gone(Due, Refusal),
+    Lost(DueTime, NvmlError),
 }
 
-impl Gpu {
+impl NvidiaGpu {
     /// The GPU is looked for in its first pass.
-    pub(super) fn new(index: u32) -> Gpu {
+    pub(super) fn new(index: u32) -> NvidiaGpu {
         let label = index.to_string();
-        Gpu {
+        NvidiaGpu {
             index,
             name: format!("GPU {label}"),
             label,
-            state: State::Gone(Due::default(), Refusal::Missing),
+            state: NvidiaGpuState::Lost(DueTime::default(), NvmlError::MissingFunction),
             up: None,
             info: None,
-            answers: Answers::new(),
-            links: Links::default(),
-            processes: Processes::new(),
-            mig: Mig::new(),
-            xids: Xids::default(),
+            readings: GpuReadings::new(),
+            links: NvLinks::default(),
+            processes: GpuProcesses::new(),
+            mig: MigDevices::new(),
+            xids: XidCounts::default(),
         }
     }
 
@@ -65,37 +65,37 @@ impl Gpu {
     }
 
     /// Why it does not answer.
-    pub(super) fn missing(&self) -> Option<Refusal> {
+    pub(super) fn lost_reason(&self) -> Option<NvmlError> {
         match self.state {
-            State::Answers { .. } => None,
-            State::Gone(_, refusal) => Some(refusal),
+            NvidiaGpuState::Online { .. } => None,
+            NvidiaGpuState::Lost(_, refusal) => Some(refusal),
         }
     }
 
-    pub(super) fn is(&self, other: Device) -> bool {
-        matches!(self.state, State::Answers { device, .. } if device == other)
+    pub(super) fn has_handle(&self, other: NvmlDevice) -> bool {
+        matches!(self.state, NvidiaGpuState::Online { device, .. } if device == other)
     }
 
-    pub(super) fn xid(&mut self, number: u64) {
+    pub(super) fn record_xid(&mut self, number: u64) {
         tracing::warn!(
             gpu = self.name,
             xid = number,
             "the driver reported an error"
         );
-        self.xids.happened(number);
+        self.xids.record(number);
     }
 
     /// A GPU that is gone is no error: the others are asked all the same.
     pub(super) fn collect(
         &mut self,
         nvml: &Functions,
-        facts: &Facts,
-        events: &Events,
-        pass: &mut Pass,
+        facts: &NvidiaDriverInfo,
+        events: &XidEvents,
+        pass: &mut PassBudget,
         out: &mut Group,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), GpuError> {
         match self.try_collect(nvml, facts, events, pass, out) {
-            Err(Trouble::Gpu(refusal)) => self.lose(refusal, pass.now, out),
+            Err(GpuError::GpuLost(refusal)) => self.mark_lost(refusal, pass.now, out),
             result => result?,
         }
         self.publish(out)?;
@@ -105,64 +105,72 @@ impl Gpu {
     fn try_collect(
         &mut self,
         nvml: &Functions,
-        facts: &Facts,
-        events: &Events,
-        pass: &mut Pass,
+        facts: &NvidiaDriverInfo,
+        events: &XidEvents,
+        pass: &mut PassBudget,
         out: &mut Group,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), GpuError> {
         let device = match self.state {
-            State::Answers { device, .. } => device,
-            State::Gone(due, _) if due.is_due(pass.now) => self.find(nvml, facts, events, out)?,
-            State::Gone(..) => return Ok(()),
+            NvidiaGpuState::Online { device, .. } => device,
+            NvidiaGpuState::Lost(due, _) if due.is_due(pass.now) => {
+                self.open(nvml, facts, events, out)?
+            }
+            NvidiaGpuState::Lost(..) => return Ok(()),
         };
         let gpu = &self.label;
-        self.answers.collect(nvml, device, gpu, pass, out)?;
+        self.readings.collect(nvml, device, gpu, pass, out)?;
         self.links.collect(nvml, device, gpu, pass, out)?;
         self.processes.collect(nvml, device, gpu, pass, out)?;
         self.mig.collect(nvml, device, gpu, pass, out)
     }
 
-    fn find(
+    fn open(
         &mut self,
         nvml: &Functions,
-        facts: &Facts,
-        events: &Events,
+        facts: &NvidiaDriverInfo,
+        events: &XidEvents,
         out: &mut Group,
-    ) -> Result<Device, Trouble> {
-        let device = nvml.handle.ask(self.index).map_err(|refusal| {
+    ) -> Result<NvmlDevice, GpuError> {
+        let device = nvml.handle.query(self.index).map_err(|refusal| {
             // Whatever the reason, this GPU is not there for us.
-            Trouble::of(refusal).unwrap_or(Trouble::Gpu(refusal))
+            GpuError::from_nvml(refusal).unwrap_or(GpuError::GpuLost(refusal))
         })?;
-        let uuid = nvml.uuid.ask(device).unwrap_or_default();
+        let uuid = nvml.uuid.query(device).unwrap_or_default();
         self.info = Some(facts.declare(nvml, device, &self.label, &uuid, out)?);
         self.name = format!("GPU {} ({uuid})", self.label);
-        self.state = State::Answers {
+        self.state = NvidiaGpuState::Online {
             device,
-            tells_xids: events.register(nvml, device),
+            reports_xids: events.register(nvml, device),
         };
         Ok(device)
     }
 
     /// Nothing of this pass or an earlier one is published.
-    fn lose(&mut self, refusal: Refusal, now: Duration, out: &mut Group) {
-        self.answers.forget(out);
-        self.links.forget(out);
-        self.processes.forget(out);
-        self.mig.forget(out);
+    fn mark_lost(&mut self, refusal: NvmlError, now: Duration, out: &mut Group) {
+        self.readings.retire_all(out);
+        self.links.retire_all(out);
+        self.processes.retire_all(out);
+        self.mig.retire_all(out);
         if let Some(info) = self.info.take() {
             out.retire(info);
         }
-        let mut due = Due::default();
-        due.refused(now);
-        self.state = State::Gone(due, refusal);
+        let mut due = DueTime::default();
+        due.failed(now);
+        self.state = NvidiaGpuState::Lost(due, refusal);
     }
 
     fn publish(&mut self, out: &mut Group) -> Result<(), SeriesError> {
         let up = match self.up {
             Some(up) => up,
-            None => *self.up.insert(declare(out, &UP, &self.label, &[])?),
+            None => *self
+                .up
+                .insert(declare_gpu_series(out, &UP, &self.label, &[])?),
         };
-        let State::Answers { tells_xids, .. } = self.state else {
+        let NvidiaGpuState::Online {
+            reports_xids: tells_xids,
+            ..
+        } = self.state
+        else {
             out.set(up, 0.0);
             return Ok(());
         };
@@ -179,15 +187,15 @@ impl Gpu {
 
 /// What all GPUs of a node share.
 #[derive(Debug)]
-pub(super) struct Facts {
+pub(super) struct NvidiaDriverInfo {
     driver: String,
     cuda: String,
 }
 
-impl Facts {
-    pub(super) fn ask(nvml: &Functions) -> Facts {
-        let cuda = nvml.cuda_version.ask(0);
-        Facts {
+impl NvidiaDriverInfo {
+    pub(super) fn query(nvml: &Functions) -> NvidiaDriverInfo {
+        let cuda = nvml.cuda_version.query(0);
+        NvidiaDriverInfo {
             driver: nvml.driver_version.text().unwrap_or_default(),
             // 13000 is 13.0, and 12020 is 12.2.
             cuda: cuda.map_or_else(
@@ -200,16 +208,19 @@ impl Facts {
     fn declare(
         &self,
         nvml: &Functions,
-        device: Device,
+        device: NvmlDevice,
         gpu: &str,
         uuid: &str,
         out: &mut Group,
     ) -> Result<Slot, SeriesError> {
-        let name = nvml.name.ask(device).unwrap_or_default();
-        let vbios = nvml.vbios.ask(device).unwrap_or_default();
-        let bus = nvml.pci.ask(device).map(|pci| text_of(&pci.bus_id));
+        let name = nvml.name.query(device).unwrap_or_default();
+        let vbios = nvml.vbios.query(device).unwrap_or_default();
+        let bus = nvml
+            .pci
+            .query(device)
+            .map(|pci| string_from_field(&pci.bus_id));
         let bus = bus.unwrap_or_default();
-        let minor = nvml.minor.ask(device).map(|minor| minor.to_string());
+        let minor = nvml.minor.query(device).map(|minor| minor.to_string());
         let minor = minor.unwrap_or_default();
         let labels = [
             ("uuid", uuid),
@@ -220,6 +231,6 @@ impl Facts {
             ("pci_bus_id", &*bus),
             ("minor", &*minor),
         ];
-        declare(out, &INFO, gpu, &labels)
+        declare_gpu_series(out, &INFO, gpu, &labels)
     }
 }

@@ -2,12 +2,12 @@
 
 use pegel_metric::{Group, SeriesError, Slot};
 
-use super::abi::{Device, FieldValue};
-use super::answers::{Trouble, declare};
-use super::beat::{Beat, Due, Pass};
+use super::abi::{FieldValue, NvmlDevice};
 use super::families::{LINK_ERRORS, LINK_RECEIVE, LINK_TRANSMIT, LINK_UP};
-use super::fields::number;
+use super::fields::field_number;
 use super::functions::Functions;
+use super::gpu_readings::{GpuError, declare_gpu_series};
+use super::query_interval::{DueTime, PassBudget, QueryInterval};
 
 /// More than any GPU has.
 const LINKS_MAX: usize = 32;
@@ -18,33 +18,33 @@ const RECEIVE: u32 = 139;
 const ERRORS: [&str; 4] = ["replay", "recovery", "crc_flit", "crc_data"];
 
 #[derive(Debug, Default)]
-pub(super) struct Links {
-    due: Due,
-    links: Vec<Link>,
+pub(super) struct NvLinks {
+    due: DueTime,
+    links: Vec<NvLink>,
     request: Vec<FieldValue>,
 }
 
 /// What is known of a link; `None` for what the driver does not tell.
 #[derive(Debug, Default)]
-struct Link {
-    is_up: Known,
-    transmit: Known,
-    receive: Known,
-    errors: [Known; ERRORS.len()],
+struct NvLink {
+    is_up: NvLinkSeries,
+    transmit: NvLinkSeries,
+    receive: NvLinkSeries,
+    errors: [NvLinkSeries; ERRORS.len()],
 }
 
 /// A series and its last value.
 #[derive(Debug, Default)]
-struct Known {
+struct NvLinkSeries {
     slot: Option<Slot>,
     value: Option<f64>,
 }
 
-impl Links {
-    pub(super) fn forget(&mut self, out: &mut Group) {
-        self.due = Due::default();
+impl NvLinks {
+    pub(super) fn retire_all(&mut self, out: &mut Group) {
+        self.due = DueTime::default();
         for mut link in self.links.drain(..) {
-            let slots = link.known().filter_map(|known| known.slot);
+            let slots = link.all_series().filter_map(|known| known.slot);
             slots.for_each(|slot| out.retire(slot));
         }
     }
@@ -52,18 +52,18 @@ impl Links {
     pub(super) fn collect(
         &mut self,
         nvml: &Functions,
-        device: Device,
+        device: NvmlDevice,
         gpu: &str,
-        pass: &Pass,
+        pass: &PassBudget,
         out: &mut Group,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), GpuError> {
         if self.due.is_due(pass.now) {
-            match self.ask_states(nvml, device)? {
-                0 => self.due.refused(pass.now),
+            match self.query_states(nvml, device)? {
+                0 => self.due.failed(pass.now),
                 _ => {
-                    self.due.answered(Beat::Slow, pass.now);
-                    self.ask_errors(nvml, device)?;
-                    self.ask_throughput(nvml, device)?;
+                    self.due.succeeded(QueryInterval::TenSeconds, pass.now);
+                    self.query_errors(nvml, device)?;
+                    self.query_throughput(nvml, device)?;
                 }
             }
         }
@@ -74,33 +74,35 @@ impl Links {
     }
 
     /// How many links there are.
-    fn ask_states(&mut self, nvml: &Functions, device: Device) -> Result<usize, Trouble> {
+    fn query_states(&mut self, nvml: &Functions, device: NvmlDevice) -> Result<usize, GpuError> {
         let mut count = 0;
         while count < LINKS_MAX {
-            let is_up = match nvml.link_state.ask(device, count as u32) {
+            let is_up = match nvml.link_state.query(device, count as u32) {
                 Ok(state) => f64::from(state != 0),
-                Err(refusal) => match Trouble::of(refusal) {
+                Err(refusal) => match GpuError::from_nvml(refusal) {
                     Some(trouble) => return Err(trouble),
                     None => break,
                 },
             };
             if self.links.len() == count {
-                self.links.push(Link::default());
+                self.links.push(NvLink::default());
             }
             self.links[count].is_up.value = Some(is_up);
             count += 1;
         }
         for gone in &mut self.links[count..] {
-            gone.known().for_each(|known| known.value = None);
+            gone.all_series().for_each(|known| known.value = None);
         }
         Ok(count)
     }
 
-    fn ask_errors(&mut self, nvml: &Functions, device: Device) -> Result<(), Trouble> {
+    fn query_errors(&mut self, nvml: &Functions, device: NvmlDevice) -> Result<(), GpuError> {
         for (number, link) in self.links.iter_mut().enumerate() {
             for (counter, known) in link.errors.iter_mut().enumerate() {
-                let result = nvml.link_errors.ask(device, number as u32, counter as u32);
-                if let Some(trouble) = result.err().and_then(Trouble::of) {
+                let result = nvml
+                    .link_errors
+                    .query(device, number as u32, counter as u32);
+                if let Some(trouble) = result.err().and_then(GpuError::from_nvml) {
                     return Err(trouble);
                 }
                 known.value = result.ok().map(|count| count as f64);
@@ -109,7 +111,7 @@ impl Links {
         Ok(())
     }
 
-    fn ask_throughput(&mut self, nvml: &Functions, device: Device) -> Result<(), Trouble> {
+    fn query_throughput(&mut self, nvml: &Functions, device: NvmlDevice) -> Result<(), GpuError> {
         self.request.clear();
         for link in 0..self.links.len() as u32 {
             self.request
@@ -119,13 +121,13 @@ impl Links {
                     ..FieldValue::default()
                 }));
         }
-        let result = nvml.fields.ask(device, &mut self.request);
-        if let Some(trouble) = result.err().and_then(Trouble::of) {
+        let result = nvml.fields.query(device, &mut self.request);
+        if let Some(trouble) = result.err().and_then(GpuError::from_nvml) {
             return Err(trouble);
         }
         for (link, answers) in self.links.iter_mut().zip(self.request.chunks_exact(2)) {
             let bytes = |answer| {
-                let number = result.and_then(|()| number(answer));
+                let number = result.and_then(|()| field_number(answer));
                 number.ok().map(|kib| kib * 1024.0)
             };
             link.transmit.value = bytes(&answers[0]);
@@ -135,8 +137,8 @@ impl Links {
     }
 }
 
-impl Link {
-    fn known(&mut self) -> impl Iterator<Item = &mut Known> {
+impl NvLink {
+    fn all_series(&mut self) -> impl Iterator<Item = &mut NvLinkSeries> {
         let one = [&mut self.is_up, &mut self.transmit, &mut self.receive];
         one.into_iter().chain(&mut self.errors)
     }
@@ -146,20 +148,20 @@ impl Link {
         let known = [&mut self.is_up, &mut self.transmit, &mut self.receive];
         for (family, known) in families.into_iter().zip(known) {
             known.set(out, |out| {
-                declare(out, family, gpu, &[("link", &number.to_string())])
+                declare_gpu_series(out, family, gpu, &[("link", &number.to_string())])
             })?;
         }
         for (error, known) in ERRORS.into_iter().zip(&mut self.errors) {
             known.set(out, |out| {
                 let link = number.to_string();
-                declare(out, &LINK_ERRORS, gpu, &[("link", &link), ("error", error)])
+                declare_gpu_series(out, &LINK_ERRORS, gpu, &[("link", &link), ("error", error)])
             })?;
         }
         Ok(())
     }
 }
 
-impl Known {
+impl NvLinkSeries {
     fn set(
         &mut self,
         out: &mut Group,

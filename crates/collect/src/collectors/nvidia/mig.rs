@@ -5,44 +5,44 @@ use pegel_metric::{Group, Slot};
 use crate::roster::Roster;
 use crate::scan::Fault;
 
-use super::abi::{Device, Memory2, NOT_FOUND};
-use super::answers::{Trouble, declare};
-use super::beat::{Beat, Due, Pass};
+use super::abi::{Memory2, NOT_FOUND, NvmlDevice};
 use super::families::{MIG_ENABLED, MIG_FREE, MIG_INFO, MIG_MULTIPROCESSORS, MIG_TOTAL, MIG_USED};
 use super::functions::Functions;
+use super::gpu_readings::{GpuError, declare_gpu_series};
+use super::query_interval::{DueTime, PassBudget, QueryInterval};
 
 /// More than any GPU can be split into.
 const DEVICES_MAX: u32 = 16;
 
 #[derive(Debug)]
-pub(super) struct Mig {
-    due: Due,
+pub(super) struct MigDevices {
+    due: DueTime,
     enabled_slot: Option<Slot>,
     /// By the identity of the device.
-    slots: Roster<Slots>,
+    slots: Roster<MigSlots>,
     /// As of the last answer.
     is_enabled: Option<bool>,
     current: Vec<(Slot, f64)>,
 }
 
 #[derive(Debug)]
-struct Slots {
+struct MigSlots {
     info: Slot,
     multiprocessors: Slot,
     memory: [Slot; 3],
 }
 
-impl Slots {
+impl MigSlots {
     fn retire(self, out: &mut Group) {
         let slots = [self.info, self.multiprocessors].into_iter();
         slots.chain(self.memory).for_each(|slot| out.retire(slot));
     }
 }
 
-impl Mig {
-    pub(super) fn new() -> Mig {
-        Mig {
-            due: Due::default(),
+impl MigDevices {
+    pub(super) fn new() -> MigDevices {
+        MigDevices {
+            due: DueTime::default(),
             enabled_slot: None,
             slots: Roster::new(),
             is_enabled: None,
@@ -50,26 +50,26 @@ impl Mig {
         }
     }
 
-    pub(super) fn forget(&mut self, out: &mut Group) {
+    pub(super) fn retire_all(&mut self, out: &mut Group) {
         self.slots.begin();
         self.slots.sweep(|slots| slots.retire(out));
         if let Some(slot) = self.enabled_slot {
             out.retire(slot);
         }
-        *self = Mig::new();
+        *self = MigDevices::new();
     }
 
     pub(super) fn collect(
         &mut self,
         nvml: &Functions,
-        device: Device,
+        device: NvmlDevice,
         gpu: &str,
-        pass: &Pass,
+        pass: &PassBudget,
         out: &mut Group,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), GpuError> {
         if self.due.is_due(pass.now) {
-            self.ask_mode(nvml, device, pass)?;
-            self.ask_devices(nvml, device, gpu, out)?;
+            self.query_mode(nvml, device, pass)?;
+            self.query_devices(nvml, device, gpu, out)?;
         }
         let Some(is_enabled) = self.is_enabled else {
             return Ok(());
@@ -78,7 +78,7 @@ impl Mig {
             Some(slot) => slot,
             None => *self
                 .enabled_slot
-                .insert(declare(out, &MIG_ENABLED, gpu, &[])?),
+                .insert(declare_gpu_series(out, &MIG_ENABLED, gpu, &[])?),
         };
         out.set(slot, f64::from(is_enabled));
         for &(slot, value) in &self.current {
@@ -87,16 +87,21 @@ impl Mig {
         Ok(())
     }
 
-    fn ask_mode(&mut self, nvml: &Functions, device: Device, pass: &Pass) -> Result<(), Trouble> {
-        match nvml.mig_mode.ask(device) {
+    fn query_mode(
+        &mut self,
+        nvml: &Functions,
+        device: NvmlDevice,
+        pass: &PassBudget,
+    ) -> Result<(), GpuError> {
+        match nvml.mig_mode.query(device) {
             Ok((current, _pending)) => {
                 self.is_enabled = Some(current != 0);
-                self.due.answered(Beat::Slow, pass.now);
+                self.due.succeeded(QueryInterval::TenSeconds, pass.now);
             }
             Err(refusal) => {
                 self.is_enabled = None;
-                self.due.refused(pass.now);
-                if let Some(trouble) = Trouble::of(refusal) {
+                self.due.failed(pass.now);
+                if let Some(trouble) = GpuError::from_nvml(refusal) {
                     return Err(trouble);
                 }
             }
@@ -104,25 +109,25 @@ impl Mig {
         Ok(())
     }
 
-    fn ask_devices(
+    fn query_devices(
         &mut self,
         nvml: &Functions,
-        device: Device,
+        device: NvmlDevice,
         gpu: &str,
         out: &mut Group,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), GpuError> {
         self.current.clear();
         self.slots.begin();
         let count = match self.is_enabled {
-            Some(true) => nvml.mig_count_max.ask(device).unwrap_or(0),
+            Some(true) => nvml.mig_count_max.query(device).unwrap_or(0),
             _ => 0,
         };
         for index in 0..count.min(DEVICES_MAX) {
-            match nvml.mig_handle.ask(device, index) {
-                Ok(part) => self.ask_device(nvml, part, index, gpu, out)?,
+            match nvml.mig_handle.query(device, index) {
+                Ok(part) => self.query_device(nvml, part, index, gpu, out)?,
                 Err(NOT_FOUND) => {}
                 Err(refusal) => {
-                    if let Some(trouble) = Trouble::of(refusal) {
+                    if let Some(trouble) = GpuError::from_nvml(refusal) {
                         return Err(trouble);
                     }
                 }
@@ -132,18 +137,18 @@ impl Mig {
         Ok(())
     }
 
-    fn ask_device(
+    fn query_device(
         &mut self,
         nvml: &Functions,
-        part: Device,
+        part: NvmlDevice,
         index: u32,
         gpu: &str,
         out: &mut Group,
-    ) -> Result<(), Trouble> {
-        let uuid = nvml.uuid.ask(part).unwrap_or_default();
+    ) -> Result<(), GpuError> {
+        let uuid = nvml.uuid.query(part).unwrap_or_default();
         let instances = [nvml.gpu_instance, nvml.compute_instance].map(|function| {
             function
-                .ask(part)
+                .query(part)
                 .map_or_else(|_| String::new(), |id| id.to_string())
         });
         let mig = index.to_string();
@@ -155,32 +160,32 @@ impl Mig {
                 ("gpu_instance", &*instances[0]),
                 ("compute_instance", &*instances[1]),
             ];
-            Ok(Slots {
-                info: declare(out, &MIG_INFO, gpu, &info)?,
-                multiprocessors: declare(out, &MIG_MULTIPROCESSORS, gpu, &part)?,
+            Ok(MigSlots {
+                info: declare_gpu_series(out, &MIG_INFO, gpu, &info)?,
+                multiprocessors: declare_gpu_series(out, &MIG_MULTIPROCESSORS, gpu, &part)?,
                 memory: [
-                    declare(out, &MIG_TOTAL, gpu, &part)?,
-                    declare(out, &MIG_USED, gpu, &part)?,
-                    declare(out, &MIG_FREE, gpu, &part)?,
+                    declare_gpu_series(out, &MIG_TOTAL, gpu, &part)?,
+                    declare_gpu_series(out, &MIG_USED, gpu, &part)?,
+                    declare_gpu_series(out, &MIG_FREE, gpu, &part)?,
                 ],
             })
         };
         let slots = match self.slots.entry(format!("{mig} {uuid}").as_bytes(), make) {
             Ok(slots) => slots,
-            Err(Fault::Series(error)) => return Err(Trouble::Series(error)),
+            Err(Fault::Series(error)) => return Err(GpuError::Series(error)),
             // Far fewer names than a roster holds, and no text that could be wrong.
             Err(_) => return Ok(()),
         };
         self.current.push((slots.info, 1.0));
-        if let Ok(attributes) = nvml.attributes.ask(part) {
+        if let Ok(attributes) = nvml.attributes.query(part) {
             let count = f64::from(attributes.multiprocessors);
             self.current.push((slots.multiprocessors, count));
         }
-        let memory = nvml.memory2.fill(part, Memory2::asked());
+        let memory = nvml.memory2.query_with(part, Memory2::request());
         let memory = memory.map(|memory| [memory.total, memory.used, memory.free]);
         let memory = memory.or_else(|_| {
-            let memory = nvml.memory.ask(part)?;
-            Ok::<_, super::abi::Refusal>([memory.total, memory.used, memory.free])
+            let memory = nvml.memory.query(part)?;
+            Ok::<_, super::abi::NvmlError>([memory.total, memory.used, memory.free])
         });
         if let Ok(memory) = memory {
             let values = memory.map(|bytes| bytes as f64);

@@ -7,11 +7,11 @@ use pegel_metric::{Group, Slot};
 use crate::roster::Roster;
 use crate::scan::Fault;
 
-use super::abi::{Device, Process};
-use super::answers::{Trouble, declare};
-use super::beat::{Beat, Due, Pass};
+use super::abi::{NvmlDevice, Process};
 use super::families::{PROCESS_MEMORY, PROCESSES};
 use super::functions::Functions;
+use super::gpu_readings::{GpuError, declare_gpu_series};
+use super::query_interval::{DueTime, PassBudget, QueryInterval};
 
 /// More processes than this are counted, not listed.
 const LIST_MAX: usize = 1024;
@@ -21,10 +21,10 @@ const SERIES_MAX: usize = 64;
 const UNKNOWN: u64 = u64::MAX;
 
 #[derive(Debug)]
-pub(super) struct Processes {
-    due: Due,
-    room: Vec<Process>,
-    users: Vec<User>,
+pub(super) struct GpuProcesses {
+    due: DueTime,
+    buffer: Vec<Process>,
+    processes: Vec<GpuProcess>,
     count_slot: Option<Slot>,
     slots: Roster<Slot>,
     /// As of the last answer.
@@ -33,18 +33,18 @@ pub(super) struct Processes {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct User {
+struct GpuProcess {
     pid: u32,
     kind: &'static str,
     memory: u64,
 }
 
-impl Processes {
-    pub(super) fn new() -> Processes {
-        Processes {
-            due: Due::default(),
-            room: vec![Process::default(); SERIES_MAX],
-            users: Vec::new(),
+impl GpuProcesses {
+    pub(super) fn new() -> GpuProcesses {
+        GpuProcesses {
+            due: DueTime::default(),
+            buffer: vec![Process::default(); SERIES_MAX],
+            processes: Vec::new(),
             count_slot: None,
             slots: Roster::new(),
             count: None,
@@ -52,27 +52,27 @@ impl Processes {
         }
     }
 
-    pub(super) fn forget(&mut self, out: &mut Group) {
+    pub(super) fn retire_all(&mut self, out: &mut Group) {
         self.slots.begin();
         self.slots.sweep(|slot| out.retire(slot));
         if let Some(slot) = self.count_slot {
             out.retire(slot);
         }
-        *self = Processes::new();
+        *self = GpuProcesses::new();
     }
 
     pub(super) fn collect(
         &mut self,
         nvml: &Functions,
-        device: Device,
+        device: NvmlDevice,
         gpu: &str,
-        pass: &Pass,
+        pass: &PassBudget,
         out: &mut Group,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), GpuError> {
         if self.due.is_due(pass.now) {
-            self.ask(nvml, device, pass)?;
+            self.query(nvml, device, pass)?;
             if out.keeps(PROCESS_MEMORY.level) {
-                self.declare_users(gpu, out)?;
+                self.declare_processes(gpu, out)?;
             }
         }
         let Some(count) = self.count else {
@@ -80,7 +80,9 @@ impl Processes {
         };
         let slot = match self.count_slot {
             Some(slot) => slot,
-            None => *self.count_slot.insert(declare(out, &PROCESSES, gpu, &[])?),
+            None => *self
+                .count_slot
+                .insert(declare_gpu_series(out, &PROCESSES, gpu, &[])?),
         };
         out.set(slot, count);
         for &(slot, memory) in &self.current {
@@ -89,34 +91,40 @@ impl Processes {
         Ok(())
     }
 
-    fn ask(&mut self, nvml: &Functions, device: Device, pass: &Pass) -> Result<(), Trouble> {
-        self.users.clear();
+    fn query(
+        &mut self,
+        nvml: &Functions,
+        device: NvmlDevice,
+        pass: &PassBudget,
+    ) -> Result<(), GpuError> {
+        self.processes.clear();
         let mut counts = [None; 2];
         let kinds = [
             ("compute", nvml.compute_processes),
             ("graphics", nvml.graphics_processes),
         ];
         for (count, (kind, function)) in counts.iter_mut().zip(kinds) {
-            let mut answer = function.ask(device, &mut self.room);
+            let mut answer = function.query(device, &mut self.buffer);
             if let Ok(needed @ 0..=LIST_MAX) = answer
-                && needed > self.room.len()
+                && needed > self.buffer.len()
             {
                 // Some more may have started since.
-                self.room.resize(2 * needed, Process::default());
-                answer = function.ask(device, &mut self.room);
+                self.buffer.resize(2 * needed, Process::default());
+                answer = function.query(device, &mut self.buffer);
             }
             match answer {
                 Ok(found) => {
                     *count = Some(found);
-                    let listed = self.room.get(..found).unwrap_or(&[]);
-                    self.users.extend(listed.iter().map(|process| User {
-                        pid: process.pid,
-                        kind,
-                        memory: process.memory,
-                    }));
+                    let listed = self.buffer.get(..found).unwrap_or(&[]);
+                    self.processes
+                        .extend(listed.iter().map(|process| GpuProcess {
+                            pid: process.pid,
+                            kind,
+                            memory: process.memory,
+                        }));
                 }
                 Err(refusal) => {
-                    if let Some(trouble) = Trouble::of(refusal) {
+                    if let Some(trouble) = GpuError::from_nvml(refusal) {
                         return Err(trouble);
                     }
                 }
@@ -127,32 +135,32 @@ impl Processes {
             counts => Some(counts.into_iter().flatten().sum::<usize>() as f64),
         };
         match self.count {
-            Some(_) => self.due.answered(Beat::Slow, pass.now),
-            None => self.due.refused(pass.now),
+            Some(_) => self.due.succeeded(QueryInterval::TenSeconds, pass.now),
+            None => self.due.failed(pass.now),
         }
-        self.users.retain(|user| user.memory != UNKNOWN);
-        self.users
+        self.processes.retain(|user| user.memory != UNKNOWN);
+        self.processes
             .sort_unstable_by_key(|user| (Reverse(user.memory), user.pid));
-        self.users.truncate(SERIES_MAX);
+        self.processes.truncate(SERIES_MAX);
         // In an order that lasts, so that each finds its slot at once.
-        self.users
+        self.processes
             .sort_unstable_by_key(|user| (user.kind, user.pid));
         Ok(())
     }
 
-    fn declare_users(&mut self, gpu: &str, out: &mut Group) -> Result<(), Trouble> {
+    fn declare_processes(&mut self, gpu: &str, out: &mut Group) -> Result<(), GpuError> {
         self.current.clear();
         self.slots.begin();
-        for user in &self.users {
+        for user in &self.processes {
             let key = format!("{} {}", user.kind, user.pid);
             let slot = self.slots.entry(key.as_bytes(), || {
                 let pid = user.pid.to_string();
                 let labels = [("pid", &*pid), ("type", user.kind)];
-                Ok(declare(out, &PROCESS_MEMORY, gpu, &labels)?)
+                Ok(declare_gpu_series(out, &PROCESS_MEMORY, gpu, &labels)?)
             });
             match slot {
                 Ok(slot) => self.current.push((*slot, user.memory as f64)),
-                Err(Fault::Series(error)) => return Err(Trouble::Series(error)),
+                Err(Fault::Series(error)) => return Err(GpuError::Series(error)),
                 // Far fewer names than a roster holds, and no text that could be wrong.
                 Err(_) => {}
             }

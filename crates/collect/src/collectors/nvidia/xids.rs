@@ -3,10 +3,10 @@
 
 use pegel_metric::{Group, SeriesError, Slot};
 
-use super::abi::{Device, EventSet, Refusal};
-use super::answers::declare;
+use super::abi::{NvmlDevice, NvmlError, NvmlEventSet};
 use super::families::{XID_ERRORS, XID_LAST};
 use super::functions::Functions;
+use super::gpu_readings::declare_gpu_series;
 
 /// The kind of event; its data is the number.
 const XID: u64 = 8;
@@ -17,15 +17,15 @@ const NUMBERS_MAX: usize = 64;
 
 /// The events of all GPUs come out of one set.
 #[derive(Debug)]
-pub(super) struct Events(Option<EventSet>);
+pub(super) struct XidEvents(Option<NvmlEventSet>);
 
-impl Events {
-    pub(super) fn new(nvml: &Functions) -> Events {
-        Events(nvml.event_set.create().ok())
+impl XidEvents {
+    pub(super) fn new(nvml: &Functions) -> XidEvents {
+        XidEvents(nvml.event_set.create().ok())
     }
 
     /// Whether this GPU's errors will be told.
-    pub(super) fn register(&self, nvml: &Functions, device: Device) -> bool {
+    pub(super) fn register(&self, nvml: &Functions, device: NvmlDevice) -> bool {
         self.0
             .is_some_and(|set| nvml.event_register.call(device, XID, set).is_ok())
     }
@@ -34,8 +34,8 @@ impl Events {
     pub(super) fn drain(
         &self,
         nvml: &Functions,
-        mut happened: impl FnMut(Device, u64),
-    ) -> Result<(), Refusal> {
+        mut happened: impl FnMut(NvmlDevice, u64),
+    ) -> Result<(), NvmlError> {
         let Some(set) = self.0 else { return Ok(()) };
         for _ in 0..EVENTS_MAX {
             match nvml.event_wait.poll(set)? {
@@ -56,25 +56,25 @@ impl Events {
 
 /// What one GPU had.
 #[derive(Debug, Default)]
-pub(super) struct Xids {
+pub(super) struct XidCounts {
     last: u64,
     last_slot: Option<Slot>,
-    counts: Vec<Count>,
+    counts: Vec<XidCount>,
 }
 
 #[derive(Debug)]
-struct Count {
+struct XidCount {
     number: u64,
     count: f64,
     slot: Option<Slot>,
 }
 
-impl Xids {
-    pub(super) fn happened(&mut self, number: u64) {
+impl XidCounts {
+    pub(super) fn record(&mut self, number: u64) {
         self.last = number;
         match self.counts.iter().position(|count| count.number == number) {
             Some(known) => self.counts[known].count += 1.0,
-            None if self.counts.len() < NUMBERS_MAX => self.counts.push(Count {
+            None if self.counts.len() < NUMBERS_MAX => self.counts.push(XidCount {
                 number,
                 count: 1.0,
                 slot: None,
@@ -86,7 +86,9 @@ impl Xids {
     pub(super) fn set(&mut self, gpu: &str, out: &mut Group) -> Result<(), SeriesError> {
         let slot = match self.last_slot {
             Some(slot) => slot,
-            None => *self.last_slot.insert(declare(out, &XID_LAST, gpu, &[])?),
+            None => *self
+                .last_slot
+                .insert(declare_gpu_series(out, &XID_LAST, gpu, &[])?),
         };
         out.set(slot, self.last as f64);
         for count in &mut self.counts {
@@ -94,7 +96,7 @@ impl Xids {
                 Some(slot) => slot,
                 None => {
                     let number = count.number.to_string();
-                    let slot = declare(out, &XID_ERRORS, gpu, &[("xid", &number)])?;
+                    let slot = declare_gpu_series(out, &XID_ERRORS, gpu, &[("xid", &number)])?;
                     *count.slot.insert(slot)
                 }
             };
@@ -107,15 +109,18 @@ impl Xids {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collectors::testing::texts;
+    use crate::collectors::testing::present_series;
 
     #[test]
     fn errors_are_counted_by_number_and_their_numbers_are_bounded() {
-        let (mut xids, mut group) = (Xids::default(), Group::new("nvidia", 3, 1000));
+        let (mut xids, mut group) = (XidCounts::default(), Group::new("nvidia", 3, 1000));
         xids.set("0", &mut group).expect("valid");
-        assert_eq!(texts(&mut group), ["node_nvidia_xid_last{gpu=\"0\"} 0"]);
+        assert_eq!(
+            present_series(&mut group),
+            ["node_nvidia_xid_last{gpu=\"0\"} 0"]
+        );
         for number in [79, 31, 31] {
-            xids.happened(number);
+            xids.record(number);
         }
         xids.set("0", &mut group).expect("valid");
         let expected = [
@@ -123,10 +128,10 @@ mod tests {
             "node_nvidia_xid_errors_total{gpu=\"0\",xid=\"79\"} 1",
             "node_nvidia_xid_errors_total{gpu=\"0\",xid=\"31\"} 2",
         ];
-        assert_eq!(texts(&mut group), expected);
-        (0..1000).for_each(|number| xids.happened(number));
+        assert_eq!(present_series(&mut group), expected);
+        (0..1000).for_each(|number| xids.record(number));
         xids.set("0", &mut group).expect("valid");
-        let found = texts(&mut group);
+        let found = present_series(&mut group);
         assert_eq!(found.len(), 1 + NUMBERS_MAX);
         assert_eq!(found[0], "node_nvidia_xid_last{gpu=\"0\"} 999");
     }

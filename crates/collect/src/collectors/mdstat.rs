@@ -3,7 +3,7 @@
 use crate::scan::{Fault, Words, integer, whole_lines};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum MdArrayState {
     Active,
     Inactive,
     Recovering,
@@ -12,9 +12,9 @@ pub(super) enum State {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Array<'a> {
+pub(super) struct MdArray<'a> {
     pub(super) name: &'a [u8],
-    pub(super) state: State,
+    pub(super) state: MdArrayState,
     pub(super) blocks: u64,
     pub(super) synced: u64,
     pub(super) required: u64,
@@ -27,9 +27,9 @@ pub(super) struct Array<'a> {
 /// size, and more until an empty one.
 pub(super) fn parse<'a>(
     text: &'a [u8],
-    mut put: impl FnMut(Array<'a>) -> Result<(), Fault>,
+    mut put: impl FnMut(MdArray<'a>) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
-    let mut current: Option<Array<'a>> = None;
+    let mut current: Option<MdArray<'a>> = None;
     for (number, line) in whole_lines(text)? {
         let malformed = Fault::Malformed {
             line: number,
@@ -38,7 +38,7 @@ pub(super) fn parse<'a>(
         let mut words = Words(line);
         let is_continued = matches!(line.first(), Some(b' ' | b'\t'));
         if let (Some(array), true) = (current.as_mut(), is_continued) {
-            array.note(line).ok_or(malformed)?;
+            array.parse_detail_line(line).ok_or(malformed)?;
             continue;
         }
         if let Some(array) = current.take() {
@@ -49,17 +49,17 @@ pub(super) fn parse<'a>(
         };
         // `unused devices:` has its colon elsewhere.
         if name != b"Personalities" {
-            current = Some(Array::begin(name, words).ok_or(malformed)?);
+            current = Some(MdArray::parse_first_line(name, words).ok_or(malformed)?);
         }
     }
     current.map_or(Ok(()), put)
 }
 
-impl<'a> Array<'a> {
-    fn begin(name: &'a [u8], mut words: Words<'_>) -> Option<Array<'a>> {
+impl<'a> MdArray<'a> {
+    fn parse_first_line(name: &'a [u8], mut words: Words<'_>) -> Option<MdArray<'a>> {
         let state = match words.next()? {
-            b"active" => State::Active,
-            b"inactive" => State::Inactive,
+            b"active" => MdArrayState::Active,
+            b"inactive" => MdArrayState::Inactive,
             _ => return None,
         };
         let (mut failed, mut spare, mut members) = (0, 0, 0);
@@ -70,8 +70,12 @@ impl<'a> Array<'a> {
         }
         // An array that has no spares to give says no more about its disks; one that is not
         // running has none.
-        let active = if state == State::Active { members } else { 0 };
-        Some(Array {
+        let active = if state == MdArrayState::Active {
+            members
+        } else {
+            0
+        };
+        Some(MdArray {
             name,
             state,
             blocks: 0,
@@ -84,7 +88,7 @@ impl<'a> Array<'a> {
     }
 
     /// Takes what a further line says: the size, or how far a rebuild is.
-    fn note(&mut self, line: &[u8]) -> Option<()> {
+    fn parse_detail_line(&mut self, line: &[u8]) -> Option<()> {
         let mut words = Words(line);
         let first = words.next()?;
         if words.next() == Some(b"blocks") {
@@ -98,9 +102,9 @@ impl<'a> Array<'a> {
         let state = Words(line).find_map(|word| {
             let starts = |name: &[u8]| word.starts_with(name);
             match word {
-                _ if starts(b"recovery") || starts(b"reshape") => Some(State::Recovering),
-                _ if starts(b"resync") => Some(State::Resync),
-                _ if starts(b"check") => Some(State::Check),
+                _ if starts(b"recovery") || starts(b"reshape") => Some(MdArrayState::Recovering),
+                _ if starts(b"resync") => Some(MdArrayState::Resync),
+                _ if starts(b"check") => Some(MdArrayState::Check),
                 _ => None,
             }
         });
@@ -126,7 +130,7 @@ mod tests {
     use super::*;
     use crate::collectors::testing::update_fails;
 
-    fn only(text: &str) -> Array<'_> {
+    fn only(text: &str) -> MdArray<'_> {
         let mut found = Vec::new();
         parse(text.as_bytes(), |array| {
             found.push(array);
@@ -144,7 +148,7 @@ mod tests {
              1000 blocks [2/1] [U_]\n  [=>...]  recovery =  8.5% (85/1000) finish=17.0min\n\n\
              unused devices: <none>\n",
         );
-        assert_eq!(array.state, State::Recovering);
+        assert_eq!(array.state, MdArrayState::Recovering);
         assert_eq!((array.blocks, array.synced), (1000, 85));
         assert_eq!((array.required, array.active), (2, 1));
         assert_eq!((array.failed, array.spare), (1, 1));
@@ -154,7 +158,7 @@ mod tests {
     fn a_rebuild_that_waits_has_done_nothing() {
         let array =
             only("md9 : active raid1 sda[0]\n    16 blocks [2/1] [U_]\n    resync=DELAYED\n");
-        assert_eq!((array.state, array.synced), (State::Resync, 0));
+        assert_eq!((array.state, array.synced), (MdArrayState::Resync, 0));
     }
 
     #[test]

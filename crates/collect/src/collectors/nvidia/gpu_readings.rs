@@ -6,41 +6,41 @@ use std::time::Duration;
 use pegel_metric::{Family, Group, SeriesError, Slot};
 
 use super::abi::{DRIVER_NOT_LOADED, UNINITIALIZED};
-use super::abi::{Device, FieldValue, GPU_LOST, GPU_NOT_FOUND, RESET_REQUIRED, Refusal};
-use super::beat::{Beat, Due, Pass};
+use super::abi::{FieldValue, GPU_LOST, GPU_NOT_FOUND, NvmlDevice, NvmlError, RESET_REQUIRED};
 use super::fields::FIELDS;
 use super::functions::Functions;
-use super::questions::{QUESTIONS, Question, Reading, VALUES_MAX};
+use super::queries::{GpuSeriesSpec, NvmlQuery, QUERIES, VALUES_MAX};
+use super::query_interval::{DueTime, PassBudget, QueryInterval};
 
 /// What ends a pass over a GPU.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum GpuError {
     /// The GPU is gone.
-    Gpu(Refusal),
+    GpuLost(NvmlError),
     /// The driver is: no GPU will answer.
-    Driver(Refusal),
+    DriverLost(NvmlError),
     Series(SeriesError),
 }
 
-impl From<SeriesError> for Trouble {
-    fn from(error: SeriesError) -> Trouble {
-        Trouble::Series(error)
+impl From<SeriesError> for GpuError {
+    fn from(error: SeriesError) -> GpuError {
+        GpuError::Series(error)
     }
 }
 
-impl Trouble {
+impl GpuError {
     /// Most refusals concern one answer only: it is absent then.
-    pub(super) fn of(refusal: Refusal) -> Option<Trouble> {
+    pub(super) fn from_nvml(refusal: NvmlError) -> Option<GpuError> {
         match refusal {
-            GPU_LOST | RESET_REQUIRED | GPU_NOT_FOUND => Some(Trouble::Gpu(refusal)),
-            UNINITIALIZED | DRIVER_NOT_LOADED => Some(Trouble::Driver(refusal)),
+            GPU_LOST | RESET_REQUIRED | GPU_NOT_FOUND => Some(GpuError::GpuLost(refusal)),
+            UNINITIALIZED | DRIVER_NOT_LOADED => Some(GpuError::DriverLost(refusal)),
             _ => None,
         }
     }
 }
 
 /// Declares series of one GPU.
-pub(super) fn declare(
+pub(super) fn declare_gpu_series(
     out: &mut Group,
     family: &Family,
     gpu: &str,
@@ -53,36 +53,37 @@ pub(super) fn declare(
 
 /// The answer to one question.
 #[derive(Debug, Default)]
-struct Answer {
-    due: Due,
+struct CachedReading {
+    due: DueTime,
     /// One for each reading, from the first answer on.
     slots: Vec<Slot>,
     values: Option<[f64; VALUES_MAX]>,
 }
 
-impl Answer {
-    fn is_due(&self, beat: Beat, pass: &Pass) -> bool {
+impl CachedReading {
+    fn is_due(&self, beat: QueryInterval, pass: &PassBudget) -> bool {
         // The first answer comes in the first pass, however long that takes.
-        let has_time = beat != Beat::Long || pass.has_time || self.slots.is_empty();
+        let has_time =
+            beat != QueryInterval::Blocking || pass.allows_blocking || self.slots.is_empty();
         self.due.is_due(pass.now) && has_time
     }
 
     /// Keeps what came; an answer that was refused is absent from now on.
-    fn keep(
+    fn store(
         &mut self,
-        result: Result<[f64; VALUES_MAX], Refusal>,
-        beat: Beat,
+        result: Result<[f64; VALUES_MAX], NvmlError>,
+        beat: QueryInterval,
         now: Duration,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), GpuError> {
         match result {
             Ok(values) => {
                 self.values = Some(values);
-                self.due.answered(beat, now);
+                self.due.succeeded(beat, now);
             }
             Err(refusal) => {
                 self.values = None;
-                self.due.refused(now);
-                if let Some(trouble) = Trouble::of(refusal) {
+                self.due.failed(now);
+                if let Some(trouble) = GpuError::from_nvml(refusal) {
                     return Err(trouble);
                 }
             }
@@ -90,13 +91,18 @@ impl Answer {
         Ok(())
     }
 
-    fn set(&mut self, readings: &[Reading], gpu: &str, out: &mut Group) -> Result<(), SeriesError> {
+    fn set(
+        &mut self,
+        readings: &[GpuSeriesSpec],
+        gpu: &str,
+        out: &mut Group,
+    ) -> Result<(), SeriesError> {
         let Some(values) = self.values else {
             return Ok(());
         };
         if self.slots.is_empty() {
             for reading in readings {
-                let slot = declare(out, reading.family, gpu, reading.labels)?;
+                let slot = declare_gpu_series(out, reading.family, gpu, reading.labels)?;
                 self.slots.push(slot);
             }
         }
@@ -111,28 +117,28 @@ impl Answer {
 
 /// All answers of a GPU to [`QUESTIONS`] and [`FIELDS`].
 #[derive(Debug)]
-pub(super) struct Answers {
-    questions: Vec<Answer>,
-    fields: Vec<Answer>,
+pub(super) struct GpuReadings {
+    queries: Vec<CachedReading>,
+    fields: Vec<CachedReading>,
     /// The fields of one request, and whose they are.
     request: Vec<FieldValue>,
-    asked: Vec<usize>,
+    requested_fields: Vec<usize>,
 }
 
-impl Answers {
-    pub(super) fn new() -> Answers {
-        let answers = |count| (0..count).map(|_| Answer::default()).collect();
-        Answers {
-            questions: answers(QUESTIONS.len()),
+impl GpuReadings {
+    pub(super) fn new() -> GpuReadings {
+        let answers = |count| (0..count).map(|_| CachedReading::default()).collect();
+        GpuReadings {
+            queries: answers(QUERIES.len()),
             fields: answers(FIELDS.len()),
             request: Vec::with_capacity(FIELDS.len()),
-            asked: Vec::with_capacity(FIELDS.len()),
+            requested_fields: Vec::with_capacity(FIELDS.len()),
         }
     }
 
     /// Of a GPU that is gone nothing is known.
-    pub(super) fn forget(&mut self, out: &mut Group) {
-        for answer in self.questions.iter_mut().chain(&mut self.fields) {
+    pub(super) fn retire_all(&mut self, out: &mut Group) {
+        for answer in self.queries.iter_mut().chain(&mut self.fields) {
             let gone = std::mem::take(answer);
             gone.slots.into_iter().for_each(|slot| out.retire(slot));
         }
@@ -141,58 +147,67 @@ impl Answers {
     pub(super) fn collect(
         &mut self,
         nvml: &Functions,
-        device: Device,
+        device: NvmlDevice,
         gpu: &str,
-        pass: &mut Pass,
+        pass: &mut PassBudget,
         out: &mut Group,
-    ) -> Result<(), Trouble> {
-        for (question, answer) in QUESTIONS.iter().zip(&mut self.questions) {
-            if answer.is_due(question.beat, pass) {
-                answer.keep(ask(question, nvml, device), question.beat, pass.now)?;
-                pass.has_time &= question.beat != Beat::Long;
+    ) -> Result<(), GpuError> {
+        for (question, answer) in QUERIES.iter().zip(&mut self.queries) {
+            if answer.is_due(question.interval, pass) {
+                answer.store(
+                    run_query(question, nvml, device),
+                    question.interval,
+                    pass.now,
+                )?;
+                pass.allows_blocking &= question.interval != QueryInterval::Blocking;
             }
-            answer.set(question.readings, gpu, out)?;
+            answer.set(question.series, gpu, out)?;
         }
-        self.ask_fields(nvml, device, pass)?;
+        self.query_fields(nvml, device, pass)?;
         for (field, answer) in FIELDS.iter().zip(&mut self.fields) {
-            answer.set(std::slice::from_ref(&field.reading), gpu, out)?;
+            answer.set(std::slice::from_ref(&field.series), gpu, out)?;
         }
         Ok(())
     }
 
     /// All that are due, in one request.
-    fn ask_fields(&mut self, nvml: &Functions, device: Device, pass: &Pass) -> Result<(), Trouble> {
+    fn query_fields(
+        &mut self,
+        nvml: &Functions,
+        device: NvmlDevice,
+        pass: &PassBudget,
+    ) -> Result<(), GpuError> {
         self.request.clear();
-        self.asked.clear();
+        self.requested_fields.clear();
         for (index, (field, answer)) in FIELDS.iter().zip(&self.fields).enumerate() {
-            if answer.is_due(field.beat, pass) {
+            if answer.is_due(field.interval, pass) {
                 self.request.push(FieldValue {
                     id: field.id,
                     scope: field.scope,
                     ..FieldValue::default()
                 });
-                self.asked.push(index);
+                self.requested_fields.push(index);
             }
         }
         if self.request.is_empty() {
             return Ok(());
         }
-        let result = nvml.fields.ask(device, &mut self.request);
-        for (&index, value) in self.asked.iter().zip(&self.request) {
+        let result = nvml.fields.query(device, &mut self.request);
+        for (&index, value) in self.requested_fields.iter().zip(&self.request) {
             let (field, answer) = (&FIELDS[index], &mut self.fields[index]);
             let result = result.and_then(|()| field.value(value));
-            answer.keep(result, field.beat, pass.now)?;
+            answer.store(result, field.interval, pass.now)?;
         }
         Ok(())
     }
 }
 
-fn ask(
-    question: &Question,
+fn run_query(
+    question: &NvmlQuery,
     nvml: &Functions,
-    device: Device,
-) -> Result<[f64; VALUES_MAX], Refusal> {
+    device: NvmlDevice,
+) -> Result<[f64; VALUES_MAX], NvmlError> {
     let mut values = [f64::NAN; VALUES_MAX];
-    (question.ask)(nvml, device, &mut values)?;
+    (question.run)(nvml, device, &mut values)?;
     Ok(values)
 }

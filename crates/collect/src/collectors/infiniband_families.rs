@@ -6,7 +6,7 @@ use crate::sheet::{counter, gauge};
 
 /// How a counter becomes a base unit.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Scale {
+pub(super) enum InfinibandUnit {
     One,
     /// The hardware counts words of four bytes.
     Words,
@@ -60,8 +60,8 @@ macro_rules! counters {
         $(static $hw: Family =
             counter(concat!("node_infiniband_", $hw_name, "_total"), "", $hw_help);)*
         /// The files of `counters`.
-        pub(super) static COUNTERS: &[(&Family, &str, Scale)] =
-            &[$((&$static, $file, Scale::$scale)),*];
+        pub(super) static COUNTERS: &[(&Family, &str, InfinibandUnit)] =
+            &[$((&$static, $file, InfinibandUnit::$scale)),*];
         /// The files of `hw_counters`.
         pub(super) static HW_COUNTERS: &[(&Family, &str)] = &[$((&$hw, $hw_file)),*];
         pub(super) static ALL: &[&Family] = &[

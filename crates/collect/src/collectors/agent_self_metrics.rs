@@ -8,40 +8,40 @@ use crate::Own;
 use crate::scan::Fault;
 
 #[derive(Debug)]
-pub(super) struct OwnReadings {
-    parts: Vec<Arc<dyn Own>>,
-    known: Known,
+pub(super) struct SelfMetricsSeries {
+    sources: Vec<Arc<dyn Own>>,
+    slots: SelfMetricSlots,
 }
 
 /// The series seen so far. Readings come in the same order each time, so that the next one is
 /// tried first.
 #[derive(Debug, Default)]
-struct Known {
-    entries: Vec<Entry>,
+struct SelfMetricSlots {
+    entries: Vec<SelfMetricSlot>,
     cursor: usize,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct SelfMetricSlot {
     family: Arc<Family>,
     labels: Vec<(String, String)>,
     slot: Slot,
 }
 
-impl OwnReadings {
-    pub(super) fn new(parts: Vec<Arc<dyn Own>>) -> OwnReadings {
-        OwnReadings {
-            parts,
-            known: Known::default(),
+impl SelfMetricsSeries {
+    pub(super) fn new(parts: Vec<Arc<dyn Own>>) -> SelfMetricsSeries {
+        SelfMetricsSeries {
+            sources: parts,
+            slots: SelfMetricSlots::default(),
         }
     }
 
     pub(super) fn update(&mut self, out: &mut Group) -> Result<(), Fault> {
-        self.known.cursor = 0;
+        self.slots.cursor = 0;
         let mut result = Ok(());
-        for part in &self.parts {
+        for part in &self.sources {
             part.readings(
-                &mut |family, labels, value| match self.known.slot(family, labels, out) {
+                &mut |family, labels, value| match self.slots.slot(family, labels, out) {
                     Ok(slot) => out.set(slot, value),
                     Err(error) => result = Err(Fault::from(error)),
                 },
@@ -51,14 +51,14 @@ impl OwnReadings {
     }
 }
 
-impl Known {
+impl SelfMetricSlots {
     fn slot(
         &mut self,
         family: &Arc<Family>,
         labels: &[(&str, &str)],
         out: &mut Group,
     ) -> Result<Slot, SeriesError> {
-        let is_it = |entry: &Entry| entry.matches(family, labels);
+        let is_it = |entry: &SelfMetricSlot| entry.matches(family, labels);
         if !self.entries.get(self.cursor).is_some_and(is_it) {
             self.cursor = match self.entries.iter().position(is_it) {
                 Some(position) => position,
@@ -66,7 +66,7 @@ impl Known {
                     let slot = out.declare(family, labels)?;
                     let owned = |(key, value): &(&str, &str)| ((*key).into(), (*value).into());
                     let labels = labels.iter().map(owned).collect();
-                    self.entries.push(Entry {
+                    self.entries.push(SelfMetricSlot {
                         family: family.clone(),
                         labels,
                         slot,
@@ -81,7 +81,7 @@ impl Known {
     }
 }
 
-impl Entry {
+impl SelfMetricSlot {
     fn matches(&self, family: &Arc<Family>, labels: &[(&str, &str)]) -> bool {
         // A part may make its families anew each time: then the names decide.
         (Arc::ptr_eq(&self.family, family) || self.family.name == family.name)
@@ -101,15 +101,15 @@ mod tests {
     use pegel_metric::Kind;
 
     use super::*;
-    use crate::collectors::testing::texts;
+    use crate::collectors::testing::present_series;
 
     #[derive(Debug)]
-    struct Part {
+    struct TestSelfMetrics {
         family: Arc<Family>,
         pass: AtomicU64,
     }
 
-    impl Own for Part {
+    impl Own for TestSelfMetrics {
         fn readings(&self, put: &mut dyn FnMut(&Arc<Family>, &[(&str, &str)], f64)) {
             let pass = self.pass.fetch_add(1, Relaxed);
             put(&self.family, &[("part", "a")], 1.0);
@@ -123,11 +123,11 @@ mod tests {
     #[test]
     fn readings_may_come_and_go() {
         let family = Arc::new(Family::new("pegel_x", Kind::Gauge, "", 0, "X."));
-        let part = Arc::new(Part {
+        let part = Arc::new(TestSelfMetrics {
             family,
             pass: AtomicU64::new(0),
         });
-        let mut readings = OwnReadings::new(vec![part]);
+        let mut readings = SelfMetricsSeries::new(vec![part]);
         let mut group = Group::new("agent", 0, 1000);
         for expected in [
             &[
@@ -144,18 +144,18 @@ mod tests {
         ] {
             group.clear();
             readings.update(&mut group).expect("valid");
-            assert_eq!(texts(&mut group), expected);
+            assert_eq!(present_series(&mut group), expected);
         }
     }
 
     #[test]
     fn a_bad_reading_is_an_error() {
         let family = Arc::new(Family::new("bad{name", Kind::Gauge, "", 0, "X."));
-        let part = Arc::new(Part {
+        let part = Arc::new(TestSelfMetrics {
             family,
             pass: AtomicU64::new(0),
         });
-        let result = OwnReadings::new(vec![part]).update(&mut Group::new("agent", 0, 1000));
+        let result = SelfMetricsSeries::new(vec![part]).update(&mut Group::new("agent", 0, 1000));
         assert_eq!(result, Err(Fault::Series(SeriesError::NameCharacter('{'))));
     }
 }

@@ -7,51 +7,51 @@ use crate::Note;
 use crate::host::{StatVfs, Volume};
 
 /// How long one mount may think; a healthy one takes microseconds, a loaded server milliseconds.
-pub(super) const PATIENCE: Duration = Duration::from_secs(1);
+pub(super) const MOUNT_TIMEOUT: Duration = Duration::from_secs(1);
 /// All waiting of a pass together, in patiences; less than the collector itself may take.
-const PASS_MAX: u32 = 4;
+const PASS_TIMEOUTS_MAX: u32 = 4;
 /// So many threads may be stuck in mounts that do not answer.
-pub(super) const STUCK_MAX: usize = 8;
+pub(super) const HUNG_MAX: usize = 8;
 const STACK_BYTES: usize = 64 * 1024;
 
 /// What a mount said.
 #[derive(Debug)]
-pub(super) enum Answer {
-    Volume(Volume),
+pub(super) enum StatvfsOutcome {
+    Space(Volume),
     /// It cannot be asked.
-    Refused,
+    Failed,
     /// It was asked and has not answered yet.
-    Stuck,
+    Hung,
     /// There was no time, or there are too many that are stuck.
-    NotAsked,
+    Skipped,
 }
 
 /// Asks many mounts, of which any may never answer.
 #[derive(Debug)]
-pub(super) struct Survey {
+pub(super) struct MountProber {
     statvfs: StatVfs,
-    patience: Duration,
+    timeout: Duration,
     /// The mounts that are being asked, whoever asked them.
     pending: Arc<Mutex<BTreeSet<PathBuf>>>,
 }
 
 /// One pass over the mounts, shared with the threads that ask.
 #[derive(Debug)]
-struct Round {
+struct ProbeRound {
     statvfs: StatVfs,
     pending: Arc<Mutex<BTreeSet<PathBuf>>>,
     paths: Vec<PathBuf>,
-    progress: Mutex<Progress>,
+    progress: Mutex<ProbeProgress>,
     changed: Condvar,
 }
 
 #[derive(Debug)]
-struct Progress {
-    answers: Vec<Answer>,
+struct ProbeProgress {
+    outcomes: Vec<StatvfsOutcome>,
     /// The next path to ask.
     next: usize,
     /// Which thread may take it. The thread of a mount that got stuck has lost its turn.
-    turn: usize,
+    current_worker: usize,
     is_done: bool,
 }
 
@@ -60,47 +60,47 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Survey {
-    pub(super) fn new(statvfs: StatVfs, patience: Duration) -> Survey {
-        Survey {
+impl MountProber {
+    pub(super) fn new(statvfs: StatVfs, patience: Duration) -> MountProber {
+        MountProber {
             statvfs,
-            patience,
+            timeout: patience,
             pending: Arc::default(),
         }
     }
 
     #[cfg(test)]
-    pub(super) fn stuck_count(&self) -> usize {
+    pub(super) fn hung_count(&self) -> usize {
         lock(&self.pending).len()
     }
 
     /// The answers of all paths, in their order.
-    pub(super) fn ask(&self, paths: Vec<PathBuf>, note: &Note) -> Vec<Answer> {
+    pub(super) fn statvfs_all(&self, paths: Vec<PathBuf>, note: &Note) -> Vec<StatvfsOutcome> {
         let stuck = lock(&self.pending).clone();
         let answers = paths.iter().map(|path| match stuck.contains(path) {
-            true => Answer::Stuck,
-            false => Answer::NotAsked,
+            true => StatvfsOutcome::Hung,
+            false => StatvfsOutcome::Skipped,
         });
-        let progress = Progress {
-            answers: answers.collect(),
+        let progress = ProbeProgress {
+            outcomes: answers.collect(),
             next: 0,
-            turn: 0,
+            current_worker: 0,
             is_done: false,
         };
-        let round = Arc::new(Round {
+        let round = Arc::new(ProbeRound {
             statvfs: self.statvfs,
             pending: self.pending.clone(),
             paths,
             progress: Mutex::new(progress),
             changed: Condvar::new(),
         });
-        let deadline = Instant::now() + PASS_MAX * self.patience;
+        let deadline = Instant::now() + PASS_TIMEOUTS_MAX * self.timeout;
         for turn in 0.. {
             let stuck = lock(&self.pending).len();
-            if stuck >= STUCK_MAX || Instant::now() >= deadline || !start(&round, turn) {
+            if stuck >= HUNG_MAX || Instant::now() >= deadline || !start_worker(&round, turn) {
                 break;
             }
-            if round.watch(self.patience, deadline, note) {
+            if round.wait_for_worker(self.timeout, deadline, note) {
                 break;
             }
         }
@@ -108,51 +108,51 @@ impl Survey {
     }
 }
 
-fn start(round: &Arc<Round>, turn: usize) -> bool {
-    lock(&round.progress).turn = turn;
+fn start_worker(round: &Arc<ProbeRound>, turn: usize) -> bool {
+    lock(&round.progress).current_worker = turn;
     let round = round.clone();
     std::thread::Builder::new()
         .name("statvfs".into())
         .stack_size(STACK_BYTES)
-        .spawn(move || round.ask_on(turn))
+        .spawn(move || round.run_worker(turn))
         .is_ok()
 }
 
-impl Round {
+impl ProbeRound {
     /// The thread's work: asks one path after the other while it has the turn.
-    fn ask_on(&self, turn: usize) {
-        while let Some(index) = self.take(turn) {
+    fn run_worker(&self, turn: usize) {
+        while let Some(index) = self.next_path(turn) {
             let path = &self.paths[index];
             let answer = match (self.statvfs)(path) {
-                Ok(volume) => Answer::Volume(volume),
-                Err(_) => Answer::Refused,
+                Ok(volume) => StatvfsOutcome::Space(volume),
+                Err(_) => StatvfsOutcome::Failed,
             };
             lock(&self.pending).remove(path);
             let mut progress = lock(&self.progress);
-            if progress.turn == turn {
-                progress.answers[index] = answer;
+            if progress.current_worker == turn {
+                progress.outcomes[index] = answer;
                 self.changed.notify_all();
             }
         }
     }
 
     /// The next path that is not stuck already.
-    fn take(&self, turn: usize) -> Option<usize> {
+    fn next_path(&self, turn: usize) -> Option<usize> {
         let mut progress = lock(&self.progress);
-        if progress.turn != turn {
+        if progress.current_worker != turn {
             return None;
         }
         while let Some(path) = self.paths.get(progress.next) {
             let index = progress.next;
             progress.next += 1;
-            if !matches!(progress.answers[index], Answer::NotAsked) {
+            if !matches!(progress.outcomes[index], StatvfsOutcome::Skipped) {
                 continue;
             }
             // Two mounts may lie on the same place; if one is stuck, so is the other.
             if lock(&self.pending).insert(path.clone()) {
                 return Some(index);
             }
-            progress.answers[index] = Answer::Stuck;
+            progress.outcomes[index] = StatvfsOutcome::Hung;
         }
         progress.is_done = true;
         self.changed.notify_all();
@@ -160,7 +160,7 @@ impl Round {
     }
 
     /// True when all were asked; false when one got stuck.
-    fn watch(&self, patience: Duration, deadline: Instant, note: &Note) -> bool {
+    fn wait_for_worker(&self, patience: Duration, deadline: Instant, note: &Note) -> bool {
         let mut progress = lock(&self.progress);
         let mut noted = usize::MAX;
         let mut until = deadline;
@@ -171,7 +171,7 @@ impl Round {
                 until = deadline.min(now + patience);
             }
             if now >= until {
-                return self.give_up(&mut progress, note);
+                return self.abandon_worker(&mut progress, note);
             }
             let result = self.changed.wait_timeout(progress, until - now);
             progress = result.unwrap_or_else(PoisonError::into_inner).0;
@@ -179,19 +179,19 @@ impl Round {
         true
     }
 
-    fn give_up(&self, progress: &mut Progress, note: &Note) -> bool {
+    fn abandon_worker(&self, progress: &mut ProbeProgress, note: &Note) -> bool {
         // Takes the turn away: what the thread brings later is too late for this pass.
-        progress.turn = usize::MAX;
+        progress.current_worker = usize::MAX;
         if let Some(index) = progress.next.checked_sub(1) {
-            progress.answers[index] = Answer::Stuck;
+            progress.outcomes[index] = StatvfsOutcome::Hung;
             note.set(&format!("the mount {}", self.paths[index].display()));
         }
         false
     }
 
-    fn finish(&self) -> Vec<Answer> {
+    fn finish(&self) -> Vec<StatvfsOutcome> {
         let mut progress = lock(&self.progress);
-        progress.turn = usize::MAX;
-        std::mem::take(&mut progress.answers)
+        progress.current_worker = usize::MAX;
+        std::mem::take(&mut progress.outcomes)
     }
 }

@@ -7,15 +7,15 @@ use std::ptr::NonNull;
 
 /// Never closed: a call of another thread may still be inside.
 #[derive(Debug)]
-pub(super) struct Library {
+pub(super) struct DynamicLibrary {
     path: PathBuf,
     handle: NonNull<c_void>,
 }
 
-impl Library {
+impl DynamicLibrary {
     /// `Ok(None)` when there is no such file, else what the loader has against it. A path without a
     /// slash is searched for as the loader does.
-    pub(super) fn open(path: &Path) -> Result<Option<Library>, String> {
+    pub(super) fn open(path: &Path) -> Result<Option<DynamicLibrary>, String> {
         let Ok(name) = CString::new(path.as_os_str().as_bytes()) else {
             return Ok(None);
         };
@@ -24,9 +24,9 @@ impl Library {
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if let Some(handle) = NonNull::new(handle) {
             let path = path.to_owned();
-            return Ok(Some(Library { path, handle }));
+            return Ok(Some(DynamicLibrary { path, handle }));
         }
-        let reason = error();
+        let reason = dl_error();
         let has_slash = path.as_os_str().as_bytes().contains(&b'/');
         let is_missing = match has_slash {
             true => !path.exists(),
@@ -56,7 +56,7 @@ impl Library {
     }
 }
 
-fn error() -> String {
+fn dl_error() -> String {
     // SAFETY: dlerror may be called at any time; it gives null or a text that ends with a zero and
     // is valid until this thread's next call.
     let text = unsafe {
@@ -73,11 +73,12 @@ mod tests {
     #[test]
     fn a_library_is_there_missing_or_broken() {
         for missing in ["libpegel-no-such.so.1", "/nonexistent/libnvidia-ml.so.1"] {
-            assert!(matches!(Library::open(Path::new(missing)), Ok(None)));
+            assert!(matches!(DynamicLibrary::open(Path::new(missing)), Ok(None)));
         }
-        let broken = Library::open(Path::new("/proc/self/status")).expect_err("not a library");
+        let broken =
+            DynamicLibrary::open(Path::new("/proc/self/status")).expect_err("not a library");
         assert!(broken.contains("/proc/self/status"), "{broken}");
-        let library = Library::open(Path::new("libc.so.6")).expect("opens");
+        let library = DynamicLibrary::open(Path::new("libc.so.6")).expect("opens");
         let library = library.expect("is there");
         // SAFETY: getpid has this signature.
         let found = unsafe {

@@ -11,7 +11,7 @@ pub(super) const LOG_BYTES: usize = 512;
 /// `struct nvme_passthru_cmd` of the kernel's `linux/nvme_ioctl.h`.
 #[repr(C)]
 #[derive(Debug, Default)]
-struct Command {
+struct NvmePassthruCommand {
     opcode: u8,
     flags: u8,
     reserved: u16,
@@ -32,20 +32,20 @@ const ALL_NAMESPACES: u32 = u32::MAX;
 /// Below the time that the collector may take.
 const TIMEOUT_MS: u32 = 2_000;
 
-struct Ask<'a> {
-    command: Command,
+struct AdminCommandIoctl<'a> {
+    command: NvmePassthruCommand,
     log: &'a mut [u8; LOG_BYTES],
 }
 
 // SAFETY: the opcode is that of NVME_IOCTL_ADMIN_CMD, whose argument is the command. The command
 // points to `log`, which lives as long as `self` and is as long as `data_bytes` says; the kernel
 // writes nothing else.
-unsafe impl Ioctl for Ask<'_> {
+unsafe impl Ioctl for AdminCommandIoctl<'_> {
     type Output = i32;
     const IS_MUTATING: bool = true;
 
     fn opcode(&self) -> Opcode {
-        opcode::read_write::<Command>(b'N', 0x41)
+        opcode::read_write::<NvmePassthruCommand>(b'N', 0x41)
     }
 
     fn as_ptr(&mut self) -> *mut c_void {
@@ -59,20 +59,20 @@ unsafe impl Ioctl for Ask<'_> {
 }
 
 /// `None` when the controller is gone, refuses, or we may not ask.
-pub(super) fn ask(device: &Path) -> Option<[u8; LOG_BYTES]> {
+pub(super) fn read_smart_log(device: &Path) -> Option<[u8; LOG_BYTES]> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = rustix::fs::open(device, flags, Mode::empty()).ok()?;
     let mut log = [0; LOG_BYTES];
-    let mut command = Command {
+    let mut command = NvmePassthruCommand {
         opcode: GET_LOG_PAGE,
         namespace: ALL_NAMESPACES,
         data_bytes: LOG_BYTES as u32,
         timeout_ms: TIMEOUT_MS,
-        ..Command::default()
+        ..NvmePassthruCommand::default()
     };
     // The length in words of four bytes, less one, and the page.
     command.words_10_15[0] = (LOG_BYTES as u32 / 4 - 1) << 16 | SMART;
-    let ask = Ask {
+    let ask = AdminCommandIoctl {
         command,
         log: &mut log,
     };
@@ -96,12 +96,12 @@ impl SmartLog<'_> {
     }
 
     /// One byte of percent, as a ratio.
-    pub(super) fn percent(&self, at: usize) -> f64 {
+    pub(super) fn ratio_at(&self, at: usize) -> f64 {
         f64::from(self.0[at]) / 100.0
     }
 
     /// A number of 16 bytes.
-    pub(super) fn wide(&self, at: usize) -> f64 {
+    pub(super) fn u128_at(&self, at: usize) -> f64 {
         let mut bytes = [0; 16];
         bytes.copy_from_slice(&self.0[at..at + 16]);
         u128::from_le_bytes(bytes) as f64
@@ -114,10 +114,10 @@ mod tests {
 
     #[test]
     fn the_command_is_as_large_as_the_kernel_has_it() {
-        assert_eq!(size_of::<Command>(), 72);
+        assert_eq!(size_of::<NvmePassthruCommand>(), 72);
         let mut log = [0; LOG_BYTES];
-        let ask = Ask {
-            command: Command::default(),
+        let ask = AdminCommandIoctl {
+            command: NvmePassthruCommand::default(),
             log: &mut log,
         };
         assert_eq!(ask.opcode() as u64, 0xc048_4e41);
@@ -132,13 +132,13 @@ mod tests {
         let log = SmartLog(&log);
         assert_eq!(log.critical_warning(), 4);
         assert_eq!(log.kelvin(), 310.0);
-        assert_eq!((log.percent(3), log.percent(5)), (1.0, 0.03));
-        assert_eq!(log.wide(32), 2_f64.powi(120) + 7.0);
+        assert_eq!((log.ratio_at(3), log.ratio_at(5)), (1.0, 0.03));
+        assert_eq!(log.u128_at(32), 2_f64.powi(120) + 7.0);
     }
 
     #[test]
     fn a_file_that_is_no_controller_has_no_log() {
-        assert_eq!(ask(Path::new("/dev/null")), None);
-        assert_eq!(ask(Path::new("/nonexistent/nvme0")), None);
+        assert_eq!(read_smart_log(Path::new("/dev/null")), None);
+        assert_eq!(read_smart_log(Path::new("/nonexistent/nvme0")), None);
     }
 }

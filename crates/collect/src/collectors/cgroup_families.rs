@@ -60,7 +60,7 @@ pub(super) const MEMORY_PARTS: [(&str, &str); 12] = [
 ];
 
 /// The lines of a file with `key value` in each.
-pub(super) fn pairs(text: &[u8]) -> impl Iterator<Item = (&str, u64)> {
+pub(super) fn key_value_lines(text: &[u8]) -> impl Iterator<Item = (&str, u64)> {
     text.split(|&byte| byte == b'\n').filter_map(|line| {
         let mut words = crate::scan::Words(line);
         let key = std::str::from_utf8(words.next()?).ok()?;
@@ -69,7 +69,7 @@ pub(super) fn pairs(text: &[u8]) -> impl Iterator<Item = (&str, u64)> {
 }
 
 /// How many processors a list such as `0-3,8` names.
-pub(super) fn cpu_count(list: &str) -> Option<f64> {
+pub(super) fn cpu_list_count(list: &str) -> Option<f64> {
     let mut count = 0;
     for part in list.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -85,16 +85,17 @@ mod tests {
 
     #[test]
     fn lists_of_processors_are_counted() {
-        assert_eq!(cpu_count("0-3,8"), Some(5.0));
-        assert_eq!(cpu_count("7"), Some(1.0));
+        assert_eq!(cpu_list_count("0-3,8"), Some(5.0));
+        assert_eq!(cpu_list_count("7"), Some(1.0));
         for bad in ["", "3-1", "a", "1,", "0-18446744073709551615"] {
-            assert_eq!(cpu_count(bad), None, "{bad}");
+            assert_eq!(cpu_list_count(bad), None, "{bad}");
         }
     }
 
     #[test]
     fn lines_without_a_number_are_left_out() {
-        let found: Vec<(&str, u64)> = pairs(b"anon 5\nx\nfile y\n\nshmem 7 8\n").collect();
+        let found: Vec<(&str, u64)> =
+            key_value_lines(b"anon 5\nx\nfile y\n\nshmem 7 8\n").collect();
         assert_eq!(found, [("anon", 5), ("shmem", 7)]);
     }
 }

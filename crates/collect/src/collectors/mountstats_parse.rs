@@ -7,7 +7,7 @@ pub(super) const OPERATION: usize = 8;
 
 /// One NFS mount.
 #[derive(Debug)]
-pub(super) struct Mount<'a> {
+pub(super) struct NfsMountStats<'a> {
     pub(super) export: &'a [u8],
     pub(super) protocol: &'a [u8],
     pub(super) address: &'a [u8],
@@ -20,29 +20,29 @@ pub(super) struct Mount<'a> {
 /// Hands each NFS mount to `put`.
 pub(super) fn parse<'a>(
     text: &'a [u8],
-    mut put: impl FnMut(&Mount<'a>) -> Result<(), Fault>,
+    mut put: impl FnMut(&NfsMountStats<'a>) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
     let mut lines = whole_lines(text)?;
-    let mut current: Option<Mount<'a>> = None;
+    let mut current: Option<NfsMountStats<'a>> = None;
     while let Some((number, line)) = lines.next() {
         if line.starts_with(b"device ") {
             if let Some(mount) = current.take() {
                 put(&mount)?;
             }
-            current = export(line).map(Mount::new);
+            current = nfs_export(line).map(NfsMountStats::new);
         } else if let Some(mount) = &mut current {
             let malformed = Fault::Malformed {
                 line: number,
                 what: "not a mount's statistics",
             };
-            mount.note(line, &lines).ok_or(malformed)?;
+            mount.parse_line(line, &lines).ok_or(malformed)?;
         }
     }
     current.map_or(Ok(()), |mount| put(&mount))
 }
 
 /// `device server:/export mounted on /mnt with fstype nfs4 statvers=1.1`, if it is NFS.
-fn export(line: &[u8]) -> Option<&[u8]> {
+fn nfs_export(line: &[u8]) -> Option<&[u8]> {
     let mut words = Words(line);
     let is_nfs = words
         .clone()
@@ -52,9 +52,9 @@ fn export(line: &[u8]) -> Option<&[u8]> {
     if is_nfs { words.nth(1) } else { None }
 }
 
-impl<'a> Mount<'a> {
-    fn new(export: &'a [u8]) -> Mount<'a> {
-        Mount {
+impl<'a> NfsMountStats<'a> {
+    fn new(export: &'a [u8]) -> NfsMountStats<'a> {
+        NfsMountStats {
             export,
             protocol: &[],
             address: &[],
@@ -65,10 +65,10 @@ impl<'a> Mount<'a> {
     }
 
     /// Takes what a line says; `rest` are the lines after it.
-    fn note(&mut self, line: &'a [u8], rest: &Lines<'a>) -> Option<()> {
+    fn parse_line(&mut self, line: &'a [u8], rest: &Lines<'a>) -> Option<()> {
         let mut words = Words(line);
         match words.next() {
-            Some(b"opts:") => self.note_options(words.next()?),
+            Some(b"opts:") => self.parse_options(words.next()?),
             Some(b"age:") => self.age = integer(words.next()?)?,
             Some(b"bytes:") => {
                 let count = integers(words, &mut self.bytes)?;
@@ -80,7 +80,7 @@ impl<'a> Mount<'a> {
         Some(())
     }
 
-    fn note_options(&mut self, options: &'a [u8]) {
+    fn parse_options(&mut self, options: &'a [u8]) {
         let mut address: &[u8] = &[];
         for option in options.split(|&byte| byte == b',') {
             if let Some(protocol) = option.strip_prefix(b"proto=") {

@@ -35,15 +35,15 @@ pub(super) static ROTATION: Family = family(
 );
 
 /// Labels and the properties that give them.
-type Keys = &'static [(&'static str, &'static str)];
-const INFO_KEYS: Keys = &[
+type LabelKeys = &'static [(&'static str, &'static str)];
+const INFO_KEYS: LabelKeys = &[
     ("path", "ID_PATH"),
     ("wwn", "ID_WWN"),
     ("model", "ID_MODEL"),
     ("serial", "ID_SERIAL_SHORT"),
     ("revision", "ID_REVISION"),
 ];
-const FILE_SYSTEM_KEYS: Keys = &[
+const FILE_SYSTEM_KEYS: LabelKeys = &[
     ("type", "ID_FS_TYPE"),
     ("usage", "ID_FS_USAGE"),
     ("uuid", "ID_FS_UUID"),
@@ -55,7 +55,7 @@ static ATA: [(&Family, &str); 3] = [
     (&WRITE_CACHE_ENABLED, "ID_ATA_WRITE_CACHE_ENABLED"),
     (&ROTATION, "ID_ATA_ROTATION_RATE_RPM"),
 ];
-const DEVICE_MAPPER_KEYS: Keys = &[
+const DEVICE_MAPPER_KEYS: LabelKeys = &[
     ("name", "DM_NAME"),
     ("uuid", "DM_UUID"),
     ("vg_name", "DM_VG_NAME"),
@@ -64,26 +64,26 @@ const DEVICE_MAPPER_KEYS: Keys = &[
 ];
 
 #[derive(Debug, Default)]
-pub(super) struct Info {
+pub(super) struct UdevDiskInfo {
     values: Vec<(Slot, f64)>,
-    is_known: bool,
+    has_udev_data: bool,
 }
 
-impl Info {
+impl UdevDiskInfo {
     /// Asks udev, and declares what it knows.
-    pub(super) fn ask(
+    pub(super) fn read_udev(
         udev: &Path,
         major: u64,
         minor: u64,
         device: &str,
         out: &mut Group,
-    ) -> Result<Info, SeriesError> {
+    ) -> Result<UdevDiskInfo, SeriesError> {
         let found = Properties::of_block_device(udev, major, minor);
         let is_known = found.is_some();
         let properties = found.unwrap_or_default();
-        let mut info = Info {
+        let mut info = UdevDiskInfo {
             values: Vec::new(),
-            is_known,
+            has_udev_data: is_known,
         };
         let number = [
             ("major", &*major.to_string()),
@@ -121,7 +121,7 @@ impl Info {
         family: &Family,
         known: &[(&str, &str)],
         properties: &Properties,
-        keys: Keys,
+        keys: LabelKeys,
         device: &str,
         out: &mut Group,
     ) -> Result<(), SeriesError> {
@@ -151,8 +151,8 @@ impl Info {
         Ok(())
     }
 
-    pub(super) fn is_known(&self) -> bool {
-        self.is_known
+    pub(super) fn has_udev_data(&self) -> bool {
+        self.has_udev_data
     }
 
     pub(super) fn set(&self, out: &mut Group) {
