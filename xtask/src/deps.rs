@@ -61,7 +61,7 @@ pub fn run() -> Result<()> {
             .as_str()
             .context("a package without version")?;
         complaints.extend(
-            complain(package, &built)
+            check_package(package, &built)
                 .into_iter()
                 .map(|c| format!("{name} {version}: {c}")),
         );
@@ -106,10 +106,12 @@ fn built_packages() -> Result<BTreeSet<String>> {
     Ok(names.map(str::to_owned).collect())
 }
 
-fn complain(package: &Value, built: &BTreeSet<String>) -> Vec<String> {
+fn check_package(package: &Value, built: &BTreeSet<String>) -> Vec<String> {
     let mut complaints = Vec::new();
     let name = package["name"].as_str().unwrap_or_default();
-    let ban = BANS.iter().find(|(pattern, _)| fits(pattern, name));
+    let ban = BANS
+        .iter()
+        .find(|(pattern, _)| matches_pattern(pattern, name));
     if let Some((_, why)) = ban.filter(|_| built.contains(name)) {
         complaints.push(format!("not wanted: {why}"));
     }
@@ -125,7 +127,7 @@ fn complain(package: &Value, built: &BTreeSet<String>) -> Vec<String> {
     complaints
 }
 
-fn fits(pattern: &str, name: &str) -> bool {
+fn matches_pattern(pattern: &str, name: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(beginning) => name.starts_with(beginning),
         None => name == pattern,
@@ -152,15 +154,15 @@ fn any_of(tokens: &[&str], at: &mut usize) -> bool {
 }
 
 fn all_of(tokens: &[&str], at: &mut usize) -> bool {
-    let mut accepted = one(tokens, at);
+    let mut accepted = licence_term(tokens, at);
     while tokens.get(*at) == Some(&"AND") {
         *at += 1;
-        accepted &= one(tokens, at);
+        accepted &= licence_term(tokens, at);
     }
     accepted
 }
 
-fn one(tokens: &[&str], at: &mut usize) -> bool {
+fn licence_term(tokens: &[&str], at: &mut usize) -> bool {
     let Some(&token) = tokens.get(*at) else {
         return false;
     };
@@ -209,11 +211,11 @@ mod tests {
             "name": "openssl-sys", "license": "MIT", "source": "git+https://example.org/openssl",
         });
         let built = BTreeSet::from(["openssl-sys".to_owned(), "pegel".to_owned()]);
-        let complaints = complain(&package, &built);
+        let complaints = check_package(&package, &built);
         assert_eq!(complaints.len(), 2, "{complaints:?}");
         let ours = serde_json::json!({"name": "pegel", "license": "MIT", "source": null});
-        assert!(complain(&ours, &built).is_empty());
+        assert!(check_package(&ours, &built).is_empty());
         let only_locked = serde_json::json!({"name": "ring", "license": "ISC", "source": null});
-        assert!(complain(&only_locked, &built).is_empty());
+        assert!(check_package(&only_locked, &built).is_empty());
     }
 }

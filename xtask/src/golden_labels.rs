@@ -8,12 +8,12 @@ use anyhow::{Context, Result};
 
 /// Label keys by name.
 #[derive(Debug, Default)]
-pub struct Labels(BTreeMap<String, BTreeSet<String>>);
+pub struct GoldenLabels(BTreeMap<String, BTreeSet<String>>);
 
-impl Labels {
+impl GoldenLabels {
     /// Reads all texts below a folder.
-    pub fn read(folder: &Path) -> Result<Labels> {
-        let mut labels = Labels::default();
+    pub fn read(folder: &Path) -> Result<GoldenLabels> {
+        let mut labels = GoldenLabels::default();
         let mut folders = vec![folder.to_owned()];
         while let Some(folder) = folders.pop() {
             let entries = fs::read_dir(&folder)
@@ -25,7 +25,7 @@ impl Labels {
                 } else {
                     let text = fs::read_to_string(&path)
                         .with_context(|| format!("cannot read {}", path.display()))?;
-                    text.lines().for_each(|line| labels.note(line));
+                    text.lines().for_each(|line| labels.add_line(line));
                 }
             }
         }
@@ -33,7 +33,7 @@ impl Labels {
     }
 
     /// Takes a line `name{key="value",…} 1 gauge`.
-    fn note(&mut self, line: &str) {
+    fn add_line(&mut self, line: &str) {
         let end = line.find(['{', ' ']).unwrap_or(line.len());
         let (name, mut rest) = line.split_at(end);
         let keys = self.0.entry(name.to_owned()).or_default();
@@ -47,7 +47,7 @@ impl Labels {
     }
 
     /// The labels of a family; all that its series have when its name stands for many.
-    pub fn of(&self, family: &str) -> Vec<&str> {
+    pub fn of_family(&self, family: &str) -> Vec<&str> {
         let parts = family.split_once('<').and_then(|(before, rest)| {
             let (_, after) = rest.rsplit_once('>')?;
             Some((before, after))
@@ -82,14 +82,14 @@ mod tests {
 
     #[test]
     fn keys_are_found_between_any_values() {
-        let mut labels = Labels::default();
-        labels.note("a_total{b=\"x\\\"},y=\\\"\",c=\"\\\\\"} 1 counter");
-        labels.note("a_total{d=\"1 = 2\"} 1 counter");
-        labels.note("plain 1 gauge");
-        labels.note("node_memory_X_bytes{n=\"=\"} 1 gauge");
-        assert_eq!(labels.of("a_total"), ["b", "c", "d"]);
-        assert!(labels.of("plain").is_empty());
-        assert_eq!(labels.of("node_memory_<key>_bytes"), ["n"]);
-        assert!(labels.of("unknown").is_empty());
+        let mut labels = GoldenLabels::default();
+        labels.add_line("a_total{b=\"x\\\"},y=\\\"\",c=\"\\\\\"} 1 counter");
+        labels.add_line("a_total{d=\"1 = 2\"} 1 counter");
+        labels.add_line("plain 1 gauge");
+        labels.add_line("node_memory_X_bytes{n=\"=\"} 1 gauge");
+        assert_eq!(labels.of_family("a_total"), ["b", "c", "d"]);
+        assert!(labels.of_family("plain").is_empty());
+        assert_eq!(labels.of_family("node_memory_<key>_bytes"), ["n"]);
+        assert!(labels.of_family("unknown").is_empty());
     }
 }

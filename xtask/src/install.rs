@@ -23,7 +23,7 @@ pub fn run(args: &[&str]) -> Result<()> {
         build.push("--release");
     }
     step::cargo(&build)?;
-    let built = target().join(if is_debug { "debug" } else { "release" });
+    let built = target_dir().join(if is_debug { "debug" } else { "release" });
     let lib = prefix.join("lib");
     let shared = format!("libpegel.so.{VERSION}");
     let major = VERSION.split('.').next().unwrap_or(VERSION);
@@ -40,7 +40,7 @@ pub fn run(args: &[&str]) -> Result<()> {
     Ok(())
 }
 
-fn target() -> PathBuf {
+fn target_dir() -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {
         Some(dir) => PathBuf::from(dir),
         None => step::root().join("target"),

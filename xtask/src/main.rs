@@ -47,11 +47,11 @@ fn main() -> ExitCode {
 fn run(args: &[&str]) -> Result<()> {
     match args {
         ["test"] => step::run("test", test::run),
-        ["tidy"] => step::run("tidy", || tidy::run(tidy::Generated::Check)),
-        ["tidy", "--fix"] => step::run("tidy", || tidy::run(tidy::Generated::Rewrite)),
+        ["tidy"] => step::run("tidy", || tidy::run(tidy::GeneratedFilesMode::Check)),
+        ["tidy", "--fix"] => step::run("tidy", || tidy::run(tidy::GeneratedFilesMode::Rewrite)),
         ["deps"] => step::run("deps", deps::run),
-        ["bench"] => step::run("bench", || bench::run(bench::Mode::Gated)),
-        ["bench", "--once"] => step::run("bench --once", || bench::run(bench::Mode::Once)),
+        ["bench"] => step::run("bench", || bench::run(bench::BenchMode::Gated)),
+        ["bench", "--once"] => step::run("bench --once", || bench::run(bench::BenchMode::Once)),
         ["fuzz", "--coverage", target, "--seconds", seconds] => {
             step::run("fuzz --coverage", || fuzz::coverage(target, seconds))
         }

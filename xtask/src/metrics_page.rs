@@ -10,7 +10,7 @@ use pegel_collect::{DIFFERENT, Entry, LEFT_OUT, REGISTRY, Tier};
 use pegel_metric::Family;
 use serde_json::Value;
 
-use crate::golden_labels::Labels;
+use crate::golden_labels::GoldenLabels;
 
 const GOLDEN: &str = "tests/golden/collect";
 const COLLECTORS: &str = "crates/collect/src/collectors";
@@ -32,7 +32,7 @@ because the virtual one has no such thing. What is absent from a node costs noth
 ";
 
 pub fn page() -> Result<String> {
-    let labels = Labels::read(Path::new(GOLDEN))?;
+    let labels = GoldenLabels::read(Path::new(GOLDEN))?;
     let costs = fs::read_to_string(COSTS).with_context(|| format!("cannot read {COSTS}"))?;
     let costs: Value =
         serde_json::from_str(&costs).with_context(|| format!("{COSTS} is not JSON"))?;
@@ -55,8 +55,8 @@ pub fn page() -> Result<String> {
     Ok(page)
 }
 
-fn section(page: &mut String, entry: &Entry, labels: &Labels, costs: &Value) -> Result<()> {
-    let about = about(entry.name)?;
+fn section(page: &mut String, entry: &Entry, labels: &GoldenLabels, costs: &Value) -> Result<()> {
+    let about = collector_description(entry.name)?;
     let every = match entry.tier {
         Tier::Fast => "",
         Tier::FiveSeconds => " Every 5 s.",
@@ -74,7 +74,7 @@ fn section(page: &mut String, entry: &Entry, labels: &Labels, costs: &Value) -> 
             help,
             ..
         } = family;
-        let labels = labels.of(name).join(", ");
+        let labels = labels.of_family(name).join(", ");
         let kind = kind.as_str();
         writeln!(
             page,
@@ -112,7 +112,7 @@ fn cost(measured: &Value) -> String {
 }
 
 /// What the collector's file says about itself: it must name its source.
-fn about(collector: &str) -> Result<String> {
+fn collector_description(collector: &str) -> Result<String> {
     let path = format!("{COLLECTORS}/{collector}.rs");
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
     let about = first_paragraph(&text).ok_or_else(|| anyhow!("{path} does not say what it is"))?;

@@ -7,22 +7,22 @@ use std::process::{Command, Stdio};
 use crate::step;
 
 /// What to install in a folder, by which command, and a file that says that it is there.
-struct Peer {
+struct PeerPackage {
     folder: &'static str,
-    proof: &'static str,
+    marker_file: &'static str,
     /// Run by `sh`, with the folder as `$1`.
     install: &'static str,
 }
 
-const PEERS: [Peer; 2] = [
-    Peer {
+const PEERS: [PeerPackage; 2] = [
+    PeerPackage {
         folder: "python",
-        proof: "bin/statsd-clients",
+        marker_file: "bin/statsd-clients",
         install: "python3 -m venv \"$1\" && \"$1/bin/pip\" install --quiet statsd datadog && touch \"$1/bin/statsd-clients\"",
     },
-    Peer {
+    PeerPackage {
         folder: "node",
-        proof: "node_modules/statsd/stats.js",
+        marker_file: "node_modules/statsd/stats.js",
         install: "npm install --silent --no-audit --no-fund --prefix \"$1\" hot-shots statsd-client statsd",
     },
 ];
@@ -31,7 +31,7 @@ const PEERS: [Peer; 2] = [
 pub fn install_missing() {
     for peer in &PEERS {
         let folder = step::root().join("target/peers").join(peer.folder);
-        if folder.join(peer.proof).exists() {
+        if folder.join(peer.marker_file).exists() {
             continue;
         }
         println!("peers: installing target/peers/{}", peer.folder);
@@ -45,7 +45,7 @@ pub fn install_missing() {
     }
 }
 
-fn install(peer: &Peer, folder: &Path) -> bool {
+fn install(peer: &PeerPackage, folder: &Path) -> bool {
     let made = std::fs::create_dir_all(folder);
     let status = Command::new("sh")
         .args(["-c", peer.install, "install"])

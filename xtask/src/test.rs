@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use crate::{packages, peers, step};
 
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Count {
+struct TestCount {
     passed: u64,
     failed: u64,
 }
@@ -32,7 +32,7 @@ pub fn run() -> Result<()> {
         .spawn()
         .context("cannot start cargo")?;
     let stdout = child.stdout.take().context("cargo has no output")?;
-    let mut count = Count::default();
+    let mut count = TestCount::default();
     let mut skips = Vec::new();
     for line in BufReader::new(stdout).lines() {
         let line = line.context("cannot read cargo's output")?;
@@ -74,7 +74,7 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
-impl Count {
+impl TestCount {
     /// Adds the line with which each test binary closes.
     fn add(&mut self, line: &str) {
         let Some(result) = line.strip_prefix("test result: ") else {
@@ -129,13 +129,13 @@ mod tests {
 
     #[test]
     fn results_of_several_binaries_are_summed() {
-        let mut count = Count::default();
+        let mut count = TestCount::default();
         count.add("running 15 tests");
         count.add("test result: ok. 15 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out; finished in 0.08s");
         count.add("test result: FAILED. 1 passed; 3 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.08s");
         assert_eq!(
             count,
-            Count {
+            TestCount {
                 passed: 16,
                 failed: 3
             }

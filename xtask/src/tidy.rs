@@ -5,43 +5,43 @@ mod dead_files;
 mod generated;
 mod guarantees;
 mod links;
-mod names;
 mod size;
 mod threads;
 mod tree;
 mod unfinished;
 mod unsafe_code;
+mod vague_names;
 
 use anyhow::{Result, ensure};
 
-use tree::Tree;
+use tree::SourceTree;
 
-pub use generated::Generated;
+pub use generated::GeneratedFilesMode;
 
 /// Something that is not as it should be, and where.
 #[derive(Debug)]
-pub struct Complaint {
-    pub place: String,
+pub struct TidyIssue {
+    pub location: String,
     pub text: String,
 }
 
-impl Complaint {
-    fn new(place: impl Into<String>, text: impl Into<String>) -> Complaint {
-        Complaint {
-            place: place.into(),
+impl TidyIssue {
+    fn new(place: impl Into<String>, text: impl Into<String>) -> TidyIssue {
+        TidyIssue {
+            location: place.into(),
             text: text.into(),
         }
     }
 
-    fn at(file: &tree::File, line_index: usize, text: impl Into<String>) -> Complaint {
-        Complaint::new(format!("{}:{}", file.path, line_index + 1), text)
+    fn at(file: &tree::SourceFile, line_index: usize, text: impl Into<String>) -> TidyIssue {
+        TidyIssue::new(format!("{}:{}", file.path, line_index + 1), text)
     }
 }
 
-pub fn run(generated: Generated) -> Result<()> {
-    let tree = Tree::read(crate::step::root())?;
+pub fn run(generated: GeneratedFilesMode) -> Result<()> {
+    let tree = SourceTree::read(crate::step::root())?;
     let mut complaints = Vec::new();
-    complaints.extend(names::check(&tree));
+    complaints.extend(vague_names::check(&tree));
     complaints.extend(dead_files::check(&tree)?);
     complaints.extend(unfinished::check(&tree));
     complaints.extend(unsafe_code::check(&tree));
@@ -52,10 +52,10 @@ pub fn run(generated: Generated) -> Result<()> {
     complaints.extend(generated::check(&tree, generated)?);
     let warnings = size::check(&tree);
     for warning in &warnings {
-        println!("warning: {}: {}", warning.place, warning.text);
+        println!("warning: {}: {}", warning.location, warning.text);
     }
     for complaint in &complaints {
-        println!("error: {}: {}", complaint.place, complaint.text);
+        println!("error: {}: {}", complaint.location, complaint.text);
     }
     println!(
         "{} files checked, {} errors, {} warnings",

@@ -5,18 +5,18 @@ use anyhow::Context;
 use pegel_agent::{Argument, Loaded, Node, Plan, StopSignals, Until};
 use pegel_config::LogLevel;
 
-use crate::failure::{FAILED, Failure, USAGE};
-use crate::format::{self, Format};
+use crate::command_error::{CommandError, FAILED, USAGE};
+use crate::format::{self, OutputFormat};
 use crate::{logging, output};
 
 /// How long an orderly stop may take after a thread ended unexpectedly.
-const STOP_TIME: Duration = Duration::from_secs(10);
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Sample this node, keep its samples and serve them, until interrupted
 #[derive(Debug, Default, clap::Args)]
-pub struct Args {
+pub struct AgentArgs {
     #[command(flatten)]
-    pub settings: Settings,
+    pub config_flags: ConfigFlags,
     /// End together with the process PID
     #[arg(long, value_name = "PID", allow_negative_numbers = true)]
     until_pid: Option<i32>,
@@ -28,12 +28,12 @@ pub struct Args {
     once: bool,
     /// With --once: the form of the values [default: Prometheus text]
     #[arg(short, long, value_enum, requires = "once")]
-    format: Option<Format>,
+    format: Option<OutputFormat>,
 }
 
 /// What the command line can say about the configuration. It wins over environment and file.
 #[derive(Debug, Clone, Default, clap::Args)]
-pub struct Settings {
+pub struct ConfigFlags {
     /// Configuration file [default: $PEGEL_CONFIG, $DRAGON_TELEMETRY_CONFIG]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -70,13 +70,13 @@ pub struct Settings {
     log: Option<String>,
 }
 
-impl Settings {
+impl ConfigFlags {
     /// Reads file, environment and command line. Mistakes exit with 2.
     pub fn load(&self) -> anyhow::Result<Loaded> {
         pegel_agent::load(self.config.clone(), &self.arguments(), &|name| {
             std::env::var_os(name)
         })
-        .map_err(|error| Failure::coded(USAGE, error.to_string()))
+        .map_err(|error| CommandError::with_code(USAGE, error.to_string()))
     }
 
     fn arguments(&self) -> Vec<Argument> {
@@ -126,17 +126,17 @@ impl Settings {
     }
 }
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub fn run(args: &AgentArgs) -> anyhow::Result<()> {
     run_with(args, |node, is_quiet| {
         for line in node.announcement().iter().filter(|_| !is_quiet) {
-            output::note(&format!("pegel: {line}"));
+            output::print_message(&format!("pegel: {line}"));
         }
     })
 }
 
 /// The same with other first words, which are left out where nothing is to be logged.
-pub fn run_with(args: &Args, announce: impl FnOnce(&Node, bool)) -> anyhow::Result<()> {
-    let loaded = args.settings.load()?;
+pub fn run_with(args: &AgentArgs, announce: impl FnOnce(&Node, bool)) -> anyhow::Result<()> {
+    let loaded = args.config_flags.load()?;
     let log = &loaded.config.own.log;
     let logging = logging::start(log);
     let mut plan = Plan::new(&loaded, &|name| std::env::var_os(name));
@@ -151,36 +151,36 @@ pub fn run_with(args: &Args, announce: impl FnOnce(&Node, bool)) -> anyhow::Resu
         ));
     }
     if args.once {
-        return once(plan, args.format);
+        return run_once(plan, args.format);
     }
     let mut node = Node::start(plan)?;
     announce(&node, log.level == LogLevel::Off);
     let ended = node.wait(until).context("the agent cannot go on");
     match ended {
         Ok(signals) => {
-            exit_on_next(&node, signals);
+            exit_on_second_signal(&node, signals);
             node.stop();
             Ok(())
         }
         Err(error) => {
-            exit_after(STOP_TIME, &error);
+            exit_after(STOP_TIMEOUT, &error);
             node.stop();
             Err(error)
         }
     }
 }
 
-fn once(plan: Plan, format: Option<Format>) -> anyhow::Result<()> {
+fn run_once(plan: Plan, format: Option<OutputFormat>) -> anyhow::Result<()> {
     let sample = pegel_agent::sample_once(plan)?;
     let text = match format {
         None => sample.prometheus,
         Some(format) => {
-            let readings: Vec<crate::answer::Reading> = sample
+            let readings: Vec<crate::api_values::SeriesValue> = sample
                 .values
                 .into_iter()
-                .map(|(name, ts, value)| crate::answer::Reading { name, ts, value })
+                .map(|(name, ts, value)| crate::api_values::SeriesValue { name, ts, value })
                 .collect();
-            format::values(format, &readings, crate::ask::page(None))
+            format::values(format, &readings, crate::agent_query::display_context(None))
         }
     };
     output::write(None, &text)
@@ -193,14 +193,14 @@ fn exit_after(time: Duration, error: &anyhow::Error) {
     // Without a thread for it, the service manager ends the agent a little later.
     let _ = std::thread::Builder::new().spawn(move || {
         std::thread::sleep(time);
-        output::note(&message);
+        output::print_message(&message);
         std::process::exit(i32::from(FAILED));
     });
 }
 
 /// Whoever asks a second time does not want to wait for an orderly end.
 #[allow(clippy::exit)] // Ends the process at once, and only when told twice.
-fn exit_on_next(node: &Node, mut signals: StopSignals) {
+fn exit_on_second_signal(node: &Node, mut signals: StopSignals) {
     node.runtime().spawn(async move {
         signals.next().await;
         std::process::exit(1);

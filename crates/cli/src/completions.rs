@@ -6,11 +6,11 @@ use crate::output;
 ///
 /// For bash: `pegel completions bash > ~/.local/share/bash-completion/completions/pegel`
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct CompletionsArgs {
     shell: Shell,
 }
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub fn run(args: &CompletionsArgs) -> anyhow::Result<()> {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut crate::command(), "pegel", &mut text);
     output::write(None, &String::from_utf8_lossy(&text))

@@ -6,19 +6,19 @@ use anyhow::Context;
 use pegel_agent::{Config, Loaded};
 use pegel_config::{ConfigError, Setting, Written};
 
-use crate::agent::Settings;
-use crate::failure::{Failure, USAGE};
+use crate::agent::ConfigFlags;
+use crate::command_error::{CommandError, USAGE};
 use crate::output;
 
 /// Make, check or show a configuration
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct ConfigArgs {
     #[command(subcommand)]
-    action: Action,
+    action: ConfigAction,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Action {
+enum ConfigAction {
     /// Write the default file, with every key explained
     Init {
         /// Where to; an existing file is left alone [default: standard output]
@@ -35,14 +35,14 @@ enum Action {
         text_only: bool,
     },
     /// Show what is in force, and where each value comes from
-    Show(Box<Settings>),
+    Show(Box<ConfigFlags>),
 }
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub fn run(args: &ConfigArgs) -> anyhow::Result<()> {
     match &args.action {
-        Action::Init { file } => init(file.as_ref()),
-        Action::Check { file, text_only } => check(file.clone(), *text_only),
-        Action::Show(settings) => output::write(None, &show(&settings.load()?)),
+        ConfigAction::Init { file } => init(file.as_ref()),
+        ConfigAction::Check { file, text_only } => check(file.clone(), *text_only),
+        ConfigAction::Show(settings) => output::write(None, &show(&settings.load()?)),
     }
 }
 
@@ -61,10 +61,10 @@ fn init(file: Option<&PathBuf>) -> anyhow::Result<()> {
 
 fn check(file: Option<PathBuf>, text_only: bool) -> anyhow::Result<()> {
     let environment = |name: &str| std::env::var_os(name);
-    let mistakes = |error: ConfigError| Failure::coded(USAGE, error.to_string());
+    let mistakes = |error: ConfigError| CommandError::with_code(USAGE, error.to_string());
     let loaded = pegel_agent::load(file, &[], &environment).map_err(mistakes)?;
     let Some(file) = &loaded.file else {
-        return Err(Failure::usage(
+        return Err(CommandError::usage(
             "no file to check: name one, or set $PEGEL_CONFIG",
         ));
     };

@@ -1,41 +1,42 @@
-use crate::ask::{self, Ask};
-use crate::failure::Failure;
+use crate::agent_query::{self, AgentQueryArgs};
+use crate::command_error::CommandError;
 use crate::{format, output};
 
 /// Show the current values of named series
 ///
 /// A bare name stands for all its series.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct GetArgs {
     /// Names or series, with commas between them: node_load1,node_cpu_seconds_total{cpu="0",mode="idle"}
     #[arg(required = true)]
     names: Vec<String>,
     #[command(flatten)]
-    ask: Ask,
+    query: AgentQueryArgs,
 }
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
-    let names = ask::names(&args.names)?;
-    let selector = args.ask.selector()?;
-    let mut readings = ask::values(&args.ask.client()?, &[("names", &names.join(","))])?;
-    let missing = ask::missing(&names, &readings);
+pub fn run(args: &GetArgs) -> anyhow::Result<()> {
+    let names = agent_query::parse_names(&args.names)?;
+    let selector = args.query.selector()?;
+    let mut readings =
+        agent_query::fetch_values(&args.query.client()?, &[("names", &names.join(","))])?;
+    let missing = agent_query::unmatched_names(&names, &readings);
     if let Some(selector) = &selector {
-        readings.retain(|reading| ask::fits(selector, &reading.name));
+        readings.retain(|reading| agent_query::series_matches(selector, &reading.name));
     }
     if readings.is_empty() {
         let message = format!(
             "no series named {}; `pegel list` shows all",
             names.join(", ")
         );
-        return Err(Failure::nothing_matched(message));
+        return Err(CommandError::nothing_matched(message));
     }
-    args.ask.write(&format::values(
-        args.ask.format(),
+    args.query.write(&format::values(
+        args.query.format(),
         &readings,
-        args.ask.page(),
+        args.query.display_context(),
     ))?;
     for name in missing {
-        output::note(&format!("pegel: no series named {name}"));
+        output::print_message(&format!("pegel: no series named {name}"));
     }
     Ok(())
 }

@@ -1,28 +1,28 @@
-use crate::ask::{Ask, all_listed, fits};
-use crate::failure::Failure;
+use crate::agent_query::{AgentQueryArgs, fetch_series_list, series_matches};
+use crate::command_error::CommandError;
 use crate::format;
 
 /// Show which series there are, and what they mean
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct ListArgs {
     #[command(flatten)]
-    ask: Ask,
+    query: AgentQueryArgs,
 }
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
-    let selector = args.ask.selector()?;
-    let mut listed = all_listed(&args.ask.client()?)?;
+pub fn run(args: &ListArgs) -> anyhow::Result<()> {
+    let selector = args.query.selector()?;
+    let mut listed = fetch_series_list(&args.query.client()?)?;
     let total = listed.len();
     if let Some(selector) = &selector {
-        listed.retain(|item| fits(selector, &item.name));
+        listed.retain(|item| series_matches(selector, &item.name));
     }
     if listed.is_empty() {
-        return Err(Failure::nothing_matched(match &args.ask.pattern {
+        return Err(CommandError::nothing_matched(match &args.query.pattern {
             Some(pattern) => format!("none of {total} series fits \"{pattern}\""),
             None => "the agent has no series".to_owned(),
         }));
     }
     let title = format!("List of pegel metrics ({} of {total})", listed.len());
-    args.ask
-        .write(&format::list(args.ask.format(), &listed, &title))
+    args.query
+        .write(&format::list(args.query.format(), &listed, &title))
 }

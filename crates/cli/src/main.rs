@@ -1,13 +1,13 @@
 //! `pegel`: one file per command.
 
 mod agent;
-mod answer;
-mod ask;
-mod client;
+mod agent_client;
+mod agent_query;
+mod api_values;
+mod command_error;
 mod completions;
 mod config;
 mod doctor;
-mod failure;
 mod format;
 mod get;
 mod grafana;
@@ -19,7 +19,7 @@ mod prometheus_config;
 mod push;
 mod run;
 mod snapshot;
-mod tau;
+mod tau_client;
 mod tau_proxy;
 mod top;
 mod track;
@@ -32,7 +32,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
-use failure::{OK, USAGE};
+use command_error::{OK, USAGE};
 
 /// What compute nodes and the programs on them do, while they do it and afterwards
 ///
@@ -41,27 +41,27 @@ use failure::{OK, USAGE};
 #[command(name = "pegel", version, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Command {
-    Agent(Box<agent::Args>),
-    Run(run::Args),
-    List(list::Args),
-    Values(values::Args),
-    Get(get::Args),
-    Track(track::Args),
-    Top(top::Args),
-    Push(push::Args),
-    Snapshot(snapshot::Args),
-    Grafana(grafana::Args),
-    PrometheusConfig(prometheus_config::Args),
-    Config(config::Args),
-    Doctor(doctor::Args),
-    Version(version::Args),
-    Completions(completions::Args),
-    Man(man::Args),
+enum CliCommand {
+    Agent(Box<agent::AgentArgs>),
+    Run(run::RunArgs),
+    List(list::ListArgs),
+    Values(values::ValuesArgs),
+    Get(get::GetArgs),
+    Track(track::TrackArgs),
+    Top(top::TopArgs),
+    Push(push::PushArgs),
+    Snapshot(snapshot::SnapshotArgs),
+    Grafana(grafana::GrafanaArgs),
+    PrometheusConfig(prometheus_config::PrometheusConfigArgs),
+    Config(config::ConfigArgs),
+    Doctor(doctor::DoctorArgs),
+    Version(version::VersionArgs),
+    Completions(completions::CompletionsArgs),
+    Man(man::ManArgs),
 }
 
 /// The command line, for completions and manual pages.
@@ -74,14 +74,14 @@ fn main() -> ExitCode {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let called = arguments.first().map(Path::new).and_then(Path::file_name);
-    if called == Some(tau::NAME.as_ref()) {
-        return end(tau::run(arguments.into_iter()), None);
+    if called == Some(tau_client::NAME.as_ref()) {
+        return report_result(tau_client::run(arguments.into_iter()), None);
     }
-    if called == Some(run::tau::NAME.as_ref()) {
-        return end(run::tau::run(arguments.into_iter()), None);
+    if called == Some(run::tau_run::NAME.as_ref()) {
+        return report_result(run::tau_run::run(arguments.into_iter()), None);
     }
     if called == Some(tau_proxy::NAME.as_ref()) {
-        return end(tau_proxy::run(arguments.into_iter()), None);
+        return report_result(tau_proxy::run(arguments.into_iter()), None);
     }
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
@@ -92,36 +92,36 @@ fn main() -> ExitCode {
         }
     };
     let result = match &cli.command {
-        Command::Agent(args) => agent::run(args),
-        Command::Run(args) => run::run(args),
-        Command::List(args) => list::run(args),
-        Command::Values(args) => values::run(args),
-        Command::Get(args) => get::run(args),
-        Command::Track(args) => track::run(args),
-        Command::Top(args) => top::run(args),
-        Command::Push(args) => push::run(args),
-        Command::Snapshot(args) => snapshot::run(args),
-        Command::Grafana(args) => grafana::run(args),
-        Command::PrometheusConfig(args) => prometheus_config::run(args),
-        Command::Config(args) => config::run(args),
-        Command::Doctor(args) => doctor::run(args),
-        Command::Version(args) => version::run(args),
-        Command::Completions(args) => completions::run(args),
-        Command::Man(args) => man::run(args),
+        CliCommand::Agent(args) => agent::run(args),
+        CliCommand::Run(args) => run::run(args),
+        CliCommand::List(args) => list::run(args),
+        CliCommand::Values(args) => values::run(args),
+        CliCommand::Get(args) => get::run(args),
+        CliCommand::Track(args) => track::run(args),
+        CliCommand::Top(args) => top::run(args),
+        CliCommand::Push(args) => push::run(args),
+        CliCommand::Snapshot(args) => snapshot::run(args),
+        CliCommand::Grafana(args) => grafana::run(args),
+        CliCommand::PrometheusConfig(args) => prometheus_config::run(args),
+        CliCommand::Config(args) => config::run(args),
+        CliCommand::Doctor(args) => doctor::run(args),
+        CliCommand::Version(args) => version::run(args),
+        CliCommand::Completions(args) => completions::run(args),
+        CliCommand::Man(args) => man::run(args),
     };
-    end(result, Some("pegel"))
+    report_result(result, Some("pegel"))
 }
 
 /// Says what went wrong, with all its causes, and chooses the exit code.
-fn end(result: anyhow::Result<()>, name: Option<&str>) -> ExitCode {
+fn report_result(result: anyhow::Result<()>, name: Option<&str>) -> ExitCode {
     let Err(error) = result else {
         return ExitCode::from(OK);
     };
-    let (code, is_said) = failure::judge(&error);
+    let (code, is_said) = command_error::exit_code(&error);
     if is_said {
         match name {
-            Some(name) => output::note(&format!("{name}: {error:#}")),
-            None => output::note(&format!("{error:#}")),
+            Some(name) => output::print_message(&format!("{name}: {error:#}")),
+            None => output::print_message(&format!("{error:#}")),
         }
     }
     ExitCode::from(code)

@@ -4,13 +4,13 @@ use anyhow::Context;
 
 /// Write the manual pages to a directory
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct ManArgs {
     /// Where to; it is made if need be
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
 }
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub fn run(args: &ManArgs) -> anyhow::Result<()> {
     let cannot = || format!("cannot write manual pages to {}", args.dir.display());
     std::fs::create_dir_all(&args.dir).with_context(cannot)?;
     clap_mangen::generate_to(crate::command(), &args.dir).with_context(cannot)

@@ -28,7 +28,7 @@ pub fn write(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
 }
 
 /// A message to the person at the terminal. One that nobody can read is no reason to fail.
-pub fn note(text: &str) {
+pub fn print_message(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 

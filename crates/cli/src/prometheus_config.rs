@@ -1,7 +1,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 use crate::output;
 
 const PORT: u16 = 1337;
@@ -11,7 +11,7 @@ const PORT: u16 = 1337;
 /// The answer is a part of prometheus.yml; with Prometheus 2.43 or newer it can also be a file of its own, named under
 /// scrape_config_files.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct PrometheusConfigArgs {
     /// The nodes, separated by commas, each NAME or NAME:PORT [default: this one, over loopback]
     #[arg(long, value_name = "NODES", value_delimiter = ',')]
     nodes: Vec<String>,
@@ -19,7 +19,7 @@ pub struct Args {
     #[arg(long, value_name = "PORT", default_value_t = PORT)]
     port: u16,
     /// How often: 5s, 1m
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = interval)]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_interval)]
     interval: String,
     /// The file in which Prometheus finds the token [default: for other nodes /etc/prometheus/pegel.token]
     #[arg(long, value_name = "FILE")]
@@ -35,19 +35,21 @@ pub struct Args {
     output: Option<PathBuf>,
 }
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub fn run(args: &PrometheusConfigArgs) -> anyhow::Result<()> {
     let nodes = match args.nodes.is_empty() {
         true => vec!["localhost".to_owned()],
         false => args.nodes.clone(),
     };
-    let targets = nodes.iter().map(|node| Target::parse(node, args.port));
-    let targets = targets.collect::<anyhow::Result<Vec<Target>>>()?;
-    let (near, far): (Vec<Target>, Vec<Target>) =
+    let targets = nodes
+        .iter()
+        .map(|node| ScrapeTarget::parse(node, args.port));
+    let targets = targets.collect::<anyhow::Result<Vec<ScrapeTarget>>>()?;
+    let (near, far): (Vec<ScrapeTarget>, Vec<ScrapeTarget>) =
         targets.into_iter().partition(|target| target.is_loopback);
     let mut text = "# Written by `pegel prometheus-config`.\nscrape_configs:\n".to_owned();
     if !near.is_empty() {
         text.push_str("# Over loopback there is no TLS. Without a token, the agent must have `allow_users: [prometheus]`.\n");
-        text.push_str(&job("pegel", &near, args));
+        text.push_str(&scrape_job("pegel", &near, args));
         if let Some(token) = &args.token_file {
             text.push_str(&credentials(token));
         }
@@ -58,7 +60,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         } else {
             "pegel-nodes"
         };
-        text.push_str(&job(name, &far, args));
+        text.push_str(&scrape_job(name, &far, args));
         if !args.insecure {
             let token = args.token_file.clone();
             text.push_str("    scheme: https\n");
@@ -76,7 +78,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     output::write(args.output.as_deref(), &text)
 }
 
-fn job(name: &str, targets: &[Target], args: &Args) -> String {
+fn scrape_job(name: &str, targets: &[ScrapeTarget], args: &PrometheusConfigArgs) -> String {
     let targets: Vec<String> = targets.iter().map(|target| quoted(&target.text)).collect();
     let interval = &args.interval;
     format!(
@@ -101,22 +103,22 @@ fn quoted(text: &str) -> String {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Target {
+struct ScrapeTarget {
     text: String,
     is_loopback: bool,
 }
 
-impl Target {
-    fn parse(node: &str, port: u16) -> anyhow::Result<Target> {
+impl ScrapeTarget {
+    fn parse(node: &str, port: u16) -> anyhow::Result<ScrapeTarget> {
         let node = node.trim();
         let wrong = || {
-            Failure::usage(format!(
+            CommandError::usage(format!(
                 "--nodes: {node:?} is not a node; it looks like nid0001, nid0001:{PORT} or [2001:db8::1]:{PORT}"
             ))
         };
         let target = |host: &str, shown: String, port: u16| {
             let ip: Option<IpAddr> = host.parse().ok();
-            Target {
+            ScrapeTarget {
                 text: format!("{shown}:{port}"),
                 is_loopback: ip.is_some_and(|ip| ip.is_loopback())
                     || host.eq_ignore_ascii_case("localhost"),
@@ -149,7 +151,7 @@ impl Target {
 }
 
 /// A whole number and a unit, as Prometheus has it.
-fn interval(text: &str) -> Result<String, String> {
+fn parse_interval(text: &str) -> Result<String, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let is_number = digits.parse::<u32>().is_ok_and(|number| number > 0);
     let unit = &text[digits.len()..];
@@ -174,7 +176,7 @@ mod tests {
             ("[2001:db8::1]:9", "[2001:db8::1]:9", false),
             ("[2001:db8::1]", "[2001:db8::1]:1337", false),
         ] {
-            let target = Target::parse(node, PORT).expect(node);
+            let target = ScrapeTarget::parse(node, PORT).expect(node);
             assert_eq!(
                 (target.text.as_str(), target.is_loopback),
                 (text, is_loopback)
@@ -184,17 +186,17 @@ mod tests {
             "", " ", "-x", "a:b", "a:0", "a:70000", "a b", "[x]:1", "[::1", "[::1]x", "http://a",
             "a\"b", "nid[1-3]",
         ] {
-            assert!(Target::parse(node, PORT).is_err(), "{node}");
+            assert!(ScrapeTarget::parse(node, PORT).is_err(), "{node}");
         }
     }
 
     #[test]
     fn intervals_are_those_of_prometheus() {
         for text in ["5s", "500ms", "1m", "2h"] {
-            assert_eq!(interval(text), Ok(text.to_owned()));
+            assert_eq!(parse_interval(text), Ok(text.to_owned()));
         }
         for text in ["", "5", "s", "0s", "1.5s", "-1s", "5 s", "5µs"] {
-            assert!(interval(text).is_err(), "{text}");
+            assert!(parse_interval(text).is_err(), "{text}");
         }
     }
 }

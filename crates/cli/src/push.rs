@@ -7,11 +7,11 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 
-use crate::client::Client;
-use crate::failure::Failure;
+use crate::agent_client::AgentClient;
+use crate::command_error::CommandError;
 
 /// An answer is a word and a reason.
-const ANSWER_BYTES_MAX: u64 = 16 << 10;
+const REPLY_BYTES_MAX: u64 = 16 << 10;
 
 /// Send values of your own to the agent
 ///
@@ -22,13 +22,13 @@ const ANSWER_BYTES_MAX: u64 = 16 << 10;
     pegel push queue.depth=42 --tag q=main\n  \
     pegel push -t counter jobs.done=1 jobs.bytes=4096\n  \
     pegel push loss=0.031 --ts 1713379493250")]
-pub struct Args {
+pub struct PushArgs {
     /// What to send; may be repeated
     #[arg(required = true, value_name = "NAME=VALUE")]
     values: Vec<String>,
     /// What the values mean
-    #[arg(short = 't', long = "type", value_enum, default_value_t = Kind::Gauge)]
-    kind: Kind,
+    #[arg(short = 't', long = "type", value_enum, default_value_t = PushKind::Gauge)]
+    kind: PushKind,
     /// A label of all of them; may be repeated
     #[arg(long = "tag", value_name = "KEY=VALUE")]
     tags: Vec<String>,
@@ -44,16 +44,16 @@ pub struct Args {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Kind {
+enum PushKind {
     Counter,
     Gauge,
     Timer,
 }
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub fn run(args: &PushArgs) -> anyhow::Result<()> {
     // Mistakes are found before anybody is asked.
-    let lines = args.lines().map_err(Failure::usage)?;
-    let client = Client::find(args.socket.as_deref(), &[])?;
+    let lines = args.lines().map_err(CommandError::usage)?;
+    let client = AgentClient::find(args.socket.as_deref(), &[])?;
     let answers = exchange(client.connect()?, &lines)?;
     let refused = args
         .values
@@ -85,7 +85,7 @@ fn exchange(mut stream: UnixStream, lines: &str) -> anyhow::Result<Vec<String>> 
         let mut answer = String::new();
         let count = answers
             .by_ref()
-            .take(ANSWER_BYTES_MAX)
+            .take(REPLY_BYTES_MAX)
             .read_line(&mut answer)
             .context(broke_off)?;
         let answer = answer.trim_end();
@@ -100,7 +100,7 @@ fn exchange(mut stream: UnixStream, lines: &str) -> anyhow::Result<Vec<String>> 
     Ok(read)
 }
 
-impl Args {
+impl PushArgs {
     /// One line of the protocol for each value.
     fn lines(&self) -> Result<String, String> {
         let tags = self.tags()?;
@@ -110,19 +110,19 @@ impl Args {
                 .rsplit_once('=')
                 .ok_or_else(|| format!("{text:?} is not NAME=VALUE, such as queue.depth=42"))?;
             check_name(name)?;
-            let number = number(name, value)?;
+            let number = parse_number(name, value)?;
             if let Some(level) = self.level {
                 let _ = write!(lines, "level {level} ");
             }
             match self.ts {
-                Some(time) => put(&mut lines, name, time, value, &tags),
-                None => self.statsd(&mut lines, name, value, number, &tags)?,
+                Some(time) => write_put_line(&mut lines, name, time, value, &tags),
+                None => self.write_statsd_line(&mut lines, name, value, number, &tags)?,
             }
         }
         Ok(lines)
     }
 
-    fn statsd(
+    fn write_statsd_line(
         &self,
         lines: &mut String,
         name: &str,
@@ -132,16 +132,16 @@ impl Args {
     ) -> Result<(), String> {
         let is_signed = number.is_sign_negative() || value.starts_with(['+', '-']);
         let (value, kind) = match self.kind {
-            Kind::Counter if number < 0.0 => {
+            PushKind::Counter if number < 0.0 => {
                 return Err(format!(
                     "{name}={value}: a counter only grows; use -t gauge"
                 ));
             }
-            Kind::Counter => (value.to_owned(), "c"),
-            Kind::Timer => (value.to_owned(), "ms"),
+            PushKind::Counter => (value.to_owned(), "c"),
+            PushKind::Timer => (value.to_owned(), "ms"),
             // With a sign a gauge would move: it is set to zero first, in the same line.
-            Kind::Gauge if is_signed => (format!("0:{value}"), "g"),
-            Kind::Gauge => (value.to_owned(), "g"),
+            PushKind::Gauge if is_signed => (format!("0:{value}"), "g"),
+            PushKind::Gauge => (value.to_owned(), "g"),
         };
         let _ = write!(lines, "{name}:{value}|{kind}");
         for (at, (key, value)) in tags.iter().enumerate() {
@@ -163,8 +163,8 @@ impl Args {
                     "--tag {text:?}: neither key nor value may be empty"
                 ));
             }
-            let in_key = unfit(key, "{}\"=,!~:|");
-            if let Some(c) = in_key.or_else(|| unfit(value, ",|")) {
+            let in_key = find_forbidden_char(key, "{}\"=,!~:|");
+            if let Some(c) = in_key.or_else(|| find_forbidden_char(value, ",|")) {
                 return Err(format!("--tag {text:?}: {c:?} cannot be sent in a tag"));
             }
             tags.push((key, value));
@@ -174,7 +174,7 @@ impl Args {
 }
 
 /// A character that cannot be sent.
-fn unfit(text: &str, not: &str) -> Option<char> {
+fn find_forbidden_char(text: &str, not: &str) -> Option<char> {
     text.chars()
         .find(|c| c.is_control() || c.is_whitespace() || not.contains(*c))
 }
@@ -190,7 +190,7 @@ fn check_name(name: &str) -> Result<(), String> {
             name.len()
         ));
     }
-    match unfit(name, "{}\":|") {
+    match find_forbidden_char(name, "{}\":|") {
         Some(c) => Err(format!(
             "{name:?}: {c:?} cannot be part of a name; labels go into --tag"
         )),
@@ -198,7 +198,7 @@ fn check_name(name: &str) -> Result<(), String> {
     }
 }
 
-fn number(name: &str, value: &str) -> Result<f64, String> {
+fn parse_number(name: &str, value: &str) -> Result<f64, String> {
     match value.parse::<f64>() {
         Ok(number) if number.is_finite() => Ok(number),
         Ok(_) => Err(format!("{name}={value}: the value is not a finite number")),
@@ -206,7 +206,7 @@ fn number(name: &str, value: &str) -> Result<f64, String> {
     }
 }
 
-fn put(lines: &mut String, name: &str, time: u64, value: &str, tags: &[(&str, &str)]) {
+fn write_put_line(lines: &mut String, name: &str, time: u64, value: &str, tags: &[(&str, &str)]) {
     let _ = write!(lines, "put {name} {time} {value}");
     for (key, value) in tags {
         let _ = write!(lines, " {key}={value}");
@@ -218,10 +218,10 @@ fn put(lines: &mut String, name: &str, time: u64, value: &str, tags: &[(&str, &s
 mod tests {
     use super::*;
 
-    fn args(values: &[&str]) -> Args {
-        Args {
+    fn args(values: &[&str]) -> PushArgs {
+        PushArgs {
             values: values.iter().map(|&value| value.to_owned()).collect(),
-            kind: Kind::Gauge,
+            kind: PushKind::Gauge,
             tags: Vec::new(),
             ts: None,
             level: None,
@@ -237,7 +237,7 @@ mod tests {
             Ok("queue.depth:42|g\nt:0:-1.5|g\na=b:0:+3|g\n")
         );
         args.tags = vec!["q=main".to_owned(), "url=http://x=1".to_owned()];
-        args.kind = Kind::Counter;
+        args.kind = PushKind::Counter;
         args.values.truncate(1);
         assert_eq!(
             args.lines().as_deref(),
@@ -250,7 +250,7 @@ mod tests {
             Ok("level 2 put queue.depth 1713379493 42 q=main url=http://x=1\n")
         );
         args.ts = None;
-        args.kind = Kind::Timer;
+        args.kind = PushKind::Timer;
         args.tags.clear();
         assert_eq!(args.lines().as_deref(), Ok("level 2 queue.depth:42|ms\n"));
     }
@@ -277,7 +277,7 @@ mod tests {
         assert!(error("x{a=\"b\"}=1").contains("labels go into --tag"));
         assert!(error(&format!("{}=1", "x".repeat(1025))).starts_with("a name has 1025 bytes"));
         let mut counter = args(&["x=-1"]);
-        counter.kind = Kind::Counter;
+        counter.kind = PushKind::Counter;
         assert_eq!(
             counter.lines().expect_err("wrong"),
             "x=-1: a counter only grows; use -t gauge"

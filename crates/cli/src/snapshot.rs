@@ -2,15 +2,15 @@ use std::path::PathBuf;
 
 use pegel_snapshot::{Moment, Snapshot};
 
-use crate::failure::{Failure, USAGE};
+use crate::command_error::{CommandError, USAGE};
 use crate::output;
 
 /// Show what this machine is, on one page; no agent is needed
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct SnapshotArgs {
     /// The form of the answer [default: by the ending of FILE, else md]
     #[arg(short, long, value_enum)]
-    format: Option<Format>,
+    format: Option<SnapshotFormat>,
     /// Write to FILE instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -20,7 +20,7 @@ pub struct Args {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
+enum SnapshotFormat {
     /// for people
     Md,
     /// one object
@@ -28,34 +28,36 @@ enum Format {
     Yaml,
 }
 
-impl Format {
-    fn of_ending(ending: &str) -> Option<Format> {
+impl SnapshotFormat {
+    fn from_extension(ending: &str) -> Option<SnapshotFormat> {
         match ending.to_ascii_lowercase().as_str() {
-            "md" => Some(Format::Md),
-            "json" => Some(Format::Json),
-            "yaml" | "yml" => Some(Format::Yaml),
+            "md" => Some(SnapshotFormat::Md),
+            "json" => Some(SnapshotFormat::Json),
+            "yaml" | "yml" => Some(SnapshotFormat::Yaml),
             _ => None,
         }
     }
 
     fn text(self, snapshot: &Snapshot) -> String {
         match self {
-            Format::Md => snapshot.page(),
-            Format::Json => snapshot.json(),
-            Format::Yaml => snapshot.yaml(),
+            SnapshotFormat::Md => snapshot.page(),
+            SnapshotFormat::Json => snapshot.json(),
+            SnapshotFormat::Yaml => snapshot.yaml(),
         }
     }
 }
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub fn run(args: &SnapshotArgs) -> anyhow::Result<()> {
     let environment = |name: &str| std::env::var_os(name);
     let loaded = pegel_agent::load(args.config.clone(), &[], &environment)
-        .map_err(|error| Failure::coded(USAGE, error.to_string()))?;
+        .map_err(|error| CommandError::with_code(USAGE, error.to_string()))?;
     let ending = args.output.as_ref().and_then(|path| path.extension());
     let ending = ending.and_then(|ending| ending.to_str());
-    let format = args.format.or_else(|| ending.and_then(Format::of_ending));
+    let format = args
+        .format
+        .or_else(|| ending.and_then(SnapshotFormat::from_extension));
     let subject = pegel_agent::snapshot_subject(&loaded, &environment);
     let snapshot = subject.take(Moment::now());
-    let text = format.unwrap_or(Format::Md).text(&snapshot);
+    let text = format.unwrap_or(SnapshotFormat::Md).text(&snapshot);
     output::write(args.output.as_deref(), &text)
 }

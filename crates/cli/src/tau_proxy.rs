@@ -11,8 +11,8 @@ use anyhow::{Context, bail};
 use clap::Parser;
 use pegel_agent::{Node, StartError};
 
-use crate::agent::{self, Settings};
-use crate::failure::Failure;
+use crate::agent::{self, ConfigFlags};
+use crate::command_error::CommandError;
 use crate::output;
 
 pub const NAME: &str = "tau_metric_proxy";
@@ -27,23 +27,23 @@ Takes in the metrics of programs on this node and serves them to Prometheus.
 
 #[derive(Debug, Parser)]
 #[command(name = NAME, disable_help_flag = true)]
-struct Args {
+struct TauProxyArgs {
     #[arg(short = 'h', long = "help")]
     help: bool,
 }
 
 pub fn run(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
-    let args = Args::try_parse_from(arguments).map_err(|error| {
+    let args = TauProxyArgs::try_parse_from(arguments).map_err(|error| {
         let text = error.to_string();
         let line = text.lines().next().unwrap_or_default();
         let line = line.strip_prefix("error: ").unwrap_or(line);
-        Failure::usage(format!("{NAME}: {line}\n\n{HELP}"))
+        CommandError::usage(format!("{NAME}: {line}\n\n{HELP}"))
     })?;
     if args.help {
         return output::write(None, HELP);
     }
-    let mut args = agent::Args::default();
-    args.settings = settings()?;
+    let mut args = agent::AgentArgs::default();
+    args.config_flags = default_flags()?;
     let mut link = None;
     agent::run_with(&args, |node, is_quiet| link = announce(node, is_quiet)).map_err(|error| {
         // What the agent says speaks of options, which this name does not take.
@@ -57,8 +57,8 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
 
 /// That program has a port for Prometheus and a socket. The agent's other ports, which its user knows nothing of and
 /// cannot turn off, are for those who name them in a configuration.
-fn settings() -> anyhow::Result<Settings> {
-    let mut settings = Settings::default();
+fn default_flags() -> anyhow::Result<ConfigFlags> {
+    let mut settings = ConfigFlags::default();
     let loaded = settings.load()?;
     if loaded.place_of("listen").is_none() {
         let first = loaded.config.places.listen.iter().take(1);
@@ -71,10 +71,10 @@ fn settings() -> anyhow::Result<Settings> {
 }
 
 /// The first lines, and the link that they speak of.
-fn announce(node: &Node, is_quiet: bool) -> Option<Link> {
+fn announce(node: &Node, is_quiet: bool) -> Option<SocketLink> {
     let say = |text: &str| {
         if !is_quiet {
-            output::note(text);
+            output::print_message(text);
         }
     };
     if let Some(address) = node.http_addresses().first() {
@@ -83,7 +83,7 @@ fn announce(node: &Node, is_quiet: bool) -> Option<Link> {
         ));
     }
     let socket = node.socket_path()?;
-    let link = Link::new(socket);
+    let link = SocketLink::new(socket);
     let shown = link.as_ref().map_or(socket, |link| &link.path);
     say(&format!(
         "INFO (__bind_unix_socket:212): UNIX push gateway running on {}",
@@ -94,23 +94,23 @@ fn announce(node: &Node, is_quiet: bool) -> Option<Link> {
 }
 
 /// Where that program's clients look for its socket.
-pub fn usual_socket() -> PathBuf {
+pub fn default_socket() -> PathBuf {
     let uid = rustix::process::geteuid().as_raw();
     PathBuf::from(format!("/tmp/{NAME}.{uid}.unix"))
 }
 
 /// The link to the agent's socket; gone with the agent.
 #[derive(Debug)]
-struct Link {
+struct SocketLink {
     path: PathBuf,
     socket: PathBuf,
 }
 
-impl Link {
-    fn new(socket: &Path) -> anyhow::Result<Link> {
-        let path = usual_socket();
-        if leads_to(&path, socket) {
-            return Ok(Link::to(socket, path));
+impl SocketLink {
+    fn new(socket: &Path) -> anyhow::Result<SocketLink> {
+        let path = default_socket();
+        if links_to(&path, socket) {
+            return Ok(SocketLink::to(socket, path));
         }
         if let Ok(found) = fs::symlink_metadata(&path) {
             let shown = path.display();
@@ -132,24 +132,24 @@ impl Link {
             fs::remove_file(&path).with_context(|| format!("cannot replace {shown}"))?;
         }
         symlink(socket, &path).with_context(|| format!("cannot make {}", path.display()))?;
-        Ok(Link::to(socket, path))
+        Ok(SocketLink::to(socket, path))
     }
 
-    fn to(socket: &Path, path: PathBuf) -> Link {
+    fn to(socket: &Path, path: PathBuf) -> SocketLink {
         let socket = socket.to_owned();
-        Link { path, socket }
+        SocketLink { path, socket }
     }
 }
 
-impl Drop for Link {
+impl Drop for SocketLink {
     fn drop(&mut self) {
         // Another proxy may have taken its place.
-        if leads_to(&self.path, &self.socket) {
+        if links_to(&self.path, &self.socket) {
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-fn leads_to(link: &Path, socket: &Path) -> bool {
+fn links_to(link: &Path, socket: &Path) -> bool {
     fs::read_link(link).is_ok_and(|found| found == socket)
 }

@@ -1,33 +1,33 @@
-use crate::ask::{self, Ask};
-use crate::failure::Failure;
+use crate::agent_query::{self, AgentQueryArgs};
+use crate::command_error::CommandError;
 use crate::format;
 
 /// Show the current value of every series
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct ValuesArgs {
     #[command(flatten)]
-    ask: Ask,
+    query: AgentQueryArgs,
 }
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub fn run(args: &ValuesArgs) -> anyhow::Result<()> {
     // A pattern that is wrong is said before anyone is asked.
-    args.ask.selector()?;
+    args.query.selector()?;
     let query: Vec<(&str, &str)> = args
-        .ask
+        .query
         .pattern
         .iter()
         .map(|pattern| ("match", pattern.as_str()))
         .collect();
-    let readings = ask::values(&args.ask.client()?, &query)?;
+    let readings = agent_query::fetch_values(&args.query.client()?, &query)?;
     if readings.is_empty() {
-        return Err(Failure::nothing_matched(match &args.ask.pattern {
+        return Err(CommandError::nothing_matched(match &args.query.pattern {
             Some(pattern) => format!("no series fits \"{pattern}\"; `pegel list` shows all"),
             None => "the agent has no values".to_owned(),
         }));
     }
-    args.ask.write(&format::values(
-        args.ask.format(),
+    args.query.write(&format::values(
+        args.query.format(),
         &readings,
-        args.ask.page(),
+        args.query.display_context(),
     ))
 }

@@ -2,13 +2,13 @@ use crate::{format, output};
 
 /// Say which version this is
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct VersionArgs {
     /// As a JSON object
     #[arg(long)]
     json: bool,
 }
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub fn run(args: &VersionArgs) -> anyhow::Result<()> {
     let version = env!("CARGO_PKG_VERSION");
     let text = match args.json {
         true => format::json::version(version),

@@ -1,14 +1,14 @@
 //! Every collector's file has its line in the registry.
 
-use super::Complaint;
-use super::tree::Tree;
+use super::TidyIssue;
+use super::tree::SourceTree;
 
 const FOLDER: &str = "crates/collect/src/collectors/";
 const REGISTRY: &str = "crates/collect/src/lib.rs";
 
-pub fn check(tree: &Tree) -> Vec<Complaint> {
+pub fn check(tree: &SourceTree) -> Vec<TidyIssue> {
     let Some(registry) = tree.get(REGISTRY) else {
-        return vec![Complaint::new(
+        return vec![TidyIssue::new(
             REGISTRY,
             "the registry of collectors is not there",
         )];
@@ -20,7 +20,7 @@ pub fn check(tree: &Tree) -> Vec<Complaint> {
         .filter(|file| file.text.contains("static ENTRY: Entry"))
         .filter(|file| !registry.text.contains(&format!("&{}::ENTRY,", file.stem())))
         .map(|file| {
-            Complaint::new(
+            TidyIssue::new(
                 &file.path,
                 format!("no line for this collector in {REGISTRY}"),
             )
@@ -34,7 +34,7 @@ mod tests {
 
     #[test]
     fn a_forgotten_collector_is_found() {
-        let tree = Tree::of(&[
+        let tree = SourceTree::from_files(&[
             (
                 REGISTRY,
                 "pub static REGISTRY: &[&Entry] = &[\n    &cpu::ENTRY,\n];",
@@ -49,7 +49,7 @@ mod tests {
             ),
             ("crates/collect/src/collectors/disk_info.rs", ""),
         ]);
-        let places: Vec<String> = check(&tree).into_iter().map(|c| c.place).collect();
+        let places: Vec<String> = check(&tree).into_iter().map(|c| c.location).collect();
         assert_eq!(places, ["crates/collect/src/collectors/disk.rs"]);
     }
 }

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::Complaint;
-use super::tree::Tree;
+use super::TidyIssue;
+use super::tree::SourceTree;
 use crate::step;
 
-pub fn check(tree: &Tree) -> Result<Vec<Complaint>> {
+pub fn check(tree: &SourceTree) -> Result<Vec<TidyIssue>> {
     let metadata = step::cargo_output(&["metadata", "--no-deps", "--format-version", "1"])?;
     let metadata: Value = serde_json::from_str(&metadata).context("cargo metadata is not JSON")?;
     let root = format!("{}/", step::root().display());
@@ -31,7 +31,7 @@ pub fn check(tree: &Tree) -> Result<Vec<Complaint>> {
     Ok(unreached(tree, targets))
 }
 
-fn unreached(tree: &Tree, targets: Vec<String>) -> Vec<Complaint> {
+fn unreached(tree: &SourceTree, targets: Vec<String>) -> Vec<TidyIssue> {
     let mut reached: BTreeSet<String> = BTreeSet::new();
     // Modules of a target's own file lie beside it; those of `a.rs` lie in `a/`.
     let mut open: Vec<(String, bool)> = targets.into_iter().map(|path| (path, true)).collect();
@@ -50,18 +50,20 @@ fn unreached(tree: &Tree, targets: Vec<String>) -> Vec<Complaint> {
         };
         for module in modules(&file.text) {
             match module {
-                Module::Named(name) => {
+                ModDeclaration::Named(name) => {
                     open.push((format!("{inside}{name}.rs"), false));
                     open.push((format!("{inside}{name}/mod.rs"), false));
                 }
-                Module::At(path) => open.push((normalize(&format!("{}{path}", file.dir())), false)),
+                ModDeclaration::At(path) => {
+                    open.push((normalize(&format!("{}{path}", file.dir())), false))
+                }
             }
         }
     }
     tree.with_extension(&["rs"])
         .filter(|file| !reached.contains(&file.path))
         .map(|file| {
-            Complaint::new(
+            TidyIssue::new(
                 &file.path,
                 "no target reaches this file; a `mod` is missing",
             )
@@ -70,12 +72,12 @@ fn unreached(tree: &Tree, targets: Vec<String>) -> Vec<Complaint> {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Module<'a> {
+enum ModDeclaration<'a> {
     Named(&'a str),
     At(&'a str),
 }
 
-fn modules(text: &str) -> Vec<Module<'_>> {
+fn modules(text: &str) -> Vec<ModDeclaration<'_>> {
     let mut modules = Vec::new();
     let mut path = None;
     for line in text.lines().map(str::trim) {
@@ -91,7 +93,10 @@ fn modules(text: &str) -> Vec<Module<'_>> {
             _ => None,
         };
         if let Some(name) = declaration.and_then(|rest| rest.strip_suffix(';')) {
-            modules.push(path.take().map_or(Module::Named(name), Module::At));
+            modules.push(
+                path.take()
+                    .map_or(ModDeclaration::Named(name), ModDeclaration::At),
+            );
         }
     }
     modules
@@ -116,7 +121,7 @@ mod tests {
 
     #[test]
     fn modules_are_followed_and_the_rest_is_dead() {
-        let tree = Tree::of(&[
+        let tree = SourceTree::from_files(&[
             ("c/src/lib.rs", "mod a;\npub(crate) mod b;\n// mod gone;\n"),
             ("c/src/a.rs", "mod inner;\n"),
             ("c/src/a/inner.rs", ""),
@@ -129,7 +134,7 @@ mod tests {
         let targets = vec!["c/src/lib.rs".to_owned(), normalize("c/../tests/x.rs")];
         let places: Vec<String> = unreached(&tree, targets)
             .into_iter()
-            .map(|c| c.place)
+            .map(|c| c.location)
             .collect();
         assert_eq!(places, ["c/src/gone.rs"]);
     }

@@ -4,12 +4,12 @@ use std::fs;
 
 use anyhow::{Context, Result};
 
-use super::Complaint;
-use super::tree::Tree;
+use super::TidyIssue;
+use super::tree::SourceTree;
 use crate::{metrics_page, step};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Generated {
+pub enum GeneratedFilesMode {
     Check,
     Rewrite,
 }
@@ -20,7 +20,7 @@ const METRICS: &str = "docs/metrics.md";
 /// A file, and the arguments with which `pegel` prints it.
 const FILES: [(&str, &[&str]); 1] = [("config/pegel.yaml", &["config", "init"])];
 
-pub fn check(tree: &Tree, mode: Generated) -> Result<Vec<Complaint>> {
+pub fn check(tree: &SourceTree, mode: GeneratedFilesMode) -> Result<Vec<TidyIssue>> {
     let mut complaints = Vec::new();
     for (path, args) in FILES {
         let mut cargo = vec!["run", "--locked", "--quiet", "--package", "pegel", "--"];
@@ -36,20 +36,20 @@ pub fn check(tree: &Tree, mode: Generated) -> Result<Vec<Complaint>> {
 }
 
 fn compare(
-    tree: &Tree,
-    mode: Generated,
+    tree: &SourceTree,
+    mode: GeneratedFilesMode,
     path: &str,
     fresh: &str,
     source: &str,
-) -> Result<Option<Complaint>> {
+) -> Result<Option<TidyIssue>> {
     if tree.get(path).is_some_and(|file| file.text == fresh) {
         return Ok(None);
     }
-    if mode == Generated::Rewrite {
+    if mode == GeneratedFilesMode::Rewrite {
         fs::write(path, fresh).with_context(|| format!("cannot write {path}"))?;
         println!("wrote {path}");
         return Ok(None);
     }
     let text = format!("differs from {source}; cargo xtask tidy --fix");
-    Ok(Some(Complaint::new(path, text)))
+    Ok(Some(TidyIssue::new(path, text)))
 }

@@ -1,23 +1,23 @@
 //! Every promise in docs/guarantees.md names a test that is there.
 
-use super::Complaint;
-use super::tree::Tree;
+use super::TidyIssue;
+use super::tree::SourceTree;
 
 const PAGE: &str = "docs/guarantees.md";
 
-pub fn check(tree: &Tree) -> Vec<Complaint> {
+pub fn check(tree: &SourceTree) -> Vec<TidyIssue> {
     let Some(page) = tree.get(PAGE) else {
-        return vec![Complaint::new(PAGE, "is not there")];
+        return vec![TidyIssue::new(PAGE, "is not there")];
     };
     let mut complaints = Vec::new();
     for (index, line) in page.text.lines().enumerate() {
-        for proof in proofs(line) {
+        for proof in cited_tests(line) {
             let is_there = proof.split_once(": ").is_some_and(|(path, name)| {
                 tree.get(path)
                     .is_some_and(|file| file.text.contains(&format!("fn {name}(")))
             });
             if !is_there {
-                complaints.push(Complaint::at(page, index, format!("no test {proof:?}")));
+                complaints.push(TidyIssue::at(page, index, format!("no test {proof:?}")));
             }
         }
     }
@@ -25,7 +25,7 @@ pub fn check(tree: &Tree) -> Vec<Complaint> {
 }
 
 /// The last cell of a table's row, one test or several, unless it is a heading or the line below one.
-fn proofs(line: &str) -> Vec<&str> {
+fn cited_tests(line: &str) -> Vec<&str> {
     let cells = line
         .strip_prefix("| ")
         .and_then(|line| line.strip_suffix(" |"));
@@ -45,8 +45,8 @@ mod tests {
     #[test]
     fn a_promise_without_its_test_is_found() {
         let page = "| promise | test |\n|---|---|\n| a | `t.rs: holds` |\n| b | `t.rs: holds`, `t.rs: gone` |\n| c | soon |\n";
-        let tree = Tree::of(&[(PAGE, page), ("t.rs", "fn holds() {}")]);
-        let places: Vec<String> = check(&tree).into_iter().map(|c| c.place).collect();
+        let tree = SourceTree::from_files(&[(PAGE, page), ("t.rs", "fn holds() {}")]);
+        let places: Vec<String> = check(&tree).into_iter().map(|c| c.location).collect();
         assert_eq!(places, ["docs/guarantees.md:4", "docs/guarantees.md:5"]);
     }
 }

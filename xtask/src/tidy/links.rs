@@ -1,14 +1,14 @@
 //! Links in documents that lead to files or headings which are not there.
 
-use super::Complaint;
-use super::tree::{File, Tree};
+use super::TidyIssue;
+use super::tree::{SourceFile, SourceTree};
 use crate::step;
 
-pub fn check(tree: &Tree) -> Vec<Complaint> {
+pub fn check(tree: &SourceTree) -> Vec<TidyIssue> {
     check_with(tree, |path| step::root().join(path).exists())
 }
 
-fn check_with(tree: &Tree, exists: impl Fn(&str) -> bool) -> Vec<Complaint> {
+fn check_with(tree: &SourceTree, exists: impl Fn(&str) -> bool) -> Vec<TidyIssue> {
     let mut complaints = Vec::new();
     for file in tree.with_extension(&["md"]) {
         for (index, target) in links(&file.text) {
@@ -22,7 +22,7 @@ fn check_with(tree: &Tree, exists: impl Fn(&str) -> bool) -> Vec<Complaint> {
                 resolve(file, path)
             };
             if !exists(&resolved) && tree.get(&resolved).is_none() {
-                complaints.push(Complaint::at(
+                complaints.push(TidyIssue::at(
                     file,
                     index,
                     format!("{target} leads nowhere"),
@@ -31,7 +31,7 @@ fn check_with(tree: &Tree, exists: impl Fn(&str) -> bool) -> Vec<Complaint> {
                 && let Some(to) = tree.get(&resolved)
                 && !headings(&to.text).any(|heading| heading == anchor)
             {
-                complaints.push(Complaint::at(
+                complaints.push(TidyIssue::at(
                     file,
                     index,
                     format!("no heading for {target}"),
@@ -42,7 +42,7 @@ fn check_with(tree: &Tree, exists: impl Fn(&str) -> bool) -> Vec<Complaint> {
     complaints
 }
 
-fn resolve(file: &File, path: &str) -> String {
+fn resolve(file: &SourceFile, path: &str) -> String {
     let mut parts: Vec<&str> = file
         .dir()
         .split('/')
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn links_to_nowhere_are_found() {
-        let tree = Tree::of(&[
+        let tree = SourceTree::from_files(&[
             (
                 "README.md",
                 "[a](docs/a.md) [b](docs/gone.md)\n[c](docs/a.md#the-one) [d](https://x.y)",
@@ -104,7 +104,7 @@ mod tests {
         ]);
         let complaints: Vec<String> = check_with(&tree, |_| false)
             .into_iter()
-            .map(|c| format!("{} {}", c.place, c.text))
+            .map(|c| format!("{} {}", c.location, c.text))
             .collect();
         assert_eq!(
             complaints,

@@ -1,12 +1,12 @@
 //! Long files and functions, as warnings: a habit, not a limit.
 
-use super::Complaint;
-use super::tree::Tree;
+use super::TidyIssue;
+use super::tree::SourceTree;
 
 const FILE_LINES: usize = 400;
 const FUNCTION_LINES: usize = 80;
 
-pub fn check(tree: &Tree) -> Vec<Complaint> {
+pub fn check(tree: &SourceTree) -> Vec<TidyIssue> {
     let mut warnings = Vec::new();
     for file in tree.with_extension(&["rs"]) {
         let lines: Vec<&str> = file.text.lines().collect();
@@ -16,7 +16,7 @@ pub fn check(tree: &Tree) -> Vec<Complaint> {
             .position(|line| *line == "#[cfg(test)]")
             .unwrap_or(lines.len());
         if end > FILE_LINES {
-            warnings.push(Complaint::new(
+            warnings.push(TidyIssue::new(
                 &file.path,
                 format!("{end} lines without tests"),
             ));
@@ -24,7 +24,7 @@ pub fn check(tree: &Tree) -> Vec<Complaint> {
         for (index, line) in lines.iter().enumerate() {
             let length = function_length(&lines[index..]);
             if is_function(line) && length > FUNCTION_LINES {
-                warnings.push(Complaint::at(
+                warnings.push(TidyIssue::at(
                     file,
                     index,
                     format!("a function of {length} lines"),
@@ -62,7 +62,7 @@ mod tests {
             "pub(crate) async fn a() {{\n{}}}\n",
             "    b();\n".repeat(90)
         );
-        let tree = Tree::of(&[("a.rs", &long), ("b.rs", "fn a() {\n    b();\n}\n")]);
+        let tree = SourceTree::from_files(&[("a.rs", &long), ("b.rs", "fn a() {\n    b();\n}\n")]);
         let warnings = check(&tree);
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         assert_eq!(warnings[0].text, "a function of 92 lines");

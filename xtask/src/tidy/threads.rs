@@ -1,8 +1,8 @@
 //! Threads of the agent are started by the supervisor, so that none of them ends unnoticed. Others are listed here, with
 //! the reason why their end does not go unnoticed either.
 
-use super::Complaint;
-use super::tree::Tree;
+use super::TidyIssue;
+use super::tree::SourceTree;
 
 /// Where threads may be started without the supervisor.
 const EXCEPTIONS: [(&str, &str); 10] = [
@@ -32,7 +32,7 @@ const EXCEPTIONS: [(&str, &str); 10] = [
     ),
     ("crates/run/src/ebpf/set.rs", "joined at once"),
 ];
-pub fn check(tree: &Tree) -> Vec<Complaint> {
+pub fn check(tree: &SourceTree) -> Vec<TidyIssue> {
     let mut complaints = Vec::new();
     let is_allowed = |path: &str| EXCEPTIONS.iter().any(|(start, _)| path.starts_with(start));
     for file in tree.with_extension(&["rs"]) {
@@ -46,7 +46,7 @@ pub fn check(tree: &Tree) -> Vec<Complaint> {
             .take_while(|line| line.trim() != "#[cfg(test)]");
         for (index, line) in code.enumerate().filter(|(_, line)| starts_thread(line)) {
             let text = format!("start it with Supervisor::thread: {}", line.trim());
-            complaints.push(Complaint::at(file, index, text));
+            complaints.push(TidyIssue::at(file, index, text));
         }
     }
     complaints
@@ -72,13 +72,13 @@ let b = thread::Builder::new();
 #[cfg(test)]
 let c = std::thread::spawn(work);
 ";
-        let tree = Tree::of(&[
+        let tree = SourceTree::from_files(&[
             ("crates/serve/src/a.rs", text),
             ("crates/supervisor/src/a.rs", text),
             ("crates/serve/tests/a.rs", text),
             ("crates/serve/src/b/tests.rs", text),
         ]);
-        let places: Vec<String> = check(&tree).into_iter().map(|c| c.place).collect();
+        let places: Vec<String> = check(&tree).into_iter().map(|c| c.location).collect();
         let expected = [1, 3, 4].map(|line| format!("crates/serve/src/a.rs:{line}"));
         assert_eq!(places, expected);
     }

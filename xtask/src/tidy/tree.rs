@@ -5,12 +5,12 @@ use anyhow::{Context, Result};
 
 /// The text files of the repository, sorted by path.
 #[derive(Debug)]
-pub struct Tree {
-    pub files: Vec<File>,
+pub struct SourceTree {
+    pub files: Vec<SourceFile>,
 }
 
 #[derive(Debug)]
-pub struct File {
+pub struct SourceFile {
     /// Relative to the root, with `/`.
     pub path: String,
     pub text: String,
@@ -19,37 +19,40 @@ pub struct File {
 /// Directories that hold nothing of ours, or data that is not prose or code.
 const SKIPPED: [&str; 5] = [".git", "target", "fixtures", "golden", "node_modules"];
 
-impl Tree {
-    pub fn read(root: &Path) -> Result<Tree> {
+impl SourceTree {
+    pub fn read(root: &Path) -> Result<SourceTree> {
         let mut files = Vec::new();
         walk(root, "", &mut files)?;
         files.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(Tree { files })
+        Ok(SourceTree { files })
     }
 
     #[cfg(test)]
-    pub fn of(files: &[(&str, &str)]) -> Tree {
-        let files = files.iter().map(|&(path, text)| File {
+    pub fn from_files(files: &[(&str, &str)]) -> SourceTree {
+        let files = files.iter().map(|&(path, text)| SourceFile {
             path: path.into(),
             text: text.into(),
         });
-        Tree {
+        SourceTree {
             files: files.collect(),
         }
     }
 
-    pub fn get(&self, path: &str) -> Option<&File> {
+    pub fn get(&self, path: &str) -> Option<&SourceFile> {
         self.files.iter().find(|file| file.path == path)
     }
 
-    pub fn with_extension<'a>(&'a self, extensions: &'a [&str]) -> impl Iterator<Item = &'a File> {
+    pub fn with_extension<'a>(
+        &'a self,
+        extensions: &'a [&str],
+    ) -> impl Iterator<Item = &'a SourceFile> {
         self.files
             .iter()
             .filter(|file| extensions.contains(&file.extension()))
     }
 }
 
-impl File {
+impl SourceFile {
     pub fn extension(&self) -> &str {
         self.path
             .rsplit_once('.')
@@ -70,7 +73,7 @@ impl File {
     }
 }
 
-fn walk(dir: &Path, prefix: &str, files: &mut Vec<File>) -> Result<()> {
+fn walk(dir: &Path, prefix: &str, files: &mut Vec<SourceFile>) -> Result<()> {
     let entries = fs::read_dir(dir).with_context(|| format!("cannot list {}", dir.display()))?;
     for entry in entries {
         let entry = entry.with_context(|| format!("cannot list {}", dir.display()))?;
@@ -86,7 +89,7 @@ fn walk(dir: &Path, prefix: &str, files: &mut Vec<File>) -> Result<()> {
         } else if kind.is_file()
             && let Ok(text) = fs::read_to_string(entry.path())
         {
-            files.push(File { path, text });
+            files.push(SourceFile { path, text });
         }
     }
     Ok(())

@@ -1,15 +1,15 @@
 //! Every `unsafe` says why it is sound. Clippy asks that of blocks; this asks it of the rest as well.
 
-use super::Complaint;
-use super::tree::Tree;
+use super::TidyIssue;
+use super::tree::SourceTree;
 
-pub fn check(tree: &Tree) -> Vec<Complaint> {
+pub fn check(tree: &SourceTree) -> Vec<TidyIssue> {
     let mut complaints = Vec::new();
     for file in tree.with_extension(&["rs"]) {
         let lines: Vec<&str> = file.text.lines().collect();
         for (index, line) in lines.iter().enumerate() {
             if is_unsafe(line) && !is_explained(&lines, index) {
-                complaints.push(Complaint::at(
+                complaints.push(TidyIssue::at(
                     file,
                     index,
                     "unsafe without a SAFETY comment",
@@ -79,8 +79,8 @@ type G = UNSAFE extern \"C\" fn(i32) -> i32;
 UNSAFE extern \"C\" {
 "
         .replace("UNSAFE", "unsafe");
-        let tree = Tree::of(&[("a.rs", &text)]);
-        let places: Vec<String> = check(&tree).into_iter().map(|c| c.place).collect();
+        let tree = SourceTree::from_files(&[("a.rs", &text)]);
+        let places: Vec<String> = check(&tree).into_iter().map(|c| c.location).collect();
         assert_eq!(places, ["a.rs:3", "a.rs:6", "a.rs:10", "a.rs:14"]);
     }
 }

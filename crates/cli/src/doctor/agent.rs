@@ -4,24 +4,24 @@ use pegel_agent::{CollectorState, CollectorStatus};
 use serde_json::Value;
 
 use super::finding::Finding;
-use super::words;
+use super::pluralize;
 
 /// What came of asking for an agent.
 #[derive(Debug)]
-pub enum Answer {
+pub enum AgentProbe {
     Status(Box<Value>),
     /// None runs.
-    Nobody(String),
+    NotRunning(String),
     /// One runs, but not for us.
-    NotForUs(String),
+    NotPermitted(String),
     /// One runs, and does not answer as it should.
-    Trouble(String),
+    Unresponsive(String),
 }
 
-impl Answer {
+impl AgentProbe {
     pub fn status(&self) -> Option<&Value> {
         match self {
-            Answer::Status(status) => Some(status),
+            AgentProbe::Status(status) => Some(status),
             _ => None,
         }
     }
@@ -29,18 +29,18 @@ impl Answer {
 
 /// One collector, of an agent or of our own survey.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct CollectorReport {
     pub name: String,
     pub state: String,
     /// Why it failed, or what it looked for.
     pub note: String,
 }
 
-pub fn seen(status: &Value) -> Vec<Seen> {
+pub fn collectors_from_status(status: &Value) -> Vec<CollectorReport> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let collectors = status["collectors"].as_array().into_iter().flatten();
     collectors
-        .map(|collector| Seen {
+        .map(|collector| CollectorReport {
             name: text(&collector["name"]),
             state: text(&collector["state"]),
             note: match collector["error"].as_str() {
@@ -51,7 +51,7 @@ pub fn seen(status: &Value) -> Vec<Seen> {
         .collect()
 }
 
-pub fn surveyed(collectors: &[CollectorStatus]) -> Vec<Seen> {
+pub fn collectors_from_survey(collectors: &[CollectorStatus]) -> Vec<CollectorReport> {
     let state = |state| match state {
         CollectorState::Active => "active",
         CollectorState::Absent => "absent",
@@ -60,7 +60,7 @@ pub fn surveyed(collectors: &[CollectorStatus]) -> Vec<Seen> {
     };
     collectors
         .iter()
-        .map(|collector| Seen {
+        .map(|collector| CollectorReport {
             name: collector.name.to_owned(),
             state: state(collector.state).to_owned(),
             note: collector
@@ -72,18 +72,20 @@ pub fn surveyed(collectors: &[CollectorStatus]) -> Vec<Seen> {
         .collect()
 }
 
-pub fn judge(answer: &Answer, version: &str) -> Vec<Finding> {
+pub fn evaluate(answer: &AgentProbe, version: &str) -> Vec<Finding> {
     let status = match answer {
-        Answer::Status(status) => status,
-        Answer::Nobody(error) => return vec![Finding::better("running", error, "pegel agent")],
-        Answer::NotForUs(error) => {
+        AgentProbe::Status(status) => status,
+        AgentProbe::NotRunning(error) => {
+            return vec![Finding::better("running", error, "pegel agent")];
+        }
+        AgentProbe::NotPermitted(error) => {
             return vec![Finding::better(
                 "running",
                 error,
                 "sudo pegel doctor, or run it as the agent's user",
             )];
         }
-        Answer::Trouble(error) => {
+        AgentProbe::Unresponsive(error) => {
             return vec![Finding::broken(
                 "running",
                 error,
@@ -101,7 +103,7 @@ pub fn judge(answer: &Answer, version: &str) -> Vec<Finding> {
                 let place = status["log"]["place"].as_str().unwrap_or("?");
                 let says = format!(
                     "{} could not be handed to {place}",
-                    words::count(lost, "log message")
+                    pluralize::pluralized(lost, "log message")
                 );
                 Finding::better(
                     "log",
@@ -174,7 +176,7 @@ fn sampling(status: &Value) -> Option<Finding> {
 }
 
 /// `whose` says who looked: the agent, or this process.
-pub fn collectors(seen: &[Seen], whose: &str) -> Vec<Finding> {
+pub fn collectors(seen: &[CollectorReport], whose: &str) -> Vec<Finding> {
     let with = |state: &str| {
         seen.iter()
             .filter(|collector| collector.state == state)
@@ -186,7 +188,7 @@ pub fn collectors(seen: &[Seen], whose: &str) -> Vec<Finding> {
     } else {
         "measure"
     };
-    let count = words::count(active.len() as u64, "collector");
+    let count = pluralize::pluralized(active.len() as u64, "collector");
     let says = format!("{count} {verb} something {whose}");
     let mut findings = vec![Finding::ok("active", says)];
     for collector in failed {
@@ -194,7 +196,7 @@ pub fn collectors(seen: &[Seen], whose: &str) -> Vec<Finding> {
         let note = collector.note.to_lowercase();
         findings.push(
             match note.contains("permission denied") || note.contains("not permitted") {
-                true => Finding::better("failed", says, privilege(&collector.name)),
+                true => Finding::better("failed", says, missing_privilege_fix(&collector.name)),
                 false => Finding::broken(
                     "failed",
                     says,
@@ -215,13 +217,13 @@ pub fn collectors(seen: &[Seen], whose: &str) -> Vec<Finding> {
         let details = absent
             .iter()
             .map(|collector| format!("{} looked for {}", collector.name, collector.note));
-        findings.push(Finding::ok("absent", says).with(details.collect()));
+        findings.push(Finding::ok("absent", says).with_details(details.collect()));
     }
     findings
 }
 
 /// What gives a collector the right that it lacks.
-fn privilege(name: &str) -> String {
+fn missing_privilege_fix(name: &str) -> String {
     let feature = match name {
         "rapl" => "rapl",
         "nvme" => "nvme-smart",
@@ -237,7 +239,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::doctor::finding::State;
+    use crate::doctor::finding::FindingState;
 
     fn status() -> Value {
         json!({
@@ -247,8 +249,8 @@ mod tests {
         })
     }
 
-    fn states(status: Value, version: &str) -> Vec<(&'static str, State)> {
-        let findings = judge(&Answer::Status(Box::new(status)), version);
+    fn states(status: Value, version: &str) -> Vec<(&'static str, FindingState)> {
+        let findings = evaluate(&AgentProbe::Status(Box::new(status)), version);
         findings
             .iter()
             .map(|finding| (finding.check, finding.state))
@@ -258,9 +260,9 @@ mod tests {
     #[test]
     fn a_healthy_agent() {
         let expected = [
-            ("running", State::Ok),
-            ("health", State::Ok),
-            ("sampling", State::Ok),
+            ("running", FindingState::Ok),
+            ("health", FindingState::Ok),
+            ("sampling", FindingState::Ok),
         ];
         assert_eq!(states(status(), "1.0.0"), expected);
         assert_eq!(
@@ -280,11 +282,11 @@ mod tests {
         status["log"]["lost"] = json!(2);
         status["http"]["guard"]["trouble"] = json!("the token is too short");
         let expected = [
-            ("running", State::Better),
-            ("health", State::Broken),
-            ("sampling", State::Better),
-            ("log", State::Better),
-            ("token and TLS", State::Broken),
+            ("running", FindingState::Better),
+            ("health", FindingState::Broken),
+            ("sampling", FindingState::Better),
+            ("log", FindingState::Better),
+            ("token and TLS", FindingState::Broken),
         ];
         assert_eq!(states(status, "1.0.1"), expected);
     }
@@ -292,17 +294,26 @@ mod tests {
     #[test]
     fn no_agent_one_that_is_not_ours_and_one_that_hangs() {
         for (answer, state) in [
-            (Answer::Nobody("none".to_owned()), State::Better),
-            (Answer::NotForUs("another's".to_owned()), State::Better),
-            (Answer::Trouble("no answer".to_owned()), State::Broken),
+            (
+                AgentProbe::NotRunning("none".to_owned()),
+                FindingState::Better,
+            ),
+            (
+                AgentProbe::NotPermitted("another's".to_owned()),
+                FindingState::Better,
+            ),
+            (
+                AgentProbe::Unresponsive("no answer".to_owned()),
+                FindingState::Broken,
+            ),
         ] {
-            assert_eq!(judge(&answer, "1")[0].state, state);
+            assert_eq!(evaluate(&answer, "1")[0].state, state);
         }
     }
 
     #[test]
     fn collectors_fail_for_want_of_rights_or_for_other_reasons() {
-        let seen = seen(&json!({"collectors": [
+        let seen = collectors_from_status(&json!({"collectors": [
             {"name": "cpu", "state": "active", "error": null, "looked_for": null},
             {"name": "hwmon", "state": "absent", "error": null, "looked_for": "/sys/class/hwmon"},
             {"name": "rapl", "state": "failed", "error": "energy_uj: Permission denied (os error 13)"},
@@ -314,14 +325,14 @@ mod tests {
             .map(|finding| (finding.check, finding.state))
             .collect();
         let expected = [
-            ("active", State::Ok),
-            ("failed", State::Better),
-            ("failed", State::Broken),
-            ("absent", State::Ok),
+            ("active", FindingState::Ok),
+            ("failed", FindingState::Better),
+            ("failed", FindingState::Broken),
+            ("absent", FindingState::Ok),
         ];
         assert_eq!(states, expected);
         assert_eq!(
-            findings[0].says,
+            findings[0].message,
             "1 collector measures something in the agent"
         );
         assert!(

@@ -3,12 +3,12 @@
 use serde_json::Value;
 
 use super::finding::Finding;
-use super::machine::Machine;
-use super::words;
+use super::host::HostFiles;
+use super::pluralize;
 
-const FILE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+const CLOCKSOURCE_FILE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 /// Read without a system call; the others cost much more.
-const FAST: [&str; 4] = [
+const FAST_CLOCKSOURCES: [&str; 4] = [
     "tsc",
     "arch_sys_counter",
     "kvm-clock",
@@ -16,25 +16,25 @@ const FAST: [&str; 4] = [
 ];
 
 #[derive(Debug, Clone, Default)]
-pub struct Facts {
+pub struct ClockProbe {
     pub is_synchronised: Option<bool>,
-    pub source: Option<String>,
+    pub clocksource: Option<String>,
     /// How often an agent saw that the clock was set.
     pub steps: Option<u64>,
 }
 
-pub fn read(machine: &Machine, status: Option<&Value>) -> Facts {
-    Facts {
+pub fn probe(machine: &HostFiles, status: Option<&Value>) -> ClockProbe {
+    ClockProbe {
         is_synchronised: machine
             .is_local()
             .then(|| pegel_agent::is_synchronised().ok())
             .flatten(),
-        source: machine.read(FILE).ok(),
+        clocksource: machine.read(CLOCKSOURCE_FILE).ok(),
         steps: status.and_then(|status| status["sampling"]["clock_steps"].as_u64()),
     }
 }
 
-pub fn judge(facts: &Facts) -> Vec<Finding> {
+pub fn evaluate(facts: &ClockProbe) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(facts.is_synchronised.map(|is_synchronised| match is_synchronised {
         true => Finding::ok("synchronised", "the clock follows a reference"),
@@ -44,14 +44,14 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
             "sudo timedatectl set-ntp true (or start chronyd; in a virtual machine ask its host)",
         ),
     }));
-    findings.extend(facts.source.as_deref().map(|source| {
-        if FAST.contains(&source) {
+    findings.extend(facts.clocksource.as_deref().map(|source| {
+        if FAST_CLOCKSOURCES.contains(&source) {
             return Finding::ok("source", source);
         }
         Finding::better(
             "source",
             format!("{source}: asking for the time is slow, for every program"),
-            format!("echo tsc | sudo tee {FILE} (only if dmesg does not call the TSC unstable)"),
+            format!("echo tsc | sudo tee {CLOCKSOURCE_FILE} (only if dmesg does not call the TSC unstable)"),
         )
     }));
     findings.extend(facts.steps.map(|steps| match steps {
@@ -60,7 +60,7 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
             "steps",
             format!(
                 "set {} while the agent ran: samples leave gaps or overlap",
-                words::count(steps, "time")
+                pluralize::pluralized(steps, "time")
             ),
             "let NTP slew the clock instead of stepping it (chrony: makestep 1 3)",
         ),
@@ -71,15 +71,15 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::finding::State;
+    use crate::doctor::finding::FindingState;
 
-    fn states(is_synchronised: bool, source: &str, steps: u64) -> Vec<State> {
-        let facts = Facts {
+    fn states(is_synchronised: bool, source: &str, steps: u64) -> Vec<FindingState> {
+        let facts = ClockProbe {
             is_synchronised: Some(is_synchronised),
-            source: Some(source.to_owned()),
+            clocksource: Some(source.to_owned()),
             steps: Some(steps),
         };
-        judge(&facts)
+        evaluate(&facts)
             .into_iter()
             .map(|finding| finding.state)
             .collect()
@@ -87,16 +87,16 @@ mod tests {
 
     #[test]
     fn a_clock_that_follows_a_reference_is_fine() {
-        assert_eq!(states(true, "tsc", 0), [State::Ok; 3]);
+        assert_eq!(states(true, "tsc", 0), [FindingState::Ok; 3]);
     }
 
     #[test]
     fn a_clock_that_is_slow_alone_and_set_could_be_better() {
-        assert_eq!(states(false, "hpet", 2), [State::Better; 3]);
+        assert_eq!(states(false, "hpet", 2), [FindingState::Better; 3]);
     }
 
     #[test]
     fn what_is_not_known_is_not_judged() {
-        assert_eq!(judge(&Facts::default()), []);
+        assert_eq!(evaluate(&ClockProbe::default()), []);
     }
 }

@@ -6,13 +6,13 @@ use pegel_agent::FileSystem;
 use serde_json::Value;
 
 use super::finding::Finding;
-use super::words;
+use super::pluralize;
 
 /// Below this even the log soon has no room.
-const LEAST_BYTES: u64 = 16 << 20;
+const FREE_BYTES_MIN: u64 = 16 << 20;
 
 #[derive(Debug, Clone)]
-pub struct Facts {
+pub struct DiskProbe {
     pub dir: PathBuf,
     pub file_system: FileSystem,
     pub free: Option<u64>,
@@ -22,7 +22,7 @@ pub struct Facts {
 }
 
 /// `dir` and `limit` are those of an agent that would be started now.
-pub fn read(status: Option<&Value>, dir: &Path, limit: u64) -> Facts {
+pub fn probe(status: Option<&Value>, dir: &Path, limit: u64) -> DiskProbe {
     let store = status.map(|status| &status["store"]);
     let dir = store
         .and_then(|store| store["dir"].as_str())
@@ -31,7 +31,7 @@ pub fn read(status: Option<&Value>, dir: &Path, limit: u64) -> Facts {
     let volume = dir
         .ancestors()
         .find_map(|dir| rustix::fs::statvfs(dir).ok());
-    Facts {
+    DiskProbe {
         dir: dir.to_owned(),
         file_system: pegel_agent::file_system(dir),
         free: volume.map(|found| found.f_bavail * found.f_frsize),
@@ -42,7 +42,7 @@ pub fn read(status: Option<&Value>, dir: &Path, limit: u64) -> Facts {
     }
 }
 
-pub fn judge(facts: &Facts) -> Vec<Finding> {
+pub fn evaluate(facts: &DiskProbe) -> Vec<Finding> {
     let dir = facts.dir.display();
     let mut findings = vec![match facts.file_system {
         FileSystem::Local => Finding::ok("place", format!("{dir}")),
@@ -61,14 +61,17 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
         let wanted = facts.limit.saturating_sub(facts.used);
         let says = format!(
             "{} free, the store may take {} more",
-            words::bytes(free),
-            words::bytes(wanted)
+            pluralize::bytes(free),
+            pluralize::bytes(wanted)
         );
-        if free < LEAST_BYTES {
+        if free < FREE_BYTES_MIN {
             return Finding::broken(
                 "room",
                 says,
-                format!("make room: du -xhd1 {} | sort -h", mount_like(&facts.dir)),
+                format!(
+                    "make room: du -xhd1 {} | sort -h",
+                    nearest_directory(&facts.dir)
+                ),
             );
         }
         match free >= wanted {
@@ -78,7 +81,7 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
                 says,
                 format!(
                     "set keep.bytes to {} or less, or make room",
-                    words::bytes(facts.used + free / 2)
+                    pluralize::bytes(facts.used + free / 2)
                 ),
             ),
         }
@@ -87,7 +90,7 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
 }
 
 /// The nearest directory that is there.
-fn mount_like(dir: &Path) -> String {
+fn nearest_directory(dir: &Path) -> String {
     let there = dir.ancestors().find(|dir| dir.is_dir());
     there.unwrap_or(Path::new("/")).display().to_string()
 }
@@ -97,17 +100,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::doctor::finding::State;
+    use crate::doctor::finding::FindingState;
 
-    fn states(file_system: FileSystem, free: u64) -> Vec<State> {
-        let facts = Facts {
+    fn states(file_system: FileSystem, free: u64) -> Vec<FindingState> {
+        let facts = DiskProbe {
             dir: PathBuf::from("/nowhere/pegel"),
             file_system,
             free: Some(free),
             used: 1 << 29,
             limit: 1 << 30,
         };
-        judge(&facts)
+        evaluate(&facts)
             .into_iter()
             .map(|finding| finding.state)
             .collect()
@@ -115,24 +118,27 @@ mod tests {
 
     #[test]
     fn a_local_disk_with_room_for_the_rest_is_fine() {
-        assert_eq!(states(FileSystem::Local, 1 << 29), [State::Ok, State::Ok]);
+        assert_eq!(
+            states(FileSystem::Local, 1 << 29),
+            [FindingState::Ok, FindingState::Ok]
+        );
     }
 
     #[test]
     fn other_places_and_less_room_could_be_better() {
         assert_eq!(
             states(FileSystem::Memory, (1 << 29) - 1),
-            [State::Better; 2]
+            [FindingState::Better; 2]
         );
         assert_eq!(
             states(FileSystem::Network("NFS"), 1 << 40),
-            [State::Better, State::Ok]
+            [FindingState::Better, FindingState::Ok]
         );
     }
 
     #[test]
     fn no_room_is_broken() {
-        assert_eq!(states(FileSystem::Local, 1 << 20)[1], State::Broken);
+        assert_eq!(states(FileSystem::Local, 1 << 20)[1], FindingState::Broken);
     }
 
     #[test]
@@ -141,12 +147,12 @@ mod tests {
             "store": {"dir": "/tmp", "log_bytes": 3, "block_bytes": 4},
             "limits": {"disk_bytes": 70},
         });
-        let facts = read(Some(&status), Path::new("/elsewhere"), 1);
+        let facts = probe(Some(&status), Path::new("/elsewhere"), 1);
         assert_eq!(
             (facts.dir, facts.used, facts.limit),
             (PathBuf::from("/tmp"), 7, 70)
         );
-        let facts = read(None, Path::new("/elsewhere/x"), 1);
+        let facts = probe(None, Path::new("/elsewhere/x"), 1);
         assert_eq!(
             (facts.used, facts.limit, facts.free.is_some()),
             (0, 1, true)

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::finding::Finding;
-use super::words;
+use super::pluralize;
 
 /// What to do about each reason.
 const FIXES: [(&str, &str); 18] = [
@@ -72,19 +72,23 @@ const FIXES: [(&str, &str); 18] = [
     ("closed", "nothing: they came while the agent stopped"),
 ];
 /// Dropped because the configuration says so.
-const WANTED: [&str; 2] = ["rule", "level"];
+const INTENDED_REASONS: [&str; 2] = ["rule", "level"];
 
-pub fn judge(status: &Value) -> Vec<Finding> {
+pub fn evaluate(status: &Value) -> Vec<Finding> {
     let mut findings = Vec::new();
     for input in status["inputs"].as_array().into_iter().flatten() {
         let name = input["input"].as_str().unwrap_or("?");
-        findings.extend(account("dropped", name, input));
+        findings.extend(drop_finding("dropped", name, input));
     }
     for sender in status["senders"].as_array().into_iter().flatten() {
         let name = ["sender", "name", "who"]
             .iter()
             .find_map(|key| sender[*key].as_str());
-        findings.extend(account("dropped by sender", name.unwrap_or("?"), sender));
+        findings.extend(drop_finding(
+            "dropped by sender",
+            name.unwrap_or("?"),
+            sender,
+        ));
     }
     if findings.is_empty() {
         findings.push(Finding::ok("dropped", "nothing since the agent started"));
@@ -93,12 +97,12 @@ pub fn judge(status: &Value) -> Vec<Finding> {
 }
 
 /// A finding when something was dropped: `dropped` is a count, or counts by reason.
-fn account(check: &'static str, name: &str, account: &Value) -> Option<Finding> {
+fn drop_finding(check: &'static str, name: &str, account: &Value) -> Option<Finding> {
     let mut reasons: Vec<(&str, u64)> = match &account["dropped"] {
         Value::Object(reasons) => reasons
             .iter()
             .filter_map(|(reason, count)| Some((reason.as_str(), count.as_u64()?)))
-            .filter(|(reason, count)| *count > 0 && !WANTED.contains(reason))
+            .filter(|(reason, count)| *count > 0 && !INTENDED_REASONS.contains(reason))
             .collect(),
         count => vec![("", count.as_u64().filter(|count| *count > 0)?)],
     };
@@ -120,7 +124,7 @@ fn account(check: &'static str, name: &str, account: &Value) -> Option<Finding> 
     let fix = fix.map_or("see what the agent's log says", |(_, fix)| fix);
     let says = format!(
         "{name}: {}{of} dropped{by_reason}",
-        words::count(total, "sample")
+        pluralize::pluralized(total, "sample")
     );
     Some(Finding::better(check, says, fix))
 }
@@ -130,16 +134,16 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::doctor::finding::State;
+    use crate::doctor::finding::FindingState;
 
     #[test]
     fn nothing_dropped_is_said_once() {
         let status = json!({"inputs": [{"input": "collect", "received": 9, "dropped": {"future": 0}}], "senders": []});
         assert_eq!(
-            judge(&status),
+            evaluate(&status),
             [Finding::ok("dropped", "nothing since the agent started")]
         );
-        assert_eq!(judge(&json!({}))[0].state, State::Ok);
+        assert_eq!(evaluate(&json!({}))[0].state, FindingState::Ok);
     }
 
     #[test]
@@ -148,10 +152,10 @@ mod tests {
             "inputs": [{"input": "push", "received": 100, "dropped": {"future": 2, "series_limit": 40, "closed": 0}}],
             "senders": [{"sender": "uid 1000", "dropped": 42}, {"sender": "uid 0", "dropped": {"future": 0, "rule": 9}}],
         });
-        let findings = judge(&status);
+        let findings = evaluate(&status);
         assert_eq!(findings.len(), 2);
         assert_eq!(
-            findings[0].says,
+            findings[0].message,
             "push: 42 samples of 100 dropped: series_limit 40, future 2"
         );
         assert!(
@@ -161,11 +165,11 @@ mod tests {
                 .expect("a fix")
                 .contains("limits.series")
         );
-        assert_eq!(findings[1].says, "uid 1000: 42 samples dropped");
+        assert_eq!(findings[1].message, "uid 1000: 42 samples dropped");
         assert!(
             findings
                 .iter()
-                .all(|finding| finding.state == State::Better)
+                .all(|finding| finding.state == FindingState::Better)
         );
     }
 }

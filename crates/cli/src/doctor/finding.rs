@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum State {
+pub enum FindingState {
     Ok,
     /// Something is not measured, or could fail later.
     Better,
@@ -11,12 +11,12 @@ pub enum State {
     Broken,
 }
 
-impl State {
+impl FindingState {
     pub fn as_str(self) -> &'static str {
         match self {
-            State::Ok => "ok",
-            State::Better => "better",
-            State::Broken => "broken",
+            FindingState::Ok => "ok",
+            FindingState::Better => "better",
+            FindingState::Broken => "broken",
         }
     }
 }
@@ -24,8 +24,8 @@ impl State {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     pub check: &'static str,
-    pub state: State,
-    pub says: String,
+    pub state: FindingState,
+    pub message: String,
     /// The one line that would change it.
     pub fix: Option<String>,
     /// One line for each of several things that it is about.
@@ -34,7 +34,7 @@ pub struct Finding {
 
 /// Findings about one part of the node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Group {
+pub struct FindingGroup {
     pub name: &'static str,
     pub findings: Vec<Finding>,
 }
@@ -43,8 +43,8 @@ impl Finding {
     pub fn ok(check: &'static str, says: impl Into<String>) -> Finding {
         Finding {
             check,
-            state: State::Ok,
-            says: says.into(),
+            state: FindingState::Ok,
+            message: says.into(),
             fix: None,
             details: Vec::new(),
         }
@@ -52,7 +52,7 @@ impl Finding {
 
     pub fn better(check: &'static str, says: impl Into<String>, fix: impl Into<String>) -> Finding {
         Finding {
-            state: State::Better,
+            state: FindingState::Better,
             fix: Some(fix.into()),
             ..Finding::ok(check, says)
         }
@@ -60,12 +60,12 @@ impl Finding {
 
     pub fn broken(check: &'static str, says: impl Into<String>, fix: impl Into<String>) -> Finding {
         Finding {
-            state: State::Broken,
+            state: FindingState::Broken,
             ..Finding::better(check, says, fix)
         }
     }
 
-    pub fn with(mut self, details: Vec<String>) -> Finding {
+    pub fn with_details(mut self, details: Vec<String>) -> Finding {
         self.details = details;
         self
     }
@@ -75,7 +75,7 @@ impl Finding {
             "group": group,
             "check": self.check,
             "state": self.state.as_str(),
-            "says": self.says,
+            "says": self.message,
             "fix": self.fix,
             "details": self.details,
         })

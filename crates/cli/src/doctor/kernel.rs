@@ -3,56 +3,56 @@
 use std::io;
 
 use super::finding::Finding;
-use super::machine::Machine;
-use super::words;
+use super::host::HostFiles;
+use super::pluralize;
 
 #[derive(Debug)]
-pub struct Facts {
+pub struct KernelProbe {
     pub release: Option<String>,
-    pub pressure: Source,
-    pub cgroup: Cgroup,
+    pub pressure: FeatureAvailability,
+    pub cgroup: CgroupSupport,
     pub sock_diag: Option<bool>,
     pub btf: bool,
-    pub tracing: Source,
+    pub tracing: FeatureAvailability,
 }
 
 /// Something that the kernel may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
-    There,
+pub enum FeatureAvailability {
+    Available,
     /// For others, or switched off.
-    Refused,
+    Denied,
     Missing,
 }
 
 /// The group of processes that this one is in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Cgroup {
+pub enum CgroupSupport {
     /// With the limit on memory, if its controller is there.
-    Two {
+    V2 {
         memory: Option<String>,
     },
-    One {
+    V1 {
         memory: Option<String>,
     },
     None,
 }
 
-pub fn read(machine: &Machine) -> Facts {
-    Facts {
+pub fn probe(machine: &HostFiles) -> KernelProbe {
+    KernelProbe {
         release: machine.read("/proc/sys/kernel/osrelease").ok(),
-        pressure: source(
+        pressure: availability(
             machine
                 .read("/proc/pressure/cpu")
                 .map(|text| !text.is_empty()),
         ),
-        cgroup: cgroup(machine),
+        cgroup: probe_cgroup(machine),
         sock_diag: machine
             .is_local()
             .then(pegel_agent::sock_diag_answers)
             .flatten(),
         btf: machine.exists("/sys/kernel/btf/vmlinux"),
-        tracing: source(
+        tracing: availability(
             machine
                 .list("/sys/kernel/tracing")
                 .map(|entries| !entries.is_empty()),
@@ -60,15 +60,15 @@ pub fn read(machine: &Machine) -> Facts {
     }
 }
 
-fn source(found: io::Result<bool>) -> Source {
+fn availability(found: io::Result<bool>) -> FeatureAvailability {
     match found {
-        Ok(true) => Source::There,
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Source::Refused,
-        _ => Source::Missing,
+        Ok(true) => FeatureAvailability::Available,
+        Err(error) if error.kind() != io::ErrorKind::NotFound => FeatureAvailability::Denied,
+        _ => FeatureAvailability::Missing,
     }
 }
 
-fn cgroup(machine: &Machine) -> Cgroup {
+fn probe_cgroup(machine: &HostFiles) -> CgroupSupport {
     let lines = machine.read("/proc/self/cgroup").unwrap_or_default();
     let of = |controller: &str| {
         lines.lines().find_map(|line| {
@@ -84,22 +84,22 @@ fn cgroup(machine: &Machine) -> Cgroup {
                 "/sys/fs/cgroup/memory{path}/memory.limit_in_bytes"
             ))
         };
-        return Cgroup::One {
+        return CgroupSupport::V1 {
             memory: file(&path).or_else(|_| file("")).ok(),
         };
     }
     if let Some(path) = of("").filter(|_| machine.exists("/sys/fs/cgroup/cgroup.controllers")) {
         let file = |path: &str| machine.read(&format!("/sys/fs/cgroup{path}/memory.max"));
-        return Cgroup::Two {
+        return CgroupSupport::V2 {
             memory: file(&path).or_else(|_| file("")).ok(),
         };
     }
-    Cgroup::None
+    CgroupSupport::None
 }
 
-pub fn judge(facts: &Facts) -> Vec<Finding> {
+pub fn evaluate(facts: &KernelProbe) -> Vec<Finding> {
     let mut findings = vec![version(facts.release.as_deref()), pressure(facts.pressure)];
-    findings.push(groups(&facts.cgroup));
+    findings.push(cgroup_finding(&facts.cgroup));
     findings.extend(facts.sock_diag.map(sock_diag));
     findings.push(match facts.btf {
         true => Finding::ok("bpf", "the kernel describes its types (BTF)"),
@@ -110,9 +110,11 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
         ),
     });
     findings.push(match facts.tracing {
-        Source::There => Finding::ok("tracing", "/sys/kernel/tracing can be read"),
-        Source::Refused => Finding::ok("tracing", "/sys/kernel/tracing is there, for root only"),
-        Source::Missing => Finding::better(
+        FeatureAvailability::Available => Finding::ok("tracing", "/sys/kernel/tracing can be read"),
+        FeatureAvailability::Denied => {
+            Finding::ok("tracing", "/sys/kernel/tracing is there, for root only")
+        }
+        FeatureAvailability::Missing => Finding::better(
             "tracing",
             "/sys/kernel/tracing is not mounted: no tracepoints",
             "sudo mount -t tracefs tracefs /sys/kernel/tracing",
@@ -146,16 +148,16 @@ fn version(release: Option<&str>) -> Finding {
     }
 }
 
-fn pressure(source: Source) -> Finding {
+fn pressure(source: FeatureAvailability) -> Finding {
     let fix = "add psi=1 to the kernel's command line, and reboot";
     match source {
-        Source::There => Finding::ok("pressure", "stalls are counted (PSI)"),
-        Source::Refused => Finding::better(
+        FeatureAvailability::Available => Finding::ok("pressure", "stalls are counted (PSI)"),
+        FeatureAvailability::Denied => Finding::better(
             "pressure",
             "stalls are not counted: PSI is switched off",
             fix,
         ),
-        Source::Missing => Finding::better(
+        FeatureAvailability::Missing => Finding::better(
             "pressure",
             "stalls are not counted: no /proc/pressure",
             format!("{fix} (needs Linux 4.20 with CONFIG_PSI)"),
@@ -163,21 +165,21 @@ fn pressure(source: Source) -> Finding {
     }
 }
 
-fn groups(cgroup: &Cgroup) -> Finding {
+fn cgroup_finding(cgroup: &CgroupSupport) -> Finding {
     let limit = |memory: &str| match memory.parse::<u64>() {
         // Version 1 writes the largest number of pages for "none".
-        Ok(bytes) if bytes < 1 << 60 => format!("memory is limited to {}", words::bytes(bytes)),
+        Ok(bytes) if bytes < 1 << 60 => format!("memory is limited to {}", pluralize::bytes(bytes)),
         _ => "no limit on memory".to_owned(),
     };
     match cgroup {
-        Cgroup::Two {
+        CgroupSupport::V2 {
             memory: Some(memory),
         } => Finding::ok("cgroup", format!("version 2, {}", limit(memory))),
-        Cgroup::Two { memory: None } => Finding::ok(
+        CgroupSupport::V2 { memory: None } => Finding::ok(
             "cgroup",
             "version 2; this process is in no group with limits",
         ),
-        Cgroup::One { memory } => Finding::better(
+        CgroupSupport::V1 { memory } => Finding::better(
             "cgroup",
             format!(
                 "version 1, {}: no pressure and no memory peak per task",
@@ -187,7 +189,7 @@ fn groups(cgroup: &Cgroup) -> Finding {
             ),
             "add systemd.unified_cgroup_hierarchy=1 to the kernel's command line, and reboot",
         ),
-        Cgroup::None => Finding::better(
+        CgroupSupport::None => Finding::better(
             "cgroup",
             "no groups are visible: nothing can be said per task or container",
             "sudo mount -t cgroup2 cgroup2 /sys/fs/cgroup",
@@ -212,55 +214,66 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::doctor::finding::State;
+    use crate::doctor::finding::FindingState;
 
-    fn states(facts: &Facts) -> Vec<(&'static str, State)> {
-        let findings = judge(facts);
+    fn states(facts: &KernelProbe) -> Vec<(&'static str, FindingState)> {
+        let findings = evaluate(facts);
         assert!(
             findings
                 .iter()
-                .all(|f| (f.state == State::Ok) == f.fix.is_none())
+                .all(|f| (f.state == FindingState::Ok) == f.fix.is_none())
         );
         findings.iter().map(|f| (f.check, f.state)).collect()
     }
 
-    fn good() -> Facts {
-        Facts {
+    fn good() -> KernelProbe {
+        KernelProbe {
             release: Some("6.1.0-18-amd64".to_owned()),
-            pressure: Source::There,
-            cgroup: Cgroup::Two {
+            pressure: FeatureAvailability::Available,
+            cgroup: CgroupSupport::V2 {
                 memory: Some("max".to_owned()),
             },
             sock_diag: Some(true),
             btf: true,
-            tracing: Source::Refused,
+            tracing: FeatureAvailability::Denied,
         }
     }
 
     #[test]
     fn a_new_kernel_is_fine() {
-        assert!(states(&good()).iter().all(|(_, state)| *state == State::Ok));
+        assert!(
+            states(&good())
+                .iter()
+                .all(|(_, state)| *state == FindingState::Ok)
+        );
     }
 
     #[test]
     fn an_old_kernel_could_be_better_in_every_way() {
-        let facts = Facts {
+        let facts = KernelProbe {
             release: Some("3.10.0-1160.el7.x86_64".to_owned()),
-            pressure: Source::Missing,
-            cgroup: Cgroup::One {
+            pressure: FeatureAvailability::Missing,
+            cgroup: CgroupSupport::V1 {
                 memory: Some("9223372036854771712".to_owned()),
             },
             sock_diag: Some(false),
             btf: false,
-            tracing: Source::Missing,
+            tracing: FeatureAvailability::Missing,
         };
         let states = states(&facts);
         assert_eq!(states.len(), 6);
-        assert!(states.iter().all(|(_, state)| *state == State::Better));
-        assert!(judge(&facts)[2].says.contains("no limit on memory"));
-        assert_eq!(version(None).state, State::Better);
-        let (off, none) = (pressure(Source::Refused), groups(&Cgroup::None));
-        assert!(off.says.contains("switched off") && none.says.contains("no groups"));
+        assert!(
+            states
+                .iter()
+                .all(|(_, state)| *state == FindingState::Better)
+        );
+        assert!(evaluate(&facts)[2].message.contains("no limit on memory"));
+        assert_eq!(version(None).state, FindingState::Better);
+        let (off, none) = (
+            pressure(FeatureAvailability::Denied),
+            cgroup_finding(&CgroupSupport::None),
+        );
+        assert!(off.message.contains("switched off") && none.message.contains("no groups"));
     }
 
     #[test]
@@ -271,27 +284,27 @@ mod tests {
             fs::create_dir_all(path.parent().expect("a parent")).expect("made");
             fs::write(path, text).expect("written");
         };
-        let machine = Machine::at(root.path().to_owned());
-        assert_eq!(cgroup(&machine), Cgroup::None);
+        let machine = HostFiles::at(root.path().to_owned());
+        assert_eq!(probe_cgroup(&machine), CgroupSupport::None);
         put("proc/self/cgroup", "0::/a/b\n");
         put("sys/fs/cgroup/cgroup.controllers", "cpu memory\n");
-        assert_eq!(cgroup(&machine), Cgroup::Two { memory: None });
+        assert_eq!(probe_cgroup(&machine), CgroupSupport::V2 { memory: None });
         put("sys/fs/cgroup/memory.max", "max\n");
         put("sys/fs/cgroup/a/b/memory.max", "1048576\n");
         let memory = Some("1048576".to_owned());
         assert_eq!(
-            cgroup(&machine),
-            Cgroup::Two {
+            probe_cgroup(&machine),
+            CgroupSupport::V2 {
                 memory: memory.clone()
             }
         );
         assert!(
-            groups(&cgroup(&machine))
-                .says
+            cgroup_finding(&probe_cgroup(&machine))
+                .message
                 .ends_with("memory is limited to 1 MiB")
         );
         put("proc/self/cgroup", "4:memory:/host/path\n0::/\n");
         put("sys/fs/cgroup/memory/memory.limit_in_bytes", "1048576\n");
-        assert_eq!(cgroup(&machine), Cgroup::One { memory });
+        assert_eq!(probe_cgroup(&machine), CgroupSupport::V1 { memory });
     }
 }

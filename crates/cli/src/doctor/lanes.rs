@@ -3,68 +3,68 @@
 use std::path::Path;
 
 use super::finding::Finding;
-use super::machine::{Machine, mounts};
-use super::words;
+use super::host::{HostFiles, parse_mountinfo};
+use super::pluralize;
 
 /// Below this, a node full of programs runs out of room: a thousand lanes of 64 KiB.
-const ROOM_BYTES: u64 = 64 << 20;
+const SHM_FREE_BYTES_MIN: u64 = 64 << 20;
 
 #[derive(Debug, Clone, Default)]
-pub struct Facts {
+pub struct LaneDirProbe {
     /// `$PEGEL_LANES`, and whether it is a directory.
-    pub named: Option<(String, bool)>,
+    pub env_dir: Option<(String, bool)>,
     /// Whether the system's daemon has a place for everyone.
-    pub has_system_place: bool,
-    pub shm: Option<Shm>,
+    pub has_system_dir: bool,
+    pub shm: Option<SharedMemory>,
     /// What makes us think that this is a container.
     pub container: Option<&'static str>,
 }
 
 /// `/dev/shm`.
 #[derive(Debug, Clone, Default)]
-pub struct Shm {
+pub struct SharedMemory {
     pub size: u64,
     pub free: u64,
-    pub is_memory: bool,
+    pub is_tmpfs: bool,
 }
 
 /// Files that only containers have.
-const MARKS: [(&str, &str); 3] = [
+const CONTAINER_MARKERS: [(&str, &str); 3] = [
     ("/.dockerenv", "Docker"),
     ("/run/.containerenv", "Podman"),
     ("/.singularity.d", "Apptainer"),
 ];
 
-pub fn read(machine: &Machine, named: Option<String>) -> Facts {
+pub fn probe(machine: &HostFiles, named: Option<String>) -> LaneDirProbe {
     let mountinfo = machine.read("/proc/self/mountinfo").unwrap_or_default();
-    let mounts = mounts(&mountinfo);
+    let mounts = parse_mountinfo(&mountinfo);
     let is_memory = mounts
         .iter()
-        .any(|mount| mount.at == "/dev/shm" && mount.kind == "tmpfs");
+        .any(|mount| mount.mountpoint == "/dev/shm" && mount.fs_type == "tmpfs");
     // A machine made of files has none of its own.
     let volume = machine
         .is_local()
         .then(|| rustix::fs::statvfs("/dev/shm").ok())
         .flatten();
-    let shm = volume.map(|found| Shm {
+    let shm = volume.map(|found| SharedMemory {
         size: found.f_blocks * found.f_frsize,
         free: found.f_bavail * found.f_frsize,
-        is_memory,
+        is_tmpfs: is_memory,
     });
-    let container = MARKS
+    let container = CONTAINER_MARKERS
         .iter()
         .find(|(path, _)| machine.exists(path))
         .map(|(_, name)| *name);
-    Facts {
-        named: named.map(|path| (path.clone(), Path::new(&path).is_dir())),
-        has_system_place: machine.exists("/run/pegel/lanes"),
+    LaneDirProbe {
+        env_dir: named.map(|path| (path.clone(), Path::new(&path).is_dir())),
+        has_system_dir: machine.exists("/run/pegel/lanes"),
         shm,
         container,
     }
 }
 
-pub fn judge(facts: &Facts) -> Vec<Finding> {
-    if let Some((path, is_there)) = &facts.named {
+pub fn evaluate(facts: &LaneDirProbe) -> Vec<Finding> {
+    if let Some((path, is_there)) = &facts.env_dir {
         return vec![match is_there {
             true => Finding::ok(
                 "lanes",
@@ -77,8 +77,8 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
             ),
         }];
     }
-    let mut findings = vec![shared_memory(facts.shm.as_ref(), facts.has_system_place)];
-    if let Some(container) = facts.container.filter(|_| !facts.has_system_place) {
+    let mut findings = vec![shared_memory(facts.shm.as_ref(), facts.has_system_dir)];
+    if let Some(container) = facts.container.filter(|_| !facts.has_system_dir) {
         findings.push(Finding::better(
             "container",
             format!("inside {container} /dev/shm is its own: an agent outside does not see programs here"),
@@ -88,7 +88,7 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-fn shared_memory(shm: Option<&Shm>, has_system_place: bool) -> Finding {
+fn shared_memory(shm: Option<&SharedMemory>, has_system_place: bool) -> Finding {
     if has_system_place {
         return Finding::ok("lanes", "programs' counters go to /run/pegel/lanes");
     }
@@ -99,15 +99,15 @@ fn shared_memory(shm: Option<&Shm>, has_system_place: bool) -> Finding {
             "sudo mount -t tmpfs -o mode=1777 tmpfs /dev/shm, or set $PEGEL_LANES",
         );
     };
-    let (size, free) = (words::bytes(shm.size), words::bytes(shm.free));
-    if !shm.is_memory {
+    let (size, free) = (pluralize::bytes(shm.size), pluralize::bytes(shm.free));
+    if !shm.is_tmpfs {
         return Finding::better(
             "lanes",
             "/dev/shm is not in memory (tmpfs): counting would write to a disk",
             "set $PEGEL_LANES to a directory on a tmpfs",
         );
     }
-    match shm.free >= ROOM_BYTES {
+    match shm.free >= SHM_FREE_BYTES_MIN {
         true => Finding::ok("lanes", format!("/dev/shm has {free} of {size} free")),
         false => Finding::better(
             "lanes",
@@ -120,45 +120,45 @@ fn shared_memory(shm: Option<&Shm>, has_system_place: bool) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::finding::State;
+    use crate::doctor::finding::FindingState;
 
-    fn shm(free: u64, is_memory: bool) -> Option<Shm> {
-        Some(Shm {
+    fn shm(free: u64, is_memory: bool) -> Option<SharedMemory> {
+        Some(SharedMemory {
             size: 1 << 30,
             free,
-            is_memory,
+            is_tmpfs: is_memory,
         })
     }
 
     #[test]
     fn shared_memory_needs_to_be_there_in_memory_and_with_room() {
         for (shm, has_system_place, state) in [
-            (shm(1 << 30, true), false, State::Ok),
-            (shm(1 << 20, true), false, State::Better),
-            (shm(1 << 30, false), false, State::Better),
-            (None, false, State::Better),
-            (None, true, State::Ok),
-            (shm(1 << 20, true), true, State::Ok),
+            (shm(1 << 30, true), false, FindingState::Ok),
+            (shm(1 << 20, true), false, FindingState::Better),
+            (shm(1 << 30, false), false, FindingState::Better),
+            (None, false, FindingState::Better),
+            (None, true, FindingState::Ok),
+            (shm(1 << 20, true), true, FindingState::Ok),
         ] {
-            let facts = Facts {
+            let facts = LaneDirProbe {
                 shm,
-                has_system_place,
-                ..Facts::default()
+                has_system_dir: has_system_place,
+                ..LaneDirProbe::default()
             };
-            let findings = judge(&facts);
+            let findings = evaluate(&facts);
             assert_eq!((findings.len(), findings[0].state), (1, state), "{facts:?}");
         }
     }
 
     #[test]
     fn a_container_is_told_how_to_be_seen() {
-        let mut facts = Facts {
+        let mut facts = LaneDirProbe {
             shm: shm(1 << 30, true),
             container: Some("Docker"),
-            ..Facts::default()
+            ..LaneDirProbe::default()
         };
-        let findings = judge(&facts);
-        assert_eq!(findings[1].state, State::Better);
+        let findings = evaluate(&facts);
+        assert_eq!(findings[1].state, FindingState::Better);
         assert!(
             findings[1]
                 .fix
@@ -166,11 +166,11 @@ mod tests {
                 .expect("a fix")
                 .contains("/run/pegel/lanes")
         );
-        facts.has_system_place = true;
-        assert_eq!(judge(&facts).len(), 1);
-        facts.named = Some(("/lanes".to_owned(), true));
-        assert_eq!(judge(&facts)[0].state, State::Ok);
-        facts.named = Some(("/lanes".to_owned(), false));
-        assert_eq!(judge(&facts)[0].state, State::Broken);
+        facts.has_system_dir = true;
+        assert_eq!(evaluate(&facts).len(), 1);
+        facts.env_dir = Some(("/lanes".to_owned(), true));
+        assert_eq!(evaluate(&facts)[0].state, FindingState::Ok);
+        facts.env_dir = Some(("/lanes".to_owned(), false));
+        assert_eq!(evaluate(&facts)[0].state, FindingState::Broken);
     }
 }

@@ -8,14 +8,14 @@ mod clock;
 mod disk;
 mod drops;
 mod finding;
+mod host;
 mod kernel;
 mod lanes;
 mod limits;
-mod machine;
+mod permissions;
+mod pluralize;
 mod ports;
-mod rights;
 mod text;
-mod words;
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -24,61 +24,64 @@ use std::path::PathBuf;
 
 use pegel_agent::{Loaded, Plan};
 
-use crate::client::Client;
-use crate::failure::{FAILED, Failure, NO_AGENT};
+use crate::agent_client::AgentClient;
+use crate::command_error::{CommandError, FAILED, NO_AGENT};
 use crate::output;
-use agent::Answer;
-use finding::{Finding, Group, State};
-use machine::{Machine, Rights};
+use agent::AgentProbe;
+use finding::{Finding, FindingGroup, FindingState};
+use host::{HostFiles, ProcessCapabilities};
 
 /// Say what can be measured here, what not, and the one line that would change it
 ///
 /// Looks at the kernel, at what this user may do, at limits, drops, clock, disk and ports, and at the agent where one
 /// runs. Exits with 1 if anything is broken.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct DoctorArgs {
     /// The agent's socket [default: $PEGEL_SOCKET, yours, the system's]
     #[arg(short = 'u', value_name = "SOCKET")]
     socket: Option<PathBuf>,
     /// The form of the findings
     #[arg(short, long, value_enum, default_value = "txt")]
-    format: Format,
+    format: DoctorFormat,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum Format {
+enum DoctorFormat {
     /// for people
     Txt,
     /// one array
     Json,
 }
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
-    let groups = examine(args);
+pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
+    let groups = run_checks(args);
     let text = match args.format {
-        Format::Txt => text::write(&groups, look()),
-        Format::Json => json(&groups),
+        DoctorFormat::Txt => text::write(&groups, text_style()),
+        DoctorFormat::Json => json(&groups),
     };
     output::write(None, &text)?;
     let findings = groups.iter().flat_map(|group| &group.findings);
-    let broken = findings.filter(|f| f.state == State::Broken).count() as u64;
+    let broken = findings.filter(|f| f.state == FindingState::Broken).count() as u64;
     match broken {
         0 => Ok(()),
-        1 => Err(Failure::coded(FAILED, "one thing is broken")),
-        count => Err(Failure::coded(FAILED, format!("{count} things are broken"))),
+        1 => Err(CommandError::with_code(FAILED, "one thing is broken")),
+        count => Err(CommandError::with_code(
+            FAILED,
+            format!("{count} things are broken"),
+        )),
     }
 }
 
-fn look() -> text::Look {
+fn text_style() -> text::TextStyle {
     let is_plain = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-    text::Look {
+    text::TextStyle {
         width: output::terminal_width().unwrap_or(100),
         has_colour: std::io::stdout().is_terminal() && !is_plain("NO_COLOR") && !is_dumb,
     }
 }
 
-fn json(groups: &[Group]) -> String {
+fn json(groups: &[FindingGroup]) -> String {
     let findings = groups.iter().flat_map(|group| {
         let findings = group.findings.iter();
         findings.map(|finding| finding.json(group.name))
@@ -87,42 +90,45 @@ fn json(groups: &[Group]) -> String {
     format!("[\n{}\n]\n", lines.join(",\n"))
 }
 
-fn examine(args: &Args) -> Vec<Group> {
+fn run_checks(args: &DoctorArgs) -> Vec<FindingGroup> {
     let environment = |name: &str| std::env::var_os(name);
-    let (settings, loaded) = configuration(pegel_agent::load(None, &[], &environment));
+    let (settings, loaded) = check_config(pegel_agent::load(None, &[], &environment));
     let plan = Plan::new(&loaded, &environment);
-    let machine = Machine::at(plan.host.root.clone());
-    let answer = ask(args);
+    let machine = HostFiles::at(plan.host.root.clone());
+    let answer = probe_agent(args);
     let status = answer.status();
     let surveyed = pegel_agent::survey(&plan).unwrap_or_default();
     let seen = match status {
-        Some(status) => agent::collectors(&agent::seen(status), "in the agent"),
-        None => agent::collectors(&agent::surveyed(&surveyed), "for this user"),
+        Some(status) => agent::collectors(&agent::collectors_from_status(status), "in the agent"),
+        None => agent::collectors(&agent::collectors_from_survey(&surveyed), "for this user"),
     };
-    let rights = rights::read(&machine, Rights::own(), &surveyed, status);
-    let lanes = lanes::read(&machine, text_of(environment("PEGEL_LANES")));
+    let rights = permissions::probe(&machine, ProcessCapabilities::current(), &surveyed, status);
+    let lanes = lanes::probe(&machine, non_empty_text(environment("PEGEL_LANES")));
     let connections = plan.serve.connections_max as u64;
-    let group = |name, findings| Group { name, findings };
+    let group = |name, findings| FindingGroup { name, findings };
     let mut groups = vec![
         group(
             "agent",
             [
-                agent::judge(&answer, env!("CARGO_PKG_VERSION")),
+                agent::evaluate(&answer, env!("CARGO_PKG_VERSION")),
                 vec![settings],
             ]
             .concat(),
         ),
         group("collectors", seen),
-        group("drops", status.map(drops::judge).unwrap_or_default()),
-        group("limits", limits::judge(&limits::read(status, connections))),
+        group("drops", status.map(drops::evaluate).unwrap_or_default()),
+        group(
+            "limits",
+            limits::evaluate(&limits::probe(status, connections)),
+        ),
         group(
             "store",
-            disk::judge(&disk::read(status, &plan.store.dir, plan.store.keep_bytes)),
+            disk::evaluate(&disk::probe(status, &plan.store.dir, plan.store.keep_bytes)),
         ),
-        group("kernel", kernel::judge(&kernel::read(&machine))),
-        group("rights", rights::judge(&rights)),
-        group("programs", lanes::judge(&lanes)),
-        group("clock", clock::judge(&clock::read(&machine, status))),
+        group("kernel", kernel::evaluate(&kernel::probe(&machine))),
+        group("rights", permissions::evaluate(&rights)),
+        group("programs", lanes::evaluate(&lanes)),
+        group("clock", clock::evaluate(&clock::probe(&machine, status))),
     ];
     if machine.is_local() {
         let listen: Vec<SocketAddr> = plan
@@ -132,13 +138,16 @@ fn examine(args: &Args) -> Vec<Group> {
             .map(|address| address.socket())
             .collect();
         let pid = status.and_then(|status| u32::try_from(status["pid"].as_u64()?).ok());
-        groups.push(group("network", ports::judge(&ports::read(&listen, pid))));
+        groups.push(group(
+            "network",
+            ports::evaluate(&ports::probe(&listen, pid)),
+        ));
     }
     groups
 }
 
 /// What the configuration says, or its mistakes; the rest is then judged by the defaults.
-fn configuration(loaded: Result<Loaded, pegel_config::ConfigError>) -> (Finding, Loaded) {
+fn check_config(loaded: Result<Loaded, pegel_config::ConfigError>) -> (Finding, Loaded) {
     match loaded {
         Ok(loaded) => {
             let says = match &loaded.file {
@@ -152,41 +161,43 @@ fn configuration(loaded: Result<Loaded, pegel_config::ConfigError>) -> (Finding,
             let first = text.lines().next().unwrap_or_default().to_owned();
             let details = text.lines().map(|line| line.trim().to_owned()).collect();
             let finding =
-                Finding::broken("configuration", first, "pegel config check").with(details);
+                Finding::broken("configuration", first, "pegel config check").with_details(details);
             let config = pegel_agent::load(None, &[], &|_| None);
             (finding, config.expect("the defaults are without mistakes"))
         }
     }
 }
 
-fn ask(args: &Args) -> Answer {
-    let asked =
-        Client::find(args.socket.as_deref(), &[]).and_then(|client| client.get("/status", &[]));
+fn probe_agent(args: &DoctorArgs) -> AgentProbe {
+    let asked = AgentClient::find(args.socket.as_deref(), &[])
+        .and_then(|client| client.get("/status", &[]));
     match asked {
-        Ok(status) => Answer::Status(Box::new(status)),
-        Err(error) => unanswered(&error),
+        Ok(status) => AgentProbe::Status(Box::new(status)),
+        Err(error) => classify_error(&error),
     }
 }
 
-fn unanswered(error: &anyhow::Error) -> Answer {
+fn classify_error(error: &anyhow::Error) -> AgentProbe {
     let text = format!("{error:#}");
     // Hints have their own line here.
     let first = text.lines().next().unwrap_or_default().to_owned();
-    let code = error.downcast_ref::<Failure>().map(|failure| failure.code);
+    let code = error
+        .downcast_ref::<CommandError>()
+        .map(|failure| failure.code);
     let is_refused = error.chain().any(|cause| {
         let cause = cause.downcast_ref::<std::io::Error>();
         cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::PermissionDenied)
     });
     if code == Some(NO_AGENT) {
-        Answer::Nobody(first)
+        AgentProbe::NotRunning(first)
     } else if is_refused || first.starts_with("the agent answered 401") {
-        Answer::NotForUs(first)
+        AgentProbe::NotPermitted(first)
     } else {
-        Answer::Trouble(first)
+        AgentProbe::Unresponsive(first)
     }
 }
 
-fn text_of(value: Option<OsString>) -> Option<String> {
+fn non_empty_text(value: Option<OsString>) -> Option<String> {
     let value = value?.to_string_lossy().into_owned();
     (!value.is_empty()).then_some(value)
 }
@@ -199,7 +210,7 @@ mod tests {
 
     #[test]
     fn the_keys_of_a_finding_are_stable() {
-        let groups = [Group {
+        let groups = [FindingGroup {
             name: "store",
             findings: vec![
                 Finding::ok("place", "/a \"b\""),
@@ -220,27 +231,36 @@ mod tests {
     #[test]
     fn a_wrong_configuration_is_broken_and_the_rest_goes_on() {
         let environment = |name: &str| (name == "PEGEL_LEVEL").then(|| OsString::from("9"));
-        let (finding, loaded) = configuration(pegel_agent::load(None, &[], &environment));
-        assert_eq!(finding.state, State::Broken);
-        assert!(finding.says.contains("PEGEL_LEVEL"), "{finding:?}");
+        let (finding, loaded) = check_config(pegel_agent::load(None, &[], &environment));
+        assert_eq!(finding.state, FindingState::Broken);
+        assert!(finding.message.contains("PEGEL_LEVEL"), "{finding:?}");
         assert_eq!(loaded.config.own.level.get(), 3);
-        let (finding, _) = configuration(pegel_agent::load(None, &[], &|_| None));
-        assert_eq!(finding.state, State::Ok);
+        let (finding, _) = check_config(pegel_agent::load(None, &[], &|_| None));
+        assert_eq!(finding.state, FindingState::Ok);
     }
 
     #[test]
     fn silence_has_several_causes() {
-        let nobody = unanswered(&Failure::coded(
+        let nobody = classify_error(&CommandError::with_code(
             NO_AGENT,
             "no agent answers\nhint: start one",
         ));
-        assert!(matches!(nobody, Answer::Nobody(text) if text == "no agent answers"));
+        assert!(matches!(nobody, AgentProbe::NotRunning(text) if text == "no agent answers"));
         let denied = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
         let denied = anyhow::Error::from(denied).context("cannot connect to /run/pegel/push.sock");
-        assert!(matches!(unanswered(&denied), Answer::NotForUs(_)));
+        assert!(matches!(
+            classify_error(&denied),
+            AgentProbe::NotPermitted(_)
+        ));
         let refused = anyhow::anyhow!("the agent answered 401: a token is needed");
-        assert!(matches!(unanswered(&refused), Answer::NotForUs(_)));
+        assert!(matches!(
+            classify_error(&refused),
+            AgentProbe::NotPermitted(_)
+        ));
         let squatted = anyhow::anyhow!("/x is served by user 7");
-        assert!(matches!(unanswered(&squatted), Answer::Trouble(_)));
+        assert!(matches!(
+            classify_error(&squatted),
+            AgentProbe::Unresponsive(_)
+        ));
     }
 }

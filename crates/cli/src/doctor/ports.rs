@@ -8,10 +8,10 @@ use pegel_agent::{Holder, holder_of, udp_holder_of};
 use super::finding::Finding;
 
 /// Where statsd clients send to.
-const STATSD: ([u8; 4], u16) = ([127, 0, 0, 1], 8125);
+const STATSD_ADDRESS: ([u8; 4], u16) = ([127, 0, 0, 1], 8125);
 
 #[derive(Debug, Clone)]
-pub struct Port {
+pub struct PortProbe {
     /// `1337`, `8125/udp`.
     pub name: String,
     pub holder: Option<Holder>,
@@ -19,7 +19,7 @@ pub struct Port {
 }
 
 /// `agent` is the running one's process.
-pub fn read(listen: &[SocketAddr], agent: Option<u32>) -> Vec<Port> {
+pub fn probe(listen: &[SocketAddr], agent: Option<u32>) -> Vec<PortProbe> {
     let agent_uid =
         agent.and_then(|pid| Some(std::fs::metadata(format!("/proc/{pid}")).ok()?.uid()));
     let port = |name: String, holder: Option<Holder>| {
@@ -28,15 +28,15 @@ pub fn read(listen: &[SocketAddr], agent: Option<u32>) -> Vec<Port> {
             // The kernel names only the user of another user's socket.
             None => Some(holder.owner.uid) == agent_uid,
         });
-        Port {
+        PortProbe {
             name,
             holder,
             is_ours,
         }
     };
-    let statsd = SocketAddr::from(STATSD);
+    let statsd = SocketAddr::from(STATSD_ADDRESS);
     let listen = listen.iter().filter(|address| address.port() != 0);
-    let mut ports: Vec<Port> = listen
+    let mut ports: Vec<PortProbe> = listen
         .map(|address| port(address.port().to_string(), holder_of(*address)))
         .collect();
     ports.push(port("8125/udp".to_owned(), udp_holder_of(statsd)));
@@ -44,8 +44,8 @@ pub fn read(listen: &[SocketAddr], agent: Option<u32>) -> Vec<Port> {
     ports
 }
 
-pub fn judge(ports: &[Port]) -> Vec<Finding> {
-    let names = |wanted: &dyn Fn(&Port) -> bool| {
+pub fn evaluate(ports: &[PortProbe]) -> Vec<Finding> {
+    let names = |wanted: &dyn Fn(&PortProbe) -> bool| {
         let names: Vec<&str> = ports
             .iter()
             .filter(|port| wanted(port))
@@ -88,16 +88,16 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
-    use crate::doctor::finding::State;
+    use crate::doctor::finding::FindingState;
 
     #[test]
     fn a_held_port_is_somebodys_and_a_free_one_nobodys() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("bound");
         let own = std::process::id();
-        let ports = read(&[address], Some(own));
+        let ports = probe(&[address], Some(own));
         assert!(ports[0].is_ours);
-        let says = judge(&ports[..1]);
+        let says = evaluate(&ports[..1]);
         assert_eq!(
             says,
             [Finding::ok(
@@ -106,11 +106,13 @@ mod tests {
             )]
         );
 
-        let ports = read(&[address], None);
-        let findings = judge(&ports[..1]);
-        assert_eq!(findings[0].state, State::Better);
+        let ports = probe(&[address], None);
+        let findings = evaluate(&ports[..1]);
+        assert_eq!(findings[0].state, FindingState::Better);
         assert!(
-            findings[0].says.contains(&format!("is held by pid {own}")),
+            findings[0]
+                .message
+                .contains(&format!("is held by pid {own}")),
             "{findings:?}"
         );
         assert!(
@@ -122,7 +124,7 @@ mod tests {
         );
 
         drop(listener);
-        let says = judge(&read(&[address], None)[..1]);
+        let says = evaluate(&probe(&[address], None)[..1]);
         assert_eq!(
             says,
             [Finding::ok("ports", format!("free: {}", address.port()))]
@@ -131,7 +133,7 @@ mod tests {
 
     #[test]
     fn port_zero_is_never_taken() {
-        let ports = read(&["127.0.0.1:0".parse().expect("an address")], None);
+        let ports = probe(&["127.0.0.1:0".parse().expect("an address")], None);
         assert_eq!(ports.len(), 2, "statsd's two");
     }
 }

@@ -1,11 +1,11 @@
 //! The findings as text: a line each, the fix below it.
 
-use super::finding::{Finding, Group, State};
+use super::finding::{Finding, FindingGroup, FindingState};
 use crate::format::table::wrap;
 
 /// How the text is to look.
 #[derive(Debug, Clone, Copy)]
-pub struct Look {
+pub struct TextStyle {
     pub width: usize,
     pub has_colour: bool,
 }
@@ -13,7 +13,7 @@ pub struct Look {
 /// Where the sentences begin.
 const INDENT: usize = 11;
 
-pub fn write(groups: &[Group], look: Look) -> String {
+pub fn write(groups: &[FindingGroup], look: TextStyle) -> String {
     let checks = groups
         .iter()
         .flat_map(|group| &group.findings)
@@ -23,7 +23,7 @@ pub fn write(groups: &[Group], look: Look) -> String {
     for group in groups.iter().filter(|group| !group.findings.is_empty()) {
         out.push_str(&format!("{}\n", paint(group.name, BOLD, look)));
         for finding in &group.findings {
-            append(&mut out, finding, column, look);
+            append_finding(&mut out, finding, column, look);
         }
         out.push('\n');
     }
@@ -34,14 +34,14 @@ pub fn write(groups: &[Group], look: Look) -> String {
 
 const BOLD: &str = "1";
 
-fn append(out: &mut String, finding: &Finding, column: usize, look: Look) {
+fn append_finding(out: &mut String, finding: &Finding, column: usize, look: TextStyle) {
     let (word, colour) = match finding.state {
-        State::Ok => ("ok    ", "32"),
-        State::Better => ("better", "33"),
-        State::Broken => ("BROKEN", "31;1"),
+        FindingState::Ok => ("ok    ", "32"),
+        FindingState::Better => ("better", "33"),
+        FindingState::Broken => ("BROKEN", "31;1"),
     };
     let width = look.width.max(40).saturating_sub(column);
-    let mut lines = wrap(&finding.says, width).into_iter();
+    let mut lines = wrap(&finding.message, width).into_iter();
     let first = lines.next().unwrap_or_default();
     let name = column - INDENT;
     out.push_str(&format!(
@@ -61,7 +61,7 @@ fn append(out: &mut String, finding: &Finding, column: usize, look: Look) {
     }
 }
 
-fn paint(text: &str, colour: &str, look: Look) -> String {
+fn paint(text: &str, colour: &str, look: TextStyle) -> String {
     match look.has_colour {
         true => format!("\u{1b}[{colour}m{text}\u{1b}[0m"),
         false => text.to_owned(),
@@ -69,12 +69,16 @@ fn paint(text: &str, colour: &str, look: Look) -> String {
 }
 
 /// `20 ok, 3 could be better, 1 broken`.
-pub fn summary(groups: &[Group]) -> String {
+pub fn summary(groups: &[FindingGroup]) -> String {
     let count = |state| {
         let findings = groups.iter().flat_map(|group| &group.findings);
         findings.filter(|finding| finding.state == state).count()
     };
-    let (ok, better, broken) = (count(State::Ok), count(State::Better), count(State::Broken));
+    let (ok, better, broken) = (
+        count(FindingState::Ok),
+        count(FindingState::Better),
+        count(FindingState::Broken),
+    );
     format!("{ok} ok, {better} could be better, {broken} broken")
 }
 
@@ -82,9 +86,9 @@ pub fn summary(groups: &[Group]) -> String {
 mod tests {
     use super::*;
 
-    fn groups() -> Vec<Group> {
+    fn groups() -> Vec<FindingGroup> {
         vec![
-            Group {
+            FindingGroup {
                 name: "kernel",
                 findings: vec![
                     Finding::ok("version", "Linux 6.1"),
@@ -95,11 +99,11 @@ mod tests {
                     ),
                 ],
             },
-            Group {
+            FindingGroup {
                 name: "empty",
                 findings: Vec::new(),
             },
-            Group {
+            FindingGroup {
                 name: "store",
                 findings: vec![Finding::broken("room", "none", "make some")],
             },
@@ -108,7 +112,7 @@ mod tests {
 
     #[test]
     fn lines_are_aligned_and_wrapped() {
-        let look = Look {
+        let look = TextStyle {
             width: 50,
             has_colour: false,
         };
@@ -132,14 +136,14 @@ store
     fn colour_adds_nothing_but_colour() {
         let plain = write(
             &groups(),
-            Look {
+            TextStyle {
                 width: 80,
                 has_colour: false,
             },
         );
         let coloured = write(
             &groups(),
-            Look {
+            TextStyle {
                 width: 80,
                 has_colour: true,
             },

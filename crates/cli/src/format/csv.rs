@@ -1,24 +1,24 @@
 //! CSV as in RFC 4180, except that lines end as the system's do.
 
 use super::number::exact;
-use crate::answer::{Listed, Reading};
+use crate::api_values::{SeriesInfo, SeriesValue};
 
 pub const VALUES_HEAD: &str = "name,ts,value\n";
 
-pub fn list(listed: &[Listed]) -> String {
+pub fn list(listed: &[SeriesInfo]) -> String {
     let line =
-        |item: &Listed| format!("{},{},{}\n", field(&item.name), field(&item.doc), item.kind);
+        |item: &SeriesInfo| format!("{},{},{}\n", field(&item.name), field(&item.doc), item.kind);
     std::iter::once("name,doc,type\n".to_owned())
         .chain(listed.iter().map(line))
         .collect()
 }
 
-pub fn values(readings: &[Reading]) -> String {
+pub fn values(readings: &[SeriesValue]) -> String {
     format!("{VALUES_HEAD}{}", value_lines(readings))
 }
 
-pub fn value_lines(readings: &[Reading]) -> String {
-    let line = |reading: &Reading| {
+pub fn value_lines(readings: &[SeriesValue]) -> String {
+    let line = |reading: &SeriesValue| {
         format!(
             "{},{},{}\n",
             field(&reading.name),

@@ -1,14 +1,14 @@
 //! JSON: arrays with the fields and the look that scripts already know, and objects one per line.
 
 use super::number::{json_float, json_number};
-use crate::answer::{Listed, Reading};
+use crate::api_values::{SeriesInfo, SeriesValue};
 
 /// Text as a JSON string.
 pub fn string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-pub fn list(listed: &[Listed]) -> String {
+pub fn list(listed: &[SeriesInfo]) -> String {
     array(listed.iter().map(|item| {
         format!(
             "    {{\n        \"name\": {},\n        \"doc\": {},\n        \"type\": {}\n    }}",
@@ -19,7 +19,7 @@ pub fn list(listed: &[Listed]) -> String {
     }))
 }
 
-pub fn values(readings: &[Reading]) -> String {
+pub fn values(readings: &[SeriesValue]) -> String {
     array(readings.iter().map(|reading| {
         format!(
             "    {{\n        \"name\": {},\n        \"ts\": {},\n        \"value\": {}\n    }}",
@@ -39,7 +39,7 @@ fn array(items: impl Iterator<Item = String>) -> String {
 }
 
 /// One array inside the outer one; the comma before it belongs to it, so that the file can end here.
-pub fn track_step(readings: &[Reading], is_first: bool) -> String {
+pub fn track_step(readings: &[SeriesValue], is_first: bool) -> String {
     let items: Vec<String> = readings
         .iter()
         .map(|reading| {
@@ -55,16 +55,16 @@ pub fn track_step(readings: &[Reading], is_first: bool) -> String {
     format!("{comma}\n  [\n{}\n  ]", items.join(",\n"))
 }
 
-pub fn list_lines(listed: &[Listed]) -> String {
-    let line = |item: &Listed| {
+pub fn list_lines(listed: &[SeriesInfo]) -> String {
+    let line = |item: &SeriesInfo| {
         let (name, doc, kind) = (string(&item.name), string(&item.doc), string(&item.kind));
         format!("{{\"name\":{name},\"doc\":{doc},\"type\":{kind}}}\n")
     };
     listed.iter().map(line).collect()
 }
 
-pub fn value_lines(readings: &[Reading]) -> String {
-    let line = |reading: &Reading| {
+pub fn value_lines(readings: &[SeriesValue]) -> String {
+    let line = |reading: &SeriesValue| {
         let (ts, value) = (json_float(reading.ts), json_number(reading.value));
         format!(
             "{{\"name\":{},\"ts\":{ts},\"value\":{value}}}\n",
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_tracked_file_parses_after_every_step() {
-        let reading = Reading {
+        let reading = SeriesValue {
             name: "a{b=\"c\"}".into(),
             ts: 1.5,
             value: 3.0,

@@ -9,11 +9,11 @@ mod yaml;
 
 use std::path::Path;
 
-use crate::answer::{Listed, Reading};
+use crate::api_values::{SeriesInfo, SeriesValue};
 
 /// `-f`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Format {
+pub enum OutputFormat {
     /// for people
     Md,
     /// one array
@@ -26,89 +26,93 @@ pub enum Format {
     Ndjson,
 }
 
-impl Format {
+impl OutputFormat {
     /// What the ending of a file's name asks for.
-    pub fn of_path(path: &Path) -> Option<Format> {
+    pub fn from_path(path: &Path) -> Option<OutputFormat> {
         Some(
             match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
-                "md" => Format::Md,
-                "json" => Format::Json,
-                "yaml" | "yml" => Format::Yaml,
-                "txt" => Format::Txt,
-                "csv" => Format::Csv,
-                "ndjson" | "jsonl" => Format::Ndjson,
+                "md" => OutputFormat::Md,
+                "json" => OutputFormat::Json,
+                "yaml" | "yml" => OutputFormat::Yaml,
+                "txt" => OutputFormat::Txt,
+                "csv" => OutputFormat::Csv,
+                "ndjson" | "jsonl" => OutputFormat::Ndjson,
                 _ => return None,
             },
         )
     }
 
     /// What was asked for, else what the file's name asks for, else the default.
-    pub fn choose(given: Option<Format>, output: Option<&Path>, default: Format) -> Format {
+    pub fn choose(
+        given: Option<OutputFormat>,
+        output: Option<&Path>,
+        default: OutputFormat,
+    ) -> OutputFormat {
         given
-            .or_else(|| output.and_then(Format::of_path))
+            .or_else(|| output.and_then(OutputFormat::from_path))
             .unwrap_or(default)
     }
 }
 
 /// What only the formats for people need to know.
 #[derive(Debug, Clone, Copy)]
-pub struct Page {
+pub struct DisplayContext {
     /// The time now, in seconds.
     pub now: f64,
     /// The width of the terminal; without it lines are as long as they need to be.
     pub width: Option<usize>,
 }
 
-pub fn list(format: Format, listed: &[Listed], title: &str) -> String {
+pub fn list(format: OutputFormat, listed: &[SeriesInfo], title: &str) -> String {
     match format {
-        Format::Md => table::list(listed, title),
-        Format::Json => json::list(listed),
-        Format::Yaml => yaml::list(listed),
-        Format::Txt => plain::list(listed),
-        Format::Csv => csv::list(listed),
-        Format::Ndjson => json::list_lines(listed),
+        OutputFormat::Md => table::list(listed, title),
+        OutputFormat::Json => json::list(listed),
+        OutputFormat::Yaml => yaml::list(listed),
+        OutputFormat::Txt => plain::list(listed),
+        OutputFormat::Csv => csv::list(listed),
+        OutputFormat::Ndjson => json::list_lines(listed),
     }
 }
 
-pub fn values(format: Format, readings: &[Reading], page: Page) -> String {
+pub fn values(format: OutputFormat, readings: &[SeriesValue], page: DisplayContext) -> String {
     match format {
-        Format::Md => table::values(readings, page),
-        Format::Json => json::values(readings),
-        Format::Yaml => yaml::values(readings),
-        Format::Txt => plain::values(readings),
-        Format::Csv => csv::values(readings),
-        Format::Ndjson => json::value_lines(readings),
+        OutputFormat::Md => table::values(readings, page),
+        OutputFormat::Json => json::values(readings),
+        OutputFormat::Yaml => yaml::values(readings),
+        OutputFormat::Txt => plain::values(readings),
+        OutputFormat::Csv => csv::values(readings),
+        OutputFormat::Ndjson => json::value_lines(readings),
     }
 }
 
 /// The start of what `track` writes.
-pub fn track_head(format: Format) -> &'static str {
+pub fn track_head(format: OutputFormat) -> &'static str {
     match format {
-        Format::Md => table::TRACK_HEAD,
-        Format::Json => "[",
-        Format::Yaml | Format::Ndjson => "",
-        Format::Txt => plain::VALUES_HEAD,
-        Format::Csv => csv::VALUES_HEAD,
+        OutputFormat::Md => table::TRACK_HEAD,
+        OutputFormat::Json => "[",
+        OutputFormat::Yaml | OutputFormat::Ndjson => "",
+        OutputFormat::Txt => plain::VALUES_HEAD,
+        OutputFormat::Csv => csv::VALUES_HEAD,
     }
 }
 
 /// What changed in one step of `track`.
-pub fn track_step(format: Format, readings: &[Reading], is_first: bool) -> String {
+pub fn track_step(format: OutputFormat, readings: &[SeriesValue], is_first: bool) -> String {
     match format {
-        Format::Md => table::track_step(readings),
-        Format::Json => json::track_step(readings, is_first),
-        Format::Yaml => yaml::track_step(readings),
-        Format::Txt => plain::value_lines(readings),
-        Format::Csv => csv::value_lines(readings),
-        Format::Ndjson => json::value_lines(readings),
+        OutputFormat::Md => table::track_step(readings),
+        OutputFormat::Json => json::track_step(readings, is_first),
+        OutputFormat::Yaml => yaml::track_step(readings),
+        OutputFormat::Txt => plain::value_lines(readings),
+        OutputFormat::Csv => csv::value_lines(readings),
+        OutputFormat::Ndjson => json::value_lines(readings),
     }
 }
 
 /// The end of what `track` writes.
-pub fn track_tail(format: Format, is_empty: bool) -> &'static str {
+pub fn track_tail(format: OutputFormat, is_empty: bool) -> &'static str {
     match (format, is_empty) {
-        (Format::Json, _) => "\n]\n",
-        (Format::Yaml, true) => "[]\n",
+        (OutputFormat::Json, _) => "\n]\n",
+        (OutputFormat::Yaml, true) => "[]\n",
         _ => "",
     }
 }

@@ -28,7 +28,7 @@ pub fn exact(value: f64) -> String {
 }
 
 /// For people: at most six decimals, thousands apart.
-pub fn for_people(value: f64) -> String {
+pub fn human_readable(value: f64) -> String {
     if !value.is_finite() || value.abs() >= 1e15 || (value != 0.0 && value.abs() < 1e-4) {
         return exact(value);
     }
@@ -123,7 +123,7 @@ mod tests {
             (999.0, "999"),
             (f64::INFINITY, "+Inf"),
         ] {
-            assert_eq!(for_people(value), text);
+            assert_eq!(human_readable(value), text);
         }
     }
 

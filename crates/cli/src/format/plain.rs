@@ -2,11 +2,11 @@
 
 use super::json::string;
 use super::number::exact;
-use crate::answer::{Listed, Reading};
+use crate::api_values::{SeriesInfo, SeriesValue};
 
 pub const VALUES_HEAD: &str = "# name ts value\n";
 
-pub fn list(listed: &[Listed]) -> String {
+pub fn list(listed: &[SeriesInfo]) -> String {
     let lines = listed
         .iter()
         .map(|item| format!("{} {} {}\n", item.name, string(&item.doc), item.kind));
@@ -15,12 +15,12 @@ pub fn list(listed: &[Listed]) -> String {
         .collect()
 }
 
-pub fn values(readings: &[Reading]) -> String {
+pub fn values(readings: &[SeriesValue]) -> String {
     format!("{VALUES_HEAD}{}", value_lines(readings))
 }
 
-pub fn value_lines(readings: &[Reading]) -> String {
-    let line = |reading: &Reading| {
+pub fn value_lines(readings: &[SeriesValue]) -> String {
+    let line = |reading: &SeriesValue| {
         format!(
             "{} {} {}\n",
             reading.name,

@@ -1,8 +1,8 @@
 //! For people: a box and a list of names, a table of values.
 
-use super::Page;
-use super::number::{ago, for_people, time_of_day};
-use crate::answer::{Listed, Reading};
+use super::DisplayContext;
+use super::number::{ago, human_readable, time_of_day};
+use crate::api_values::{SeriesInfo, SeriesValue};
 
 pub const TRACK_HEAD: &str = "TIME                     VALUE  NAME\n";
 
@@ -11,7 +11,7 @@ const WIDTH: usize = 71;
 /// On a narrow terminal names are cut, but not below this.
 const NAME_WIDTH_MIN: usize = 20;
 
-pub fn list(listed: &[Listed], title: &str) -> String {
+pub fn list(listed: &[SeriesInfo], title: &str) -> String {
     let mut out = boxed(title);
     out.push('\n');
     for item in listed {
@@ -48,11 +48,11 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-pub fn values(readings: &[Reading], page: Page) -> String {
+pub fn values(readings: &[SeriesValue], page: DisplayContext) -> String {
     let numbers = aligned(
         readings
             .iter()
-            .map(|reading| for_people(reading.value))
+            .map(|reading| human_readable(reading.value))
             .collect(),
     );
     let number_width = numbers
@@ -85,7 +85,7 @@ pub fn values(readings: &[Reading], page: Page) -> String {
         "NAME", "VALUE", "LAST CHANGE"
     );
     for ((reading, number), time) in readings.iter().zip(numbers).zip(times) {
-        let name = cut(&reading.name, name_width);
+        let name = truncate_middle(&reading.name, name_width);
         out.push_str(&format!(
             "{name:name_width$}   {number:>number_width$}   {time:>time_width$}\n"
         ));
@@ -113,7 +113,7 @@ fn aligned(numbers: Vec<String>) -> Vec<String> {
 }
 
 /// Shortens a name in its middle: both the metric and the last label stay readable.
-fn cut(name: &str, width: usize) -> String {
+fn truncate_middle(name: &str, width: usize) -> String {
     let chars: Vec<char> = name.chars().collect();
     if chars.len() <= width {
         return name.to_owned();
@@ -126,9 +126,9 @@ fn cut(name: &str, width: usize) -> String {
     out
 }
 
-pub fn track_step(readings: &[Reading]) -> String {
-    let line = |reading: &Reading| {
-        let (time, value) = (time_of_day(reading.ts), for_people(reading.value));
+pub fn track_step(readings: &[SeriesValue]) -> String {
+    let line = |reading: &SeriesValue| {
+        let (time, value) = (time_of_day(reading.ts), human_readable(reading.value));
         format!("{time}  {value:>16}  {}\n", reading.name)
     };
     readings.iter().map(line).collect()
@@ -138,8 +138,8 @@ pub fn track_step(readings: &[Reading]) -> String {
 mod tests {
     use super::*;
 
-    fn reading(name: &str, value: f64) -> Reading {
-        Reading {
+    fn reading(name: &str, value: f64) -> SeriesValue {
+        SeriesValue {
             name: name.into(),
             ts: 100.0,
             value,
@@ -155,7 +155,7 @@ mod tests {
         ];
         let text = values(
             &readings,
-            Page {
+            DisplayContext {
                 now: 100.5,
                 width: None,
             },
@@ -185,7 +185,7 @@ c                    -0.5      0.5 s ago
         let readings = [reading(&"x".repeat(200), 1.0)];
         let text = values(
             &readings,
-            Page {
+            DisplayContext {
                 now: 100.5,
                 width: Some(60),
             },
@@ -195,8 +195,8 @@ c                    -0.5      0.5 s ago
             "{text}"
         );
         assert!(text.contains('…'));
-        assert_eq!(cut("abcdefghij", 5), "ab…ij".to_owned());
-        assert_eq!(cut("abc", 5), "abc");
+        assert_eq!(truncate_middle("abcdefghij", 5), "ab…ij".to_owned());
+        assert_eq!(truncate_middle("abc", 5), "abc");
     }
 
     #[test]

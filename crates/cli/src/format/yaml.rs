@@ -2,18 +2,18 @@
 
 use super::json::string;
 use super::number::exact;
-use crate::answer::{Listed, Reading};
+use crate::api_values::{SeriesInfo, SeriesValue};
 
-pub fn list(listed: &[Listed]) -> String {
-    let item = |item: &Listed| {
+pub fn list(listed: &[SeriesInfo]) -> String {
+    let item = |item: &SeriesInfo| {
         let (name, doc, kind) = (string(&item.name), string(&item.doc), &item.kind);
         format!("- name: {name}\n  doc: {doc}\n  type: {kind}\n")
     };
     or_empty(listed.iter().map(item).collect())
 }
 
-pub fn values(readings: &[Reading]) -> String {
-    let item = |reading: &Reading| {
+pub fn values(readings: &[SeriesValue]) -> String {
+    let item = |reading: &SeriesValue| {
         format!(
             "- name: {}\n  ts: {}\n  value: {}\n",
             string(&reading.name),
@@ -25,7 +25,7 @@ pub fn values(readings: &[Reading]) -> String {
 }
 
 /// One list inside the outer one.
-pub fn track_step(readings: &[Reading]) -> String {
+pub fn track_step(readings: &[SeriesValue]) -> String {
     let mut out = String::new();
     for (index, reading) in readings.iter().enumerate() {
         out.push_str(&format!(

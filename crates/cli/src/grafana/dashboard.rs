@@ -5,15 +5,15 @@
 pub struct Dashboard {
     pub name: &'static str,
     pub title: &'static str,
-    pub about: &'static str,
+    pub description: &'static str,
     /// Besides the data source and the nodes, which every dashboard lets one choose.
-    pub variables: &'static [Variable],
-    pub rows: &'static [Row],
+    pub variables: &'static [DashboardVariable],
+    pub rows: &'static [DashboardRow],
 }
 
 /// Something to choose from at the top of a dashboard.
 #[derive(Debug)]
-pub enum Variable {
+pub enum DashboardVariable {
     /// Filled by a question to the data source.
     Query {
         name: &'static str,
@@ -22,7 +22,7 @@ pub enum Variable {
         /// A regular expression of the browser: answers that it does not find are left out.
         regex: &'static str,
         /// Chosen at first; `All` allows several.
-        chosen: &'static str,
+        initial_value: &'static str,
     },
     /// Typed by hand.
     Text {
@@ -32,96 +32,103 @@ pub enum Variable {
 }
 
 #[derive(Debug)]
-pub struct Row {
+pub struct DashboardRow {
     pub title: &'static str,
     /// Its panels ask nothing until someone opens it: for what many nodes do not have.
-    pub is_closed: bool,
+    pub is_collapsed: bool,
     /// Once for each chosen value of this variable.
     pub repeat: Option<&'static str>,
-    pub panels: &'static [Panel],
+    pub panels: &'static [DashboardPanel],
 }
 
-impl Row {
-    pub const fn open(title: &'static str, panels: &'static [Panel]) -> Row {
-        Row {
+impl DashboardRow {
+    pub const fn expanded(title: &'static str, panels: &'static [DashboardPanel]) -> DashboardRow {
+        DashboardRow {
             title,
-            is_closed: false,
+            is_collapsed: false,
             repeat: None,
             panels,
         }
     }
 
-    pub const fn closed(title: &'static str, panels: &'static [Panel]) -> Row {
-        Row {
-            is_closed: true,
-            ..Row::open(title, panels)
+    pub const fn collapsed(title: &'static str, panels: &'static [DashboardPanel]) -> DashboardRow {
+        DashboardRow {
+            is_collapsed: true,
+            ..DashboardRow::expanded(title, panels)
         }
     }
 }
 
 #[derive(Debug, Clone, Copy)]
-pub struct Panel {
+pub struct DashboardPanel {
     pub title: &'static str,
-    pub about: &'static str,
+    pub description: &'static str,
     /// Grafana's name of the unit.
     pub unit: &'static str,
-    pub shape: Shape,
+    pub kind: PanelKind,
     /// Of the 24 columns of the page.
     pub width: u32,
     pub max: Option<f64>,
     /// From here on yellow, and from here on red.
-    pub limits: Option<(f64, f64)>,
-    pub queries: &'static [Query],
+    pub thresholds: Option<(f64, f64)>,
+    pub queries: &'static [PanelQuery],
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
-    Lines,
+pub enum PanelKind {
+    TimeSeries,
     /// The last value of each node, in large figures.
-    Figures,
+    Stat,
 }
 
-impl Panel {
-    pub const fn new(title: &'static str, unit: &'static str, queries: &'static [Query]) -> Panel {
-        Panel {
+impl DashboardPanel {
+    pub const fn new(
+        title: &'static str,
+        unit: &'static str,
+        queries: &'static [PanelQuery],
+    ) -> DashboardPanel {
+        DashboardPanel {
             title,
-            about: "",
+            description: "",
             unit,
-            shape: Shape::Lines,
+            kind: PanelKind::TimeSeries,
             width: 12,
             max: None,
-            limits: None,
+            thresholds: None,
             queries,
         }
     }
 
-    pub const fn about(self, about: &'static str) -> Panel {
-        Panel { about, ..self }
+    pub const fn with_description(self, about: &'static str) -> DashboardPanel {
+        DashboardPanel {
+            description: about,
+            ..self
+        }
     }
 
-    pub const fn figures(self) -> Panel {
-        Panel {
-            shape: Shape::Figures,
+    pub const fn as_stat(self) -> DashboardPanel {
+        DashboardPanel {
+            kind: PanelKind::Stat,
             width: 6,
             ..self
         }
     }
 
     /// Three of them beside each other.
-    pub const fn third(self) -> Panel {
-        Panel { width: 8, ..self }
+    pub const fn third_width(self) -> DashboardPanel {
+        DashboardPanel { width: 8, ..self }
     }
 
-    pub const fn up_to(self, max: f64) -> Panel {
-        Panel {
+    pub const fn with_max(self, max: f64) -> DashboardPanel {
+        DashboardPanel {
             max: Some(max),
             ..self
         }
     }
 
-    pub const fn limits(self, yellow: f64, red: f64) -> Panel {
-        Panel {
-            limits: Some((yellow, red)),
+    pub const fn with_thresholds(self, yellow: f64, red: f64) -> DashboardPanel {
+        DashboardPanel {
+            thresholds: Some((yellow, red)),
             ..self
         }
     }
@@ -129,20 +136,20 @@ impl Panel {
 
 /// One metric, with a line for each node and each value of the labels in `by`.
 #[derive(Debug, Clone, Copy)]
-pub struct Query {
+pub struct PanelQuery {
     pub metric: &'static str,
     pub by: &'static [&'static str],
     /// What the line is called before its node and labels, where a panel has several metrics.
-    pub word: &'static str,
-    pub what: What,
+    pub legend: &'static str,
+    pub mode: PanelQueryMode,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
+pub enum PanelQueryMode {
     /// The mean of each interval.
     Value,
     /// The highest of each interval: for what is 0 or 1.
-    Highest,
+    Max,
     /// A counter's increase per second. A reset leaves a gap, not a spike.
     Rate,
     /// Any metric, each series by itself.
@@ -150,37 +157,44 @@ pub enum What {
     EachRate,
 }
 
-impl Query {
-    const fn new(metric: &'static str, by: &'static [&'static str], what: What) -> Query {
-        Query {
+impl PanelQuery {
+    const fn new(
+        metric: &'static str,
+        by: &'static [&'static str],
+        what: PanelQueryMode,
+    ) -> PanelQuery {
+        PanelQuery {
             metric,
             by,
-            word: "",
-            what,
+            legend: "",
+            mode: what,
         }
     }
 
-    pub const fn named(self, word: &'static str) -> Query {
-        Query { word, ..self }
+    pub const fn with_legend(self, word: &'static str) -> PanelQuery {
+        PanelQuery {
+            legend: word,
+            ..self
+        }
     }
 }
 
-pub const fn value(metric: &'static str, by: &'static [&'static str]) -> Query {
-    Query::new(metric, by, What::Value)
+pub const fn value(metric: &'static str, by: &'static [&'static str]) -> PanelQuery {
+    PanelQuery::new(metric, by, PanelQueryMode::Value)
 }
 
-pub const fn highest(metric: &'static str, by: &'static [&'static str]) -> Query {
-    Query::new(metric, by, What::Highest)
+pub const fn max_value(metric: &'static str, by: &'static [&'static str]) -> PanelQuery {
+    PanelQuery::new(metric, by, PanelQueryMode::Max)
 }
 
-pub const fn rate(metric: &'static str, by: &'static [&'static str]) -> Query {
-    Query::new(metric, by, What::Rate)
+pub const fn rate(metric: &'static str, by: &'static [&'static str]) -> PanelQuery {
+    PanelQuery::new(metric, by, PanelQueryMode::Rate)
 }
 
-pub const fn each_value(metric: &'static str, by: &'static [&'static str]) -> Query {
-    Query::new(metric, by, What::EachValue)
+pub const fn each_value(metric: &'static str, by: &'static [&'static str]) -> PanelQuery {
+    PanelQuery::new(metric, by, PanelQueryMode::EachValue)
 }
 
-pub const fn each_rate(metric: &'static str, by: &'static [&'static str]) -> Query {
-    Query::new(metric, by, What::EachRate)
+pub const fn each_rate(metric: &'static str, by: &'static [&'static str]) -> PanelQuery {
+    PanelQuery::new(metric, by, PanelQueryMode::EachRate)
 }

@@ -1,26 +1,26 @@
-mod advice;
+mod access_advice;
 mod dashboard;
+mod dashboard_json;
 mod dashboards;
-mod json;
 mod provision;
-mod shelf;
-mod sources;
+mod provisioning_dir;
+mod provisioning_yaml;
 mod token;
 
 /// Set Grafana up: data source and dashboards
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct GrafanaArgs {
     #[command(subcommand)]
-    action: Action,
+    action: GrafanaAction,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Action {
-    Provision(Box<provision::Args>),
+enum GrafanaAction {
+    Provision(Box<provision::ProvisionArgs>),
 }
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub fn run(args: &GrafanaArgs) -> anyhow::Result<()> {
     match &args.action {
-        Action::Provision(args) => provision::run(args),
+        GrafanaAction::Provision(args) => provision::run(args),
     }
 }

@@ -4,22 +4,22 @@ use anyhow::bail;
 use pegel_agent::{Config, Loaded};
 use pegel_config::{Secret, User};
 
-use super::shelf::{Shelf, State, Wanted};
-use super::sources::{self, Url};
-use super::{advice, dashboards, json, token};
-use crate::failure::{Failure, USAGE};
+use super::provisioning_dir::{ProvisionedFile, ProvisionedState, ProvisioningDir};
+use super::provisioning_yaml::{self, HttpUrl};
+use super::{access_advice, dashboard_json, dashboards, token};
+use crate::command_error::{CommandError, USAGE};
 use crate::output;
 
 /// Where the dashboards lie, below the directory.
-const DASHBOARDS: &str = "dashboards/pegel";
-const PORT: u16 = 4242;
+const DASHBOARDS_DIR: &str = "dashboards/pegel";
+const GRAFANA_PORT: u16 = 4242;
 
 /// Write data source and dashboards into Grafana's provisioning directory
 ///
 /// Files of others, and ours that somebody changed, are left as they are. Grafana reads data sources when it
 /// starts, and dashboards at any time.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct ProvisionArgs {
     /// Grafana's provisioning directory, such as /etc/grafana/provisioning
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
@@ -46,40 +46,46 @@ pub struct Args {
     config: Option<PathBuf>,
 }
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub fn run(args: &ProvisionArgs) -> anyhow::Result<()> {
     let loaded = pegel_agent::load(args.config.clone(), &[], &|name| std::env::var_os(name))
-        .map_err(|error| Failure::coded(USAGE, error.to_string()))?;
+        .map_err(|error| CommandError::with_code(USAGE, error.to_string()))?;
     let url = match &args.url {
-        Some(url) => Url::parse(url, "--url")?,
-        None => Url::parse(&usual_url(&loaded.config), "listen")?,
+        Some(url) => HttpUrl::parse(url, "--url")?,
+        None => HttpUrl::parse(&default_url(&loaded.config), "listen")?,
     };
     let prometheus = args.prometheus.as_deref();
     let prometheus = prometheus
-        .map(|url| Url::parse(url, "--prometheus"))
+        .map(|url| HttpUrl::parse(url, "--prometheus"))
         .transpose()?;
     let configured = loaded.config.places.token_file.as_deref();
     let token = token::find(args.token_file.as_deref(), configured)?;
     if token.is_some() && !url.is_encrypted && !url.is_loopback {
-        return Err(Failure::usage(format!(
+        return Err(CommandError::usage(format!(
             "{} would carry the token through the network in clear; use https",
             url.as_str()
         )));
     }
-    let mut shelf = Shelf::open(&args.dir)?;
+    let mut shelf = ProvisioningDir::open(&args.dir)?;
     let root = args.seen_as.as_deref().unwrap_or(shelf.dir());
     if !root.is_absolute() {
-        return Err(Failure::usage("--seen-as must begin with a slash"));
+        return Err(CommandError::usage("--seen-as must begin with a slash"));
     }
-    let wanted = wanted(root, &url, token.as_ref(), prometheus.as_ref());
-    let mut report = write(&mut shelf, &wanted, args.force)?;
+    let wanted = files_to_write(root, &url, token.as_ref(), prometheus.as_ref());
+    let mut report = write_files(&mut shelf, &wanted, args.force)?;
     report.push('\n');
-    report.push_str(&access(args, &loaded, &shelf, &url, token.as_ref()));
+    report.push_str(&access_instructions(
+        args,
+        &loaded,
+        &shelf,
+        &url,
+        token.as_ref(),
+    ));
     report.push_str("Then restart Grafana, for example: systemctl restart grafana-server\n");
     output::write(None, &report)
 }
 
 /// The port for Grafana if the agent has it, else the first that this machine reaches.
-fn usual_url(config: &Config) -> String {
+fn default_url(config: &Config) -> String {
     let sockets = || {
         let loopback = config
             .places
@@ -89,51 +95,62 @@ fn usual_url(config: &Config) -> String {
         loopback.map(pegel_config::Address::socket)
     };
     let chosen = sockets()
-        .find(|socket| socket.port() == PORT)
+        .find(|socket| socket.port() == GRAFANA_PORT)
         .or_else(|| sockets().next());
     match chosen {
         Some(socket) if socket.ip() == std::net::Ipv4Addr::LOCALHOST => {
             format!("http://localhost:{}", socket.port())
         }
         Some(socket) => format!("http://{socket}"),
-        None => format!("http://localhost:{PORT}"),
+        None => format!("http://localhost:{GRAFANA_PORT}"),
     }
 }
 
 /// Everything, in the order in which it is written: the data source comes before what uses it.
-fn wanted(root: &Path, url: &Url, token: Option<&Secret>, prometheus: Option<&Url>) -> Vec<Wanted> {
-    let plain = |path: String, text: String| Wanted {
+fn files_to_write(
+    root: &Path,
+    url: &HttpUrl,
+    token: Option<&Secret>,
+    prometheus: Option<&HttpUrl>,
+) -> Vec<ProvisionedFile> {
+    let plain = |path: String, text: String| ProvisionedFile {
         path,
         text,
         is_secret: false,
     };
-    let mut wanted = vec![Wanted {
+    let mut wanted = vec![ProvisionedFile {
         is_secret: token.is_some(),
         ..plain(
             "datasources/pegel.yaml".into(),
-            sources::opentsdb(url, token),
+            provisioning_yaml::opentsdb(url, token),
         )
     }];
     wanted.extend(prometheus.map(|url| {
-        let text = sources::prometheus(url);
+        let text = provisioning_yaml::prometheus(url);
         plain("datasources/pegel-prometheus.yaml".into(), text)
     }));
-    let text = sources::provider(&root.join(DASHBOARDS));
+    let text = provisioning_yaml::provider(&root.join(DASHBOARDS_DIR));
     wanted.push(plain("dashboards/pegel.yaml".into(), text));
     wanted.extend(dashboards::ALL.map(|dashboard| {
-        let path = format!("{DASHBOARDS}/{}.json", dashboard.name);
-        plain(path, json::text(dashboard))
+        let path = format!("{DASHBOARDS_DIR}/{}.json", dashboard.name);
+        plain(path, dashboard_json::text(dashboard))
     }));
     wanted
 }
 
 /// All or nothing where somebody else's file is in the way; says what became of each.
-fn write(shelf: &mut Shelf, wanted: &[Wanted], is_forced: bool) -> anyhow::Result<String> {
+fn write_files(
+    shelf: &mut ProvisioningDir,
+    wanted: &[ProvisionedFile],
+    is_forced: bool,
+) -> anyhow::Result<String> {
     let states = wanted
         .iter()
-        .map(|wanted| Ok((wanted, shelf.state(wanted)?)));
+        .map(|wanted| Ok((wanted, shelf.file_state(wanted)?)));
     let states = states.collect::<anyhow::Result<Vec<_>>>()?;
-    let foreign = states.iter().filter(|(_, state)| *state == State::Foreign);
+    let foreign = states
+        .iter()
+        .filter(|(_, state)| *state == ProvisionedState::Foreign);
     let foreign: Vec<String> = foreign
         .map(|(wanted, _)| shelf.path(wanted).display().to_string())
         .collect();
@@ -147,13 +164,13 @@ fn write(shelf: &mut Shelf, wanted: &[Wanted], is_forced: bool) -> anyhow::Resul
     for (wanted, state) in states {
         let path = shelf.path(wanted);
         let word = match state {
-            State::Same => "same ",
-            State::Changed if !is_forced => "left ",
+            ProvisionedState::UpToDate => "same ",
+            ProvisionedState::Modified if !is_forced => "left ",
             _ => "wrote",
         };
         match word {
             "wrote" => shelf.write(wanted)?,
-            "same " => shelf.remember(wanted),
+            "same " => shelf.record(wanted),
             _ => {}
         }
         let why = match word {
@@ -162,20 +179,20 @@ fn write(shelf: &mut Shelf, wanted: &[Wanted], is_forced: bool) -> anyhow::Resul
         };
         report.push_str(&format!("{word} {}{why}\n", path.display()));
     }
-    shelf.close()?;
+    shelf.write_manifest()?;
     Ok(report)
 }
 
 /// How Grafana gets in.
-fn access(
-    args: &Args,
+fn access_instructions(
+    args: &ProvisionArgs,
     loaded: &Loaded,
-    shelf: &Shelf,
-    url: &Url,
+    shelf: &ProvisioningDir,
+    url: &HttpUrl,
     token: Option<&Secret>,
 ) -> String {
     if token.is_some() {
-        let readers = match shelf.group() {
+        let readers = match shelf.reader_group() {
             Some(group) => format!("root and group {group}"),
             None => "its owner".to_owned(),
         };
@@ -195,10 +212,10 @@ fn access(
         true => usual().to_vec(),
         false => args.users.clone(),
     };
-    advice::allow_users(
+    access_advice::allow_users(
         &loaded.config.places.allow_users,
         &wanted,
-        &advice::is_known,
+        &access_advice::is_system_user,
     )
 }
 
@@ -217,7 +234,7 @@ mod tests {
         );
         for dashboard in dashboards::ALL {
             let path = Path::new(folder).join(format!("{}.json", dashboard.name));
-            pegel_testkit::assert_golden(path, &json::text(dashboard));
+            pegel_testkit::assert_golden(path, &dashboard_json::text(dashboard));
         }
         let files = std::fs::read_dir(folder).expect("the folder").count();
         assert_eq!(files, dashboards::ALL.len(), "a file without a dashboard");

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Context;
 use pegel_config::Secret;
 
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 
 /// As long as the agent takes.
 const BYTES_MAX: u64 = 4096;
@@ -43,7 +43,7 @@ fn check(text: &str, place: &str) -> anyhow::Result<Secret> {
         && text.bytes().all(|byte| byte.is_ascii_graphic());
     match is_token {
         true => Ok(Secret::new(text)),
-        false => Err(Failure::usage(format!(
+        false => Err(CommandError::usage(format!(
             "the token in {place} is not one line of 1 to {BYTES_MAX} visible ASCII characters"
         ))),
     }

@@ -1,26 +1,26 @@
 //! The journal's own protocol: a datagram of fields. A field is a line `NAME=value`; a value with line breaks is
 //! written as the name, a line break, its length as 64 bits with the lowest byte first, and the value.
 
-use super::record::Record;
+use super::record::LogRecord;
 
-pub fn encode(record: &Record) -> Vec<u8> {
+pub fn encode(record: &LogRecord) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
-    put(&mut out, "PRIORITY", &record.priority.to_string());
-    put(&mut out, "SYSLOG_IDENTIFIER", "pegel");
-    put(&mut out, "SYSLOG_PID", &std::process::id().to_string());
-    put(&mut out, "MESSAGE", &record.text());
-    put(&mut out, "CODE_MODULE", record.module);
+    append_field(&mut out, "PRIORITY", &record.priority.to_string());
+    append_field(&mut out, "SYSLOG_IDENTIFIER", "pegel");
+    append_field(&mut out, "SYSLOG_PID", &std::process::id().to_string());
+    append_field(&mut out, "MESSAGE", &record.text());
+    append_field(&mut out, "CODE_MODULE", record.module);
     if !record.file.is_empty() {
-        put(&mut out, "CODE_FILE", record.file);
-        put(&mut out, "CODE_LINE", &record.line.to_string());
+        append_field(&mut out, "CODE_FILE", record.file);
+        append_field(&mut out, "CODE_LINE", &record.line.to_string());
     }
     for (name, value) in &record.fields {
-        put(&mut out, &field_name(name), value);
+        append_field(&mut out, &field_name(name), value);
     }
     out
 }
 
-fn put(out: &mut Vec<u8>, name: &str, value: &str) {
+fn append_field(out: &mut Vec<u8>, name: &str, value: &str) {
     out.extend_from_slice(name.as_bytes());
     if value.contains('\n') {
         out.push(b'\n');
@@ -46,8 +46,8 @@ fn field_name(name: &str) -> String {
 mod tests {
     use super::*;
 
-    fn record() -> Record {
-        Record {
+    fn record() -> LogRecord {
+        LogRecord {
             priority: 4,
             message: "cannot remove the socket".to_owned(),
             fields: vec![
@@ -63,8 +63,8 @@ mod tests {
     #[test]
     fn a_value_with_line_breaks_has_its_length_before_it() {
         let mut out = Vec::new();
-        put(&mut out, "A", "b=c");
-        put(&mut out, "D", "e\nf");
+        append_field(&mut out, "A", "b=c");
+        append_field(&mut out, "D", "e\nf");
         assert_eq!(out, b"A=b=c\nD\n\x03\0\0\0\0\0\0\0e\nf\n");
     }
 

@@ -3,11 +3,11 @@
 //! Whatever happens to that place, the agent goes on: no message waits for it longer than a moment, and one
 //! that could not be handed over is counted.
 
-mod datagram;
-mod file;
+mod datagram_sink;
 mod journal;
+mod log_file;
 mod record;
-mod stream;
+mod stream_sink;
 mod syslog;
 
 use std::fmt;
@@ -26,17 +26,17 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 
 use crate::output;
-use datagram::{Datagrams, Form};
-use file::LogFile;
-use stream::Stream;
+use datagram_sink::{DatagramSink, RecordEncoder};
+use log_file::LogFileSink;
+use stream_sink::StreamSink;
 
-const JOURNAL: &str = "/run/systemd/journal/socket";
-const SYSLOG: &str = "/dev/log";
+const JOURNAL_SOCKET: &str = "/run/systemd/journal/socket";
+const SYSLOG_SOCKET: &str = "/dev/log";
 
 /// Somewhere that takes whole messages.
-trait Sink: Send + Sync + fmt::Debug {
+trait LogSink: Send + Sync + fmt::Debug {
     /// Takes the message now, or not at all.
-    fn take(&self, message: &[u8]) -> io::Result<()>;
+    fn write_message(&self, message: &[u8]) -> io::Result<()>;
 
     /// Looks for the place again: it was moved away.
     fn reopen(&self) {}
@@ -51,14 +51,14 @@ trait Sink: Send + Sync + fmt::Debug {
 #[derive(Debug)]
 pub struct Logging {
     name: String,
-    sink: Box<dyn Sink>,
+    sink: Box<dyn LogSink>,
     lost: AtomicU64,
 }
 
 /// Sends messages to the place that was asked for. A place that is not there yet is said, and is no reason to stop.
 pub fn start(log: &Log) -> Arc<Logging> {
     let place = match &log.place {
-        LogPlace::Auto if leads_to_journal(std::env::var("JOURNAL_STREAM").ok().as_deref()) => {
+        LogPlace::Auto if is_journal_stream(std::env::var("JOURNAL_STREAM").ok().as_deref()) => {
             LogPlace::Journal
         }
         LogPlace::Auto => LogPlace::Stderr,
@@ -67,11 +67,11 @@ pub fn start(log: &Log) -> Arc<Logging> {
         }
         place => place.clone(),
     };
-    let (sink, form): (Box<dyn Sink>, Option<Form>) = match &place {
-        LogPlace::Journal => datagrams(JOURNAL, journal::encode),
-        LogPlace::Syslog => datagrams(SYSLOG, syslog::encode),
-        LogPlace::File(path) => (Box::new(LogFile::new(path)), None),
-        LogPlace::Auto | LogPlace::Stderr => (Box::new(Stream::new(io::stderr())), None),
+    let (sink, form): (Box<dyn LogSink>, Option<RecordEncoder>) = match &place {
+        LogPlace::Journal => new_datagram_sink(JOURNAL_SOCKET, journal::encode),
+        LogPlace::Syslog => new_datagram_sink(SYSLOG_SOCKET, syslog::encode),
+        LogPlace::File(path) => (Box::new(LogFileSink::new(path)), None),
+        LogPlace::Auto | LogPlace::Stderr => (Box::new(StreamSink::new(io::stderr())), None),
     };
     let logging = Arc::new(Logging {
         name: place.to_string(),
@@ -81,7 +81,7 @@ pub fn start(log: &Log) -> Arc<Logging> {
     if log.level != LogLevel::Off
         && let Err(error) = logging.sink.check()
     {
-        output::note(&format!(
+        output::print_message(&format!(
             "pegel: cannot log to {place}: {error}; going on, and trying again with each message"
         ));
     }
@@ -89,15 +89,15 @@ pub fn start(log: &Log) -> Arc<Logging> {
     logging
 }
 
-fn datagrams(path: &str, form: Form) -> (Box<dyn Sink>, Option<Form>) {
-    (Box::new(Datagrams::new(Path::new(path))), Some(form))
+fn new_datagram_sink(path: &str, form: RecordEncoder) -> (Box<dyn LogSink>, Option<RecordEncoder>) {
+    (Box::new(DatagramSink::new(Path::new(path))), Some(form))
 }
 
-fn subscribe(level: LevelFilter, logging: &Arc<Logging>, form: Option<Form>) {
+fn subscribe(level: LevelFilter, logging: &Arc<Logging>, form: Option<RecordEncoder>) {
     // Setting it fails only when there is a subscriber already, which is as good.
     let _ = match form {
         Some(form) => {
-            let layer = record::Records::new(logging.clone(), form, level);
+            let layer = record::LogRecordLayer::new(logging.clone(), form, level);
             set_global_default(Registry::default().with(layer))
         }
         None => set_global_default(
@@ -105,7 +105,7 @@ fn subscribe(level: LevelFilter, logging: &Arc<Logging>, form: Option<Form>) {
                 .with_max_level(level)
                 .with_ansi(false)
                 .with_target(false)
-                .with_writer(Lines(logging.clone()))
+                .with_writer(MakeLogLineWriter(logging.clone()))
                 .finish(),
         ),
     };
@@ -124,7 +124,7 @@ fn filter(level: LogLevel) -> LevelFilter {
 
 /// systemd says in `JOURNAL_STREAM` which file it gave us as standard error. Someone may have put another one in its
 /// place since.
-fn leads_to_journal(variable: Option<&str>) -> bool {
+fn is_journal_stream(variable: Option<&str>) -> bool {
     let told = variable.and_then(|text| {
         let (device, inode) = text.split_once(':')?;
         Some((device.parse::<u64>().ok()?, inode.parse::<u64>().ok()?))
@@ -134,8 +134,8 @@ fn leads_to_journal(variable: Option<&str>) -> bool {
 }
 
 impl Logging {
-    fn take(&self, message: &[u8]) {
-        if self.sink.take(message).is_err() {
+    fn write_message(&self, message: &[u8]) {
+        if self.sink.write_message(message).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -157,22 +157,22 @@ impl LogOutput for Logging {
 
 /// Lines of text, for the formatter.
 #[derive(Debug)]
-struct Lines(Arc<Logging>);
+struct MakeLogLineWriter(Arc<Logging>);
 
-impl<'a> MakeWriter<'a> for Lines {
-    type Writer = Line<'a>;
+impl<'a> MakeWriter<'a> for MakeLogLineWriter {
+    type Writer = LogLineWriter<'a>;
 
-    fn make_writer(&'a self) -> Line<'a> {
-        Line(&self.0)
+    fn make_writer(&'a self) -> LogLineWriter<'a> {
+        LogLineWriter(&self.0)
     }
 }
 
 /// The formatter hands each message over with a single `write`.
-struct Line<'a>(&'a Logging);
+struct LogLineWriter<'a>(&'a Logging);
 
-impl Write for Line<'_> {
+impl Write for LogLineWriter<'_> {
     fn write(&mut self, message: &[u8]) -> io::Result<usize> {
-        self.0.take(message);
+        self.0.write_message(message);
         // The formatter would complain on standard error, which may be the very place.
         Ok(message.len())
     }
@@ -190,7 +190,7 @@ mod tests {
     fn standard_error_leads_to_the_journal_only_if_it_is_the_same_file() {
         let found = std::fs::metadata("/proc/self/fd/2").expect("there is one");
         let same = format!("{}:{}", found.dev(), found.ino());
-        assert!(leads_to_journal(Some(&same)));
+        assert!(is_journal_stream(Some(&same)));
         let other = format!("{}:{}", found.dev(), found.ino() + 1);
         for text in [
             Some(other.as_str()),
@@ -199,15 +199,15 @@ mod tests {
             Some(""),
             None,
         ] {
-            assert!(!leads_to_journal(text), "{text:?}");
+            assert!(!is_journal_stream(text), "{text:?}");
         }
     }
 
     #[derive(Debug)]
     struct Refusing;
 
-    impl Sink for Refusing {
-        fn take(&self, _: &[u8]) -> io::Result<()> {
+    impl LogSink for Refusing {
+        fn write_message(&self, _: &[u8]) -> io::Result<()> {
             Err(io::ErrorKind::WouldBlock.into())
         }
     }
@@ -219,7 +219,7 @@ mod tests {
             sink: Box::new(Refusing),
             lost: AtomicU64::new(0),
         });
-        let lines = Lines(logging.clone());
+        let lines = MakeLogLineWriter(logging.clone());
         lines.make_writer().write_all(b"one\n").expect("no failure");
         lines.make_writer().write_all(b"two\n").expect("no failure");
         assert_eq!((logging.place(), logging.lost()), ("nowhere", 2));

@@ -9,14 +9,14 @@ use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
 use super::Logging;
-use super::datagram::Form;
+use super::datagram_sink::RecordEncoder;
 
 /// No text in a message is longer; the rest of it is cut off. Both daemons have limits of their own.
 const TEXT_BYTES_MAX: usize = 16 << 10;
 
 /// One message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
+pub struct LogRecord {
     /// As syslog counts: 3 is an error, 7 is for debugging.
     pub priority: u8,
     pub message: String,
@@ -27,15 +27,15 @@ pub struct Record {
     pub line: u32,
 }
 
-impl Record {
-    fn new(metadata: &'static Metadata<'static>) -> Record {
+impl LogRecord {
+    fn new(metadata: &'static Metadata<'static>) -> LogRecord {
         let priority = match *metadata.level() {
             Level::ERROR => 3,
             Level::WARN => 4,
             Level::INFO => 6,
             Level::DEBUG | Level::TRACE => 7,
         };
-        Record {
+        LogRecord {
             priority,
             message: String::new(),
             fields: Vec::new(),
@@ -52,24 +52,24 @@ impl Record {
             let space = if text.is_empty() { "" } else { " " };
             let _ = write!(text, "{space}{name}={value}");
         }
-        cut(&mut text);
+        truncate(&mut text);
         text
     }
 }
 
-impl Visit for Record {
+impl Visit for LogRecord {
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.put(field.name(), value.to_owned());
+        self.add_field(field.name(), value.to_owned());
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.put(field.name(), format!("{value:?}"));
+        self.add_field(field.name(), format!("{value:?}"));
     }
 }
 
-impl Record {
-    fn put(&mut self, name: &'static str, mut value: String) {
-        cut(&mut value);
+impl LogRecord {
+    fn add_field(&mut self, name: &'static str, mut value: String) {
+        truncate(&mut value);
         match name {
             "message" => self.message = value,
             name => self.fields.push((name, value)),
@@ -77,7 +77,7 @@ impl Record {
     }
 }
 
-fn cut(text: &mut String) {
+fn truncate(text: &mut String) {
     if text.len() > TEXT_BYTES_MAX {
         let end = (0..=TEXT_BYTES_MAX).rfind(|at| text.is_char_boundary(*at));
         text.truncate(end.unwrap_or(0));
@@ -86,23 +86,23 @@ fn cut(text: &mut String) {
 }
 
 /// Hands each message to a place, in that place's form.
-pub struct Records {
+pub struct LogRecordLayer {
     logging: Arc<Logging>,
-    form: Form,
+    encoder: RecordEncoder,
     level: LevelFilter,
 }
 
-impl Records {
-    pub fn new(logging: Arc<Logging>, form: Form, level: LevelFilter) -> Records {
-        Records {
+impl LogRecordLayer {
+    pub fn new(logging: Arc<Logging>, form: RecordEncoder, level: LevelFilter) -> LogRecordLayer {
+        LogRecordLayer {
             logging,
-            form,
+            encoder: form,
             level,
         }
     }
 }
 
-impl<S: Subscriber> Layer<S> for Records {
+impl<S: Subscriber> Layer<S> for LogRecordLayer {
     fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
         *metadata.level() <= self.level
     }
@@ -112,9 +112,9 @@ impl<S: Subscriber> Layer<S> for Records {
     }
 
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let mut record = Record::new(event.metadata());
+        let mut record = LogRecord::new(event.metadata());
         event.record(&mut record);
-        self.logging.take(&(self.form)(&record));
+        self.logging.write_message(&(self.encoder)(&record));
     }
 }
 
@@ -125,10 +125,10 @@ mod tests {
     #[test]
     fn long_texts_are_cut_between_characters() {
         let mut text = format!("a{}", "ü".repeat(TEXT_BYTES_MAX));
-        cut(&mut text);
+        truncate(&mut text);
         assert!(text.ends_with("ü…") && text.len() <= TEXT_BYTES_MAX + 3);
         let mut short = "short".to_owned();
-        cut(&mut short);
+        truncate(&mut short);
         assert_eq!(short, "short");
     }
 
@@ -144,11 +144,11 @@ mod tests {
         let daemon = UnixDatagram::bind(&path).expect("bound");
         let logging = Arc::new(Logging {
             name: "journal".to_owned(),
-            sink: Box::new(crate::logging::datagram::Datagrams::new(&path)),
+            sink: Box::new(crate::logging::datagram_sink::DatagramSink::new(&path)),
             lost: AtomicU64::new(0),
         });
         let form = crate::logging::journal::encode;
-        let records = Records::new(logging.clone(), form, LevelFilter::WARN);
+        let records = LogRecordLayer::new(logging.clone(), form, LevelFilter::WARN);
         tracing::subscriber::with_default(Registry::default().with(records), || {
             tracing::info!("too quiet");
             tracing::error!(count = 3, path = %"/a b", "no room");

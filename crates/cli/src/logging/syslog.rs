@@ -3,12 +3,12 @@
 
 use std::fmt::Write;
 
-use super::record::Record;
+use super::record::LogRecord;
 
 /// Facility 3: system daemons.
 const DAEMON: u8 = 3 << 3;
 
-pub fn encode(record: &Record) -> Vec<u8> {
+pub fn encode(record: &LogRecord) -> Vec<u8> {
     let priority = DAEMON | record.priority;
     let mut out = format!("<{priority}>pegel[{}]: ", std::process::id());
     for c in record.text().chars() {
@@ -28,7 +28,7 @@ mod tests {
 
     #[test]
     fn one_message_is_one_line() {
-        let record = Record {
+        let record = LogRecord {
             priority: 3,
             message: "forged\n<0>kernel: panic\u{1b}[2J".to_owned(),
             fields: vec![("user", "ü".to_owned())],

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::Args;
-use crate::client::{Client, SHORT};
+use super::RunArgs;
+use crate::agent_client::{AgentClient, STARTUP_TIMEOUT};
 
 /// How long an agent may take to start before the program runs without it.
-const START_TIME: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Sees to it that the counts get to the agent that the user means. Whatever fails is only said: the program runs.
-pub fn find(args: &Args, note: &dyn Fn(&str)) {
+pub fn connect_or_start(args: &RunArgs, note: &dyn Fn(&str)) {
     let socket = args.socket.as_deref();
     let is_wanted = args.agent
         || std::env::var_os("PEGEL_AUTO_AGENT")
@@ -22,7 +22,7 @@ pub fn find(args: &Args, note: &dyn Fn(&str)) {
     if pegel_lane::is_disabled() || !(is_wanted || is_named || args.verbose) {
         return;
     }
-    let client = match Client::find_within(SHORT, socket, &[]) {
+    let client = match AgentClient::find_within(STARTUP_TIMEOUT, socket, &[]) {
         Ok(client) => Some(client),
         Err(_) if is_wanted => start(socket, note),
         Err(error) => {
@@ -35,12 +35,12 @@ pub fn find(args: &Args, note: &dyn Fn(&str)) {
         }
     };
     if let Some(client) = client {
-        use_lanes_of(&client, note);
+        use_lane_directory_of(&client, note);
     }
 }
 
 /// Starts an agent that ends with the last program. Of several that start at once, the socket's lock lets one win.
-fn start(socket: Option<&Path>, note: &dyn Fn(&str)) -> Option<Client> {
+fn start(socket: Option<&Path>, note: &dyn Fn(&str)) -> Option<AgentClient> {
     let binary = std::env::current_exe().ok()?;
     let mut command = Command::new(binary);
     command.args(["agent", "--until-lanes-end", "--port-search"]);
@@ -57,9 +57,9 @@ fn start(socket: Option<&Path>, note: &dyn Fn(&str)) -> Option<Client> {
         note(&format!("no agent could be started: {error}"));
         return None;
     }
-    let deadline = Instant::now() + START_TIME;
+    let deadline = Instant::now() + START_TIMEOUT;
     while Instant::now() < deadline {
-        if let Ok(client) = Client::find_within(SHORT, socket, &[]) {
+        if let Ok(client) = AgentClient::find_within(STARTUP_TIMEOUT, socket, &[]) {
             note("an agent was started; it ends with the last program");
             return Some(client);
         }
@@ -70,7 +70,7 @@ fn start(socket: Option<&Path>, note: &dyn Fn(&str)) -> Option<Client> {
 }
 
 /// An agent reads lanes where it was told to: programs must put them there.
-fn use_lanes_of(client: &Client, note: &dyn Fn(&str)) {
+fn use_lane_directory_of(client: &AgentClient, note: &dyn Fn(&str)) {
     if std::env::var_os("PEGEL_LANES").is_some_and(|path| !path.is_empty()) {
         return;
     }

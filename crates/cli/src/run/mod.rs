@@ -2,15 +2,15 @@
 
 mod agent;
 mod report;
-pub mod tau;
+pub mod tau_run;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use pegel_run::{Agents, Attach, Counting, Launch, Method, Summary, Time};
 
-use crate::failure::Failure;
-use crate::{client, output};
+use crate::command_error::CommandError;
+use crate::{agent_client, output};
 
 /// Run a program and count its MPI calls and system calls
 ///
@@ -19,7 +19,7 @@ use crate::{client, output};
 /// A command that is not found exits with 127, one that cannot be executed with 126.
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "pegel run [OPTIONS] -- COMMAND...\n       pegel run [OPTIONS] -S PID")]
-pub struct Args {
+pub struct RunArgs {
     /// Count MPI calls: how often, how many bytes, how long
     #[arg(short)]
     pub mpi: bool,
@@ -87,7 +87,7 @@ impl From<MethodName> for Method {
     }
 }
 
-impl Args {
+impl RunArgs {
     fn time(&self) -> Time {
         match self.no_time {
             true => Time::Ignored,
@@ -97,12 +97,12 @@ impl Args {
 }
 
 /// Returns only when the program could not be started, or when a process that ran already was watched.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub fn run(args: &RunArgs) -> anyhow::Result<()> {
     check(args)?;
     let is_verbose = args.verbose;
     let note = move |text: &str| {
         if is_verbose {
-            output::note(&format!("pegel: {text}"));
+            output::print_message(&format!("pegel: {text}"));
         }
     };
     let report = args
@@ -110,25 +110,25 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         .as_deref()
         .map(std::path::absolute)
         .transpose()?;
-    set_variables(args, &note);
-    agent::find(args, &note);
+    set_environment(args, &note);
+    agent::connect_or_start(args, &note);
     let finish = |summary: &Summary| {
         if is_verbose || output::stderr_is_terminal() {
-            output::note(&format!("pegel: {}", report::line(summary)));
+            output::print_message(&format!("pegel: {}", report::summary_line(summary)));
         }
         if let Some(path) = &report
             && let Err(error) = output::write(Some(path), &report::json(summary, &args.command))
         {
-            output::note(&format!("pegel: {error:#}"));
+            output::print_message(&format!("pegel: {error:#}"));
         }
     };
     let agents = Agents {
         // Whoever counts has another working directory.
-        sockets: client::sockets(args.socket.as_deref(), &[])
+        sockets: agent_client::candidate_sockets(args.socket.as_deref(), &[])
             .iter()
             .map(std::path::absolute)
             .collect::<Result<_, _>>()?,
-        connect: client::connect_to,
+        connect: agent_client::connect_trusted,
     };
     if let Some(pid) = args.pid {
         let target = Attach {
@@ -144,7 +144,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             };
             let text = format!("process {pid}: {threads}, counted by {method}");
             match output::stderr_is_terminal() {
-                true => output::note(&format!("pegel: {text}; Ctrl-C lets it live on")),
+                true => output::print_message(&format!("pegel: {text}; Ctrl-C lets it live on")),
                 false => note(&text),
             }
         })?;
@@ -165,31 +165,31 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     };
     let Err(error) = launch.run();
     let code = error.exit_code();
-    Err(Failure::coded(
+    Err(CommandError::with_code(
         code,
         format!("{:#}", anyhow::Error::from(error)),
     ))
 }
 
-fn check(args: &Args) -> anyhow::Result<()> {
+fn check(args: &RunArgs) -> anyhow::Result<()> {
     let is_seccomp = matches!(args.method, Some(MethodName::Seccomp));
     if is_seccomp != args.io_only {
-        return Err(Failure::usage(
+        return Err(CommandError::usage(
             "--method seccomp and --io-only go together: the one counts nothing but the other",
         ));
     }
     if args.report.is_some() && !args.syscalls && args.pid.is_none() {
-        return Err(Failure::usage(
+        return Err(CommandError::usage(
             "--report needs -s or -S: without them there is nothing to report",
         ));
     }
     if args.pid.is_some() && is_seccomp {
-        return Err(Failure::usage(
+        return Err(CommandError::usage(
             "-S counts by ebpf or ptrace: no filter can be put into a process that runs",
         ));
     }
     if args.no_time && matches!(args.method, Some(MethodName::Ptrace | MethodName::Seccomp)) {
-        return Err(Failure::usage(
+        return Err(CommandError::usage(
             "--no-time is for eBPF: the other methods measure time at no cost",
         ));
     }
@@ -198,7 +198,7 @@ fn check(args: &Args) -> anyhow::Result<()> {
         .as_deref()
         .is_some_and(|job| job.is_empty() || job.chars().any(char::is_control))
     {
-        return Err(Failure::usage(
+        return Err(CommandError::usage(
             "-j: a job's name has at least one character, and no control characters",
         ));
     }
@@ -206,7 +206,7 @@ fn check(args: &Args) -> anyhow::Result<()> {
 }
 
 /// What the program's own counters need, and nothing else.
-fn set_variables(args: &Args, note: &dyn Fn(&str)) {
+fn set_environment(args: &RunArgs, note: &dyn Fn(&str)) {
     if let Some(job) = &args.job {
         // SAFETY: this process has one thread.
         unsafe { std::env::set_var("PEGEL_JOB", job) };

@@ -6,7 +6,7 @@ use pegel_run::{Ending, Summary};
 use serde_json::json;
 
 /// One line for the person at the terminal.
-pub fn line(summary: &Summary) -> String {
+pub fn summary_line(summary: &Summary) -> String {
     let nanos: u64 = summary.calls.iter().map(|call| call.count.nanos).sum();
     let mut line = format!(
         "{} system calls in {:.2} s, {} s inside them; {} read, {} written; {} errors",

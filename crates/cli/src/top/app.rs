@@ -2,12 +2,12 @@
 
 use pegel_metric::Selector;
 
-use super::model::{Model, Track, is_of_program};
-use super::screen::look::Look;
-use super::screen::place;
+use super::model::{NodeModel, SeriesTrack, is_program_series};
+use super::screen::layout;
+use super::screen::theme::TerminalTheme;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum View {
+pub enum TopView {
     Node,
     Gpus,
     Disks,
@@ -17,67 +17,67 @@ pub enum View {
     Metrics,
 }
 
-impl View {
-    pub const ALL: [View; 7] = [
-        View::Node,
-        View::Gpus,
-        View::Disks,
-        View::Network,
-        View::Pressure,
-        View::Programs,
-        View::Metrics,
+impl TopView {
+    pub const ALL: [TopView; 7] = [
+        TopView::Node,
+        TopView::Gpus,
+        TopView::Disks,
+        TopView::Network,
+        TopView::Pressure,
+        TopView::Programs,
+        TopView::Metrics,
     ];
 
-    pub fn word(self) -> &'static str {
+    pub fn label(self) -> &'static str {
         match self {
-            View::Node => "node",
-            View::Gpus => "GPUs",
-            View::Disks => "disks",
-            View::Network => "network",
-            View::Pressure => "pressure",
-            View::Programs => "programs",
-            View::Metrics => "metrics",
+            TopView::Node => "node",
+            TopView::Gpus => "GPUs",
+            TopView::Disks => "disks",
+            TopView::Network => "network",
+            TopView::Pressure => "pressure",
+            TopView::Programs => "programs",
+            TopView::Metrics => "metrics",
         }
     }
 
     /// Whether it lists series.
     pub fn is_list(self) -> bool {
-        matches!(self, View::Programs | View::Metrics)
+        matches!(self, TopView::Programs | TopView::Metrics)
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sort {
+pub enum SortKey {
     Name,
     Value,
     Rate,
 }
 
-impl Sort {
-    pub fn word(self) -> &'static str {
+impl SortKey {
+    pub fn label(self) -> &'static str {
         match self {
-            Sort::Name => "name",
-            Sort::Value => "value",
-            Sort::Rate => "rate",
+            SortKey::Name => "name",
+            SortKey::Value => "value",
+            SortKey::Rate => "rate",
         }
     }
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Connection {
+pub enum ConnectionState {
     Live,
     /// Since when, in seconds, and what was the matter.
-    Gone(f64, String),
+    Lost(f64, String),
 }
 
 /// What a key asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
+pub enum KeyAction {
     Quit,
     Suspend,
     Redraw,
-    Show(View),
-    Turn(isize),
+    Show(TopView),
+    CycleView(isize),
     /// By rows, or by pages.
     Move(isize),
     Page(isize),
@@ -96,8 +96,8 @@ pub enum Action {
 
 /// What an action means beyond this state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    Stay,
+pub enum AppEffect {
+    Continue,
     Quit,
     Suspend,
     Redraw,
@@ -106,29 +106,29 @@ pub enum Outcome {
 }
 
 #[derive(Debug)]
-pub struct App {
-    pub model: Model,
-    pub look: Look,
-    pub view: View,
+pub struct TopApp {
+    pub model: NodeModel,
+    pub theme: TerminalTheme,
+    pub view: TopView,
     pub hz: f64,
-    pub connection: Connection,
+    pub connection: ConnectionState,
     pub pattern: Option<(String, Selector)>,
     pub filter: String,
     pub is_typing: bool,
-    pub sort: Sort,
+    pub sort: SortKey,
     pub is_paused: bool,
     pub has_help: bool,
     pub has_detail: bool,
     /// The chosen series; none is the first one.
-    pub chosen: Option<Box<str>>,
+    pub selected: Option<Box<str>>,
     /// The first row that is shown.
     pub offset: usize,
-    pub list: List,
+    pub list: VisibleList,
 }
 
 /// The rows of a list that are on the screen.
 #[derive(Debug, Default)]
-pub struct List {
+pub struct VisibleList {
     pub rows: Vec<Box<str>>,
     /// Rows that pass the filter, and where the chosen one is among them.
     pub count: usize,
@@ -137,77 +137,77 @@ pub struct List {
     pub all: usize,
 }
 
-impl App {
-    pub fn new(look: Look, hz: f64, pattern: Option<(String, Selector)>) -> App {
-        App {
-            model: Model::new(1.0 / hz),
-            look,
+impl TopApp {
+    pub fn new(look: TerminalTheme, hz: f64, pattern: Option<(String, Selector)>) -> TopApp {
+        TopApp {
+            model: NodeModel::new(1.0 / hz),
+            theme: look,
             view: if pattern.is_some() {
-                View::Metrics
+                TopView::Metrics
             } else {
-                View::Node
+                TopView::Node
             },
             hz,
-            connection: Connection::Live,
+            connection: ConnectionState::Live,
             pattern,
             filter: String::new(),
             is_typing: false,
-            sort: Sort::Name,
+            sort: SortKey::Name,
             is_paused: false,
             has_help: false,
             has_detail: false,
-            chosen: None,
+            selected: None,
             offset: 0,
-            list: List::default(),
+            list: VisibleList::default(),
         }
     }
 
-    pub fn act(&mut self, action: Action, height: u16) -> Outcome {
-        let page = place::list_rows(height, self.has_detail).max(1) as isize;
+    pub fn handle_action(&mut self, action: KeyAction, height: u16) -> AppEffect {
+        let page = layout::list_rows(height, self.has_detail).max(1) as isize;
         match action {
-            Action::Quit => return Outcome::Quit,
-            Action::Suspend => return Outcome::Suspend,
-            Action::Redraw => return Outcome::Redraw,
-            Action::Show(view) => self.show(view),
-            Action::Turn(by) => {
-                let count = View::ALL.len() as isize;
+            KeyAction::Quit => return AppEffect::Quit,
+            KeyAction::Suspend => return AppEffect::Suspend,
+            KeyAction::Redraw => return AppEffect::Redraw,
+            KeyAction::Show(view) => self.show(view),
+            KeyAction::CycleView(by) => {
+                let count = TopView::ALL.len() as isize;
                 let index = (self.view as isize + by).rem_euclid(count);
-                self.show(View::ALL[index as usize]);
+                self.show(TopView::ALL[index as usize]);
             }
-            Action::Move(by) => self.move_by(by),
-            Action::Page(by) => self.move_by(by * page),
-            Action::First => (self.chosen, self.offset, self.list.position) = (None, 0, 0),
-            Action::Last => self.move_by(1 << 30),
-            Action::Sort => {
+            KeyAction::Move(by) => self.move_by(by),
+            KeyAction::Page(by) => self.move_by(by * page),
+            KeyAction::First => (self.selected, self.offset, self.list.position) = (None, 0, 0),
+            KeyAction::Last => self.move_by(1 << 30),
+            KeyAction::Sort => {
                 self.sort = match self.sort {
-                    Sort::Name => Sort::Value,
-                    Sort::Value => Sort::Rate,
-                    Sort::Rate => Sort::Name,
+                    SortKey::Name => SortKey::Value,
+                    SortKey::Value => SortKey::Rate,
+                    SortKey::Rate => SortKey::Name,
                 };
                 self.offset = 0;
             }
-            Action::Pause => {
+            KeyAction::Pause => {
                 self.is_paused = !self.is_paused;
                 if !self.is_paused {
-                    return Outcome::Resume;
+                    return AppEffect::Resume;
                 }
             }
-            Action::Help => self.has_help = !self.has_help,
-            Action::Detail => self.has_detail = !self.has_detail && self.view.is_list(),
-            Action::Filter => self.start_filter(),
-            Action::Type(character) => self.refilter(|filter| filter.push(character)),
-            Action::Erase => self.refilter(|filter| {
+            KeyAction::Help => self.has_help = !self.has_help,
+            KeyAction::Detail => self.has_detail = !self.has_detail && self.view.is_list(),
+            KeyAction::Filter => self.start_filter(),
+            KeyAction::Type(character) => self.refilter(|filter| filter.push(character)),
+            KeyAction::Erase => self.refilter(|filter| {
                 filter.pop();
             }),
-            Action::Accept => self.is_typing = false,
-            Action::Escape => self.escape(),
+            KeyAction::Accept => self.is_typing = false,
+            KeyAction::Escape => self.escape(),
         }
-        Outcome::Stay
+        AppEffect::Continue
     }
 
-    fn show(&mut self, view: View) {
+    fn show(&mut self, view: TopView) {
         if view != self.view {
-            (self.view, self.offset, self.chosen) = (view, 0, None);
+            (self.view, self.offset, self.selected) = (view, 0, None);
             self.has_detail = false;
         }
         (self.has_help, self.is_typing) = (false, false);
@@ -215,14 +215,14 @@ impl App {
 
     fn start_filter(&mut self) {
         if !self.view.is_list() {
-            self.show(View::Metrics);
+            self.show(TopView::Metrics);
         }
         (self.is_typing, self.has_help) = (true, false);
     }
 
     fn refilter(&mut self, change: impl FnOnce(&mut String)) {
         change(&mut self.filter);
-        (self.chosen, self.offset) = (None, 0);
+        (self.selected, self.offset) = (None, 0);
     }
 
     /// Takes back what covers the most.
@@ -247,22 +247,22 @@ impl App {
         let last = self.list.count.saturating_sub(1);
         let position = self.list.position.saturating_add_signed(by).min(last);
         let rows = self.sorted_rows();
-        self.chosen = rows.get(position).map(|track| track.series.text().into());
+        self.selected = rows.get(position).map(|track| track.series.text().into());
     }
 
     /// Fits everything to the size of the screen. Returns the series whose history will be seen.
-    pub fn arrange(&mut self, height: u16) -> Vec<String> {
+    pub fn update_layout(&mut self, height: u16) -> Vec<String> {
         if !self.view.is_list() {
             let count = super::screen::row_count(self);
-            let shown = usize::from(place::body_rows(height).saturating_sub(1));
+            let shown = usize::from(layout::body_rows(height).saturating_sub(1));
             self.offset = self.offset.min(count.saturating_sub(shown));
-            return super::screen::histories(self);
+            return super::screen::history_series(self);
         }
-        let page = place::list_rows(height, self.has_detail);
+        let page = layout::list_rows(height, self.has_detail);
         let rows = self.sorted_rows();
         let count = rows.len();
         let position = self
-            .chosen
+            .selected
             .as_ref()
             .and_then(|chosen| rows.iter().position(|row| row.series.text() == &**chosen))
             .unwrap_or(0);
@@ -278,9 +278,9 @@ impl App {
             .take(page)
             .map(|row| row.series.text().into())
             .collect();
-        let all = self.candidates().count();
+        let all = self.view_series().count();
         self.offset = offset;
-        self.list = List {
+        self.list = VisibleList {
             rows: visible,
             count,
             position,
@@ -290,34 +290,34 @@ impl App {
     }
 
     /// The series of this view, before the filter.
-    fn candidates(&self) -> impl Iterator<Item = &Track> {
-        let is_programs = self.view == View::Programs;
+    fn view_series(&self) -> impl Iterator<Item = &SeriesTrack> {
+        let is_programs = self.view == TopView::Programs;
         self.model
             .tracks()
             .filter(|track| track.last().is_some())
-            .filter(move |track| !is_programs || is_of_program(track.series.name()))
+            .filter(move |track| !is_programs || is_program_series(track.series.name()))
             .filter(|track| {
                 let fits = |(_, selector): &(String, Selector)| selector.matches(&track.series);
                 self.pattern.as_ref().is_none_or(fits)
             })
     }
 
-    fn sorted_rows(&self) -> Vec<&Track> {
+    fn sorted_rows(&self) -> Vec<&SeriesTrack> {
         let words: Vec<String> = self
             .filter
             .split_whitespace()
             .map(str::to_lowercase)
             .collect();
-        let mut rows: Vec<&Track> = self
-            .candidates()
+        let mut rows: Vec<&SeriesTrack> = self
+            .view_series()
             .filter(|track| {
                 let text = track.series.text().to_lowercase();
                 words.iter().all(|word| text.contains(word.as_str()))
             })
             .collect();
         // They come by name; a stable sort keeps that order among equals.
-        let descending = |key: &dyn Fn(&Track) -> f64, rows: &mut Vec<&Track>| {
-            let mut keyed: Vec<(f64, &Track)> =
+        let descending = |key: &dyn Fn(&SeriesTrack) -> f64, rows: &mut Vec<&SeriesTrack>| {
+            let mut keyed: Vec<(f64, &SeriesTrack)> =
                 rows.iter().map(|track| (key(track), *track)).collect();
             keyed.sort_by(|a, b| b.0.total_cmp(&a.0));
             *rows = keyed.into_iter().map(|(_, track)| track).collect();
@@ -327,12 +327,12 @@ impl App {
             _ => f64::NEG_INFINITY,
         };
         match self.sort {
-            Sort::Name => {}
-            Sort::Value => descending(
+            SortKey::Name => {}
+            SortKey::Value => descending(
                 &|track| number(track.last().map(|last| last.value)),
                 &mut rows,
             ),
-            Sort::Rate => descending(
+            SortKey::Rate => descending(
                 &|track| {
                     let rate = track.is_counter().then(|| self.model.rate(track));
                     number(rate.flatten())

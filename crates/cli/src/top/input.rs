@@ -2,7 +2,7 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::app::{Action, View};
+use super::app::{KeyAction, TopView};
 
 /// Keys, and what they do, in the words of the help.
 pub const KEYS: [(&str, &str); 12] = [
@@ -21,51 +21,51 @@ pub const KEYS: [(&str, &str); 12] = [
 ];
 
 /// None for keys without a meaning.
-pub fn action(key: KeyEvent, is_typing: bool) -> Option<Action> {
+pub fn action(key: KeyEvent, is_typing: bool) -> Option<KeyAction> {
     if key.kind == KeyEventKind::Release {
         return None;
     }
     if key.modifiers.contains(KeyModifiers::CONTROL) {
         return match key.code {
-            KeyCode::Char('c') => Some(Action::Quit),
-            KeyCode::Char('z') => Some(Action::Suspend),
-            KeyCode::Char('l') => Some(Action::Redraw),
+            KeyCode::Char('c') => Some(KeyAction::Quit),
+            KeyCode::Char('z') => Some(KeyAction::Suspend),
+            KeyCode::Char('l') => Some(KeyAction::Redraw),
             _ => None,
         };
     }
     match key.code {
-        KeyCode::Up => Some(Action::Move(-1)),
-        KeyCode::Down => Some(Action::Move(1)),
-        KeyCode::PageUp => Some(Action::Page(-1)),
-        KeyCode::PageDown => Some(Action::Page(1)),
-        KeyCode::Home => Some(Action::First),
-        KeyCode::End => Some(Action::Last),
-        KeyCode::Esc => Some(Action::Escape),
-        KeyCode::Tab => Some(Action::Turn(1)),
-        KeyCode::BackTab => Some(Action::Turn(-1)),
-        KeyCode::Enter if is_typing => Some(Action::Accept),
-        KeyCode::Backspace if is_typing => Some(Action::Erase),
-        KeyCode::Char(character) if is_typing => Some(Action::Type(character)),
-        KeyCode::Enter => Some(Action::Detail),
-        KeyCode::Right => Some(Action::Turn(1)),
-        KeyCode::Left => Some(Action::Turn(-1)),
-        KeyCode::Char(character) => plain(character),
+        KeyCode::Up => Some(KeyAction::Move(-1)),
+        KeyCode::Down => Some(KeyAction::Move(1)),
+        KeyCode::PageUp => Some(KeyAction::Page(-1)),
+        KeyCode::PageDown => Some(KeyAction::Page(1)),
+        KeyCode::Home => Some(KeyAction::First),
+        KeyCode::End => Some(KeyAction::Last),
+        KeyCode::Esc => Some(KeyAction::Escape),
+        KeyCode::Tab => Some(KeyAction::CycleView(1)),
+        KeyCode::BackTab => Some(KeyAction::CycleView(-1)),
+        KeyCode::Enter if is_typing => Some(KeyAction::Accept),
+        KeyCode::Backspace if is_typing => Some(KeyAction::Erase),
+        KeyCode::Char(character) if is_typing => Some(KeyAction::Type(character)),
+        KeyCode::Enter => Some(KeyAction::Detail),
+        KeyCode::Right => Some(KeyAction::CycleView(1)),
+        KeyCode::Left => Some(KeyAction::CycleView(-1)),
+        KeyCode::Char(character) => plain_key(character),
         _ => None,
     }
 }
 
-fn plain(character: char) -> Option<Action> {
+fn plain_key(character: char) -> Option<KeyAction> {
     Some(match character {
-        'q' => Action::Quit,
-        '?' | 'h' => Action::Help,
-        '/' => Action::Filter,
-        's' => Action::Sort,
-        ' ' | 'p' => Action::Pause,
-        'j' => Action::Move(1),
-        'k' => Action::Move(-1),
-        'g' => Action::First,
-        'G' => Action::Last,
-        '1'..='7' => Action::Show(View::ALL[character as usize - '1' as usize]),
+        'q' => KeyAction::Quit,
+        '?' | 'h' => KeyAction::Help,
+        '/' => KeyAction::Filter,
+        's' => KeyAction::Sort,
+        ' ' | 'p' => KeyAction::Pause,
+        'j' => KeyAction::Move(1),
+        'k' => KeyAction::Move(-1),
+        'g' => KeyAction::First,
+        'G' => KeyAction::Last,
+        '1'..='7' => KeyAction::Show(TopView::ALL[character as usize - '1' as usize]),
         _ => return None,
     })
 }
@@ -77,19 +77,22 @@ mod tests {
     #[test]
     fn while_typing_letters_are_letters() {
         let key = |code| KeyEvent::new(code, KeyModifiers::NONE);
-        assert_eq!(action(key(KeyCode::Char('q')), false), Some(Action::Quit));
+        assert_eq!(
+            action(key(KeyCode::Char('q')), false),
+            Some(KeyAction::Quit)
+        );
         assert_eq!(
             action(key(KeyCode::Char('q')), true),
-            Some(Action::Type('q'))
+            Some(KeyAction::Type('q'))
         );
-        assert_eq!(action(key(KeyCode::Enter), true), Some(Action::Accept));
-        assert_eq!(action(key(KeyCode::Enter), false), Some(Action::Detail));
+        assert_eq!(action(key(KeyCode::Enter), true), Some(KeyAction::Accept));
+        assert_eq!(action(key(KeyCode::Enter), false), Some(KeyAction::Detail));
         assert_eq!(
             action(key(KeyCode::Char('7')), false),
-            Some(Action::Show(View::Metrics))
+            Some(KeyAction::Show(TopView::Metrics))
         );
         assert_eq!(action(key(KeyCode::Char('8')), false), None);
         let control = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-        assert_eq!(action(control, true), Some(Action::Quit));
+        assert_eq!(action(control, true), Some(KeyAction::Quit));
     }
 }

@@ -1,7 +1,7 @@
 //! The node in a terminal, live.
 
+mod agent_feed;
 mod app;
-mod feed;
 mod input;
 mod model;
 mod screen;
@@ -18,21 +18,21 @@ use ratatui::crossterm::event::{self, KeyEvent};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use signal_hook::iterator::Signals;
 
-use crate::ask;
-use crate::client::Client;
-use crate::failure::Failure;
-use crate::track::frequency;
-use app::{Action, App, Connection, Outcome};
-use feed::{Feed, News, Wish};
-use model::Agent;
-use screen::look::Look;
-use terminal::Screen;
+use crate::agent_client::AgentClient;
+use crate::agent_query;
+use crate::command_error::CommandError;
+use crate::track::parse_frequency;
+use agent_feed::{AgentFeed, FeedRequest, FeedUpdate};
+use app::{AppEffect, ConnectionState, KeyAction, TopApp};
+use model::AgentSummary;
+use screen::theme::TerminalTheme;
+use terminal::TerminalScreen;
 
 /// Show what the node and its programs do, live in the terminal
 ///
 /// Keys: q quits, ? shows all others.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct TopArgs {
     /// The agent's socket [default: $PEGEL_SOCKET, yours, the system's]
     #[arg(short = 'u', value_name = "SOCKET")]
     socket: Option<PathBuf>,
@@ -49,8 +49,8 @@ pub struct Args {
 
 /// Whatever can happen.
 #[derive(Debug)]
-pub enum Event {
-    News(News),
+pub enum TopEvent {
+    Feed(FeedUpdate),
     Key(KeyEvent),
     Resized,
     Signal(i32),
@@ -58,38 +58,38 @@ pub enum Event {
     TerminalGone,
 }
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
-    let hz = frequency(&args.hz)?;
+pub fn run(args: &TopArgs) -> anyhow::Result<()> {
+    let hz = parse_frequency(&args.hz)?;
     let pattern = match &args.pattern {
-        Some(pattern) => Some((pattern.clone(), ask::selector(pattern)?)),
+        Some(pattern) => Some((pattern.clone(), agent_query::parse_selector(pattern)?)),
         None => None,
     };
     if !std::io::stdout().is_terminal() {
-        return Err(Failure::usage(
+        return Err(CommandError::usage(
             "standard output is not a terminal\nhint: `pegel values` shows everything once, `pegel track` writes what changes",
         ));
     }
-    let client = Client::find(args.socket.as_deref(), &[])?;
+    let client = AgentClient::find(args.socket.as_deref(), &[])?;
     check_node(&client, args.node.as_deref())?;
-    let look = Look::choose(|name| std::env::var(name).ok());
-    let app = App::new(look, hz, pattern);
+    let look = TerminalTheme::detect(|name| std::env::var(name).ok());
+    let app = TopApp::new(look, hz, pattern);
     let (events, happened) = sync_channel(256);
     let query = query(args.pattern.as_deref(), hz);
     // Signals are caught before the terminal is taken: none may leave it in our state.
     watch_signals(events.clone())?;
-    let screen = Screen::take()?;
+    let screen = TerminalScreen::enter()?;
     watch_keys(events.clone())?;
-    let feed = Feed::start(client, query, events)?;
-    live(app, screen, &feed, &happened)
+    let feed = AgentFeed::start(client, query, events)?;
+    event_loop(app, screen, &feed, &happened)
 }
 
-fn check_node(client: &Client, wanted: Option<&str>) -> anyhow::Result<()> {
+fn check_node(client: &AgentClient, wanted: Option<&str>) -> anyhow::Result<()> {
     let Some(wanted) = wanted else { return Ok(()) };
-    let known = Agent::read(&client.get("/status", &[])?).node;
+    let known = AgentSummary::from_status(&client.get("/status", &[])?).node;
     if known == wanted {
         return Ok(());
     }
-    Err(Failure::nothing_matched(format!(
+    Err(CommandError::nothing_matched(format!(
         "this agent knows the node {known} only, not {wanted}"
     )))
 }
@@ -105,28 +105,28 @@ fn query(pattern: Option<&str>, hz: f64) -> Vec<(&'static str, String)> {
     query
 }
 
-fn watch_signals(events: SyncSender<Event>) -> anyhow::Result<()> {
+fn watch_signals(events: SyncSender<TopEvent>) -> anyhow::Result<()> {
     let caught = [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT];
     let mut signals = Signals::new(caught).context("cannot wait for signals")?;
-    feed::spawn("signals", move || {
+    agent_feed::spawn("signals", move || {
         for signal in signals.forever() {
-            if events.send(Event::Signal(signal)).is_err() {
+            if events.send(TopEvent::Signal(signal)).is_err() {
                 return;
             }
         }
     })
 }
 
-fn watch_keys(events: SyncSender<Event>) -> anyhow::Result<()> {
-    feed::spawn("keys", move || {
+fn watch_keys(events: SyncSender<TopEvent>) -> anyhow::Result<()> {
+    agent_feed::spawn("keys", move || {
         loop {
             let event = match event::read() {
-                Ok(event::Event::Key(key)) => Event::Key(key),
-                Ok(event::Event::Resize(..)) => Event::Resized,
+                Ok(event::Event::Key(key)) => TopEvent::Key(key),
+                Ok(event::Event::Resize(..)) => TopEvent::Resized,
                 Ok(_) => continue,
-                Err(_) => Event::TerminalGone,
+                Err(_) => TopEvent::TerminalGone,
             };
-            let is_last = matches!(event, Event::TerminalGone);
+            let is_last = matches!(event, TopEvent::TerminalGone);
             if events.send(event).is_err() || is_last {
                 return;
             }
@@ -135,11 +135,11 @@ fn watch_keys(events: SyncSender<Event>) -> anyhow::Result<()> {
 }
 
 /// Until somebody wants it to end.
-fn live(
-    mut app: App,
-    mut screen: Screen,
-    feed: &Feed,
-    happened: &Receiver<Event>,
+fn event_loop(
+    mut app: TopApp,
+    mut screen: TerminalScreen,
+    feed: &AgentFeed,
+    happened: &Receiver<TopEvent>,
 ) -> anyhow::Result<()> {
     loop {
         draw(&mut app, &mut screen, feed)?;
@@ -150,73 +150,73 @@ fn live(
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
         };
         for event in std::iter::once(first).chain(happened.try_iter().take(64)) {
-            match handle(&mut app, event, feed, screen.height()) {
-                Outcome::Stay => {}
-                Outcome::Quit => return Ok(()),
-                Outcome::Suspend => screen.suspend()?,
-                Outcome::Redraw => screen.resume()?,
-                Outcome::Resume => {
-                    app.model.forget();
-                    feed.wish(Wish::Values);
+            match handle_event(&mut app, event, feed, screen.height()) {
+                AppEffect::Continue => {}
+                AppEffect::Quit => return Ok(()),
+                AppEffect::Suspend => screen.suspend()?,
+                AppEffect::Redraw => screen.resume()?,
+                AppEffect::Resume => {
+                    app.model.invalidate_rates();
+                    feed.try_request(FeedRequest::Values);
                 }
             }
         }
     }
 }
 
-fn draw(app: &mut App, screen: &mut Screen, feed: &Feed) -> anyhow::Result<()> {
-    let seen = app.arrange(screen.height());
-    let unknown = app.model.watch(&seen);
+fn draw(app: &mut TopApp, screen: &mut TerminalScreen, feed: &AgentFeed) -> anyhow::Result<()> {
+    let seen = app.update_layout(screen.height());
+    let unknown = app.model.start_histories(&seen);
     if !unknown.is_empty() {
-        feed.wish(Wish::Past(unknown));
+        feed.try_request(FeedRequest::History(unknown));
     }
     screen.draw(|buffer| screen::draw(buffer, app))
 }
 
-fn handle(app: &mut App, event: Event, feed: &Feed, height: u16) -> Outcome {
+fn handle_event(app: &mut TopApp, event: TopEvent, feed: &AgentFeed, height: u16) -> AppEffect {
     match event {
-        Event::Key(key) => match input::action(key, app.is_typing) {
+        TopEvent::Key(key) => match input::action(key, app.is_typing) {
             // The other processes of this job are to stop too, as if the terminal had done it.
-            Some(Action::Suspend) => {
+            Some(KeyAction::Suspend) => {
                 let sent =
                     rustix::process::kill_current_process_group(rustix::process::Signal::TSTP);
-                sent.map_or(Outcome::Suspend, |()| Outcome::Stay)
+                sent.map_or(AppEffect::Suspend, |()| AppEffect::Continue)
             }
-            Some(action) => app.act(action, height),
-            None => Outcome::Stay,
+            Some(action) => app.handle_action(action, height),
+            None => AppEffect::Continue,
         },
-        Event::News(news) => {
-            learn(app, news, feed);
-            Outcome::Stay
+        TopEvent::Feed(news) => {
+            apply_update(app, news, feed);
+            AppEffect::Continue
         }
-        Event::Resized => Outcome::Stay,
-        Event::Signal(SIGTSTP) => Outcome::Suspend,
-        Event::Signal(SIGCONT) => Outcome::Redraw,
-        Event::Signal(_) | Event::TerminalGone => Outcome::Quit,
+        TopEvent::Resized => AppEffect::Continue,
+        TopEvent::Signal(SIGTSTP) => AppEffect::Suspend,
+        TopEvent::Signal(SIGCONT) => AppEffect::Redraw,
+        TopEvent::Signal(_) | TopEvent::TerminalGone => AppEffect::Quit,
     }
 }
 
-fn learn(app: &mut App, news: News, feed: &Feed) {
+fn apply_update(app: &mut TopApp, news: FeedUpdate, feed: &AgentFeed) {
     match news {
-        News::Connected(agent, list) => {
-            app.connection = Connection::Live;
+        FeedUpdate::Connected(agent, list) => {
+            app.connection = ConnectionState::Live;
             app.model.agent = agent;
-            app.model.list(list);
-            app.model.forget();
+            app.model.set_series_list(list);
+            app.model.invalidate_rates();
         }
-        News::Gone(since, why) => app.connection = Connection::Gone(since, why),
-        News::Status(agent) => app.model.agent = agent,
-        News::Listed(list) => app.model.list(list),
-        News::Past(past) => {
+        FeedUpdate::Lost(since, why) => app.connection = ConnectionState::Lost(since, why),
+        FeedUpdate::Status(agent) => app.model.agent = agent,
+        FeedUpdate::Listed(list) => app.model.set_series_list(list),
+        FeedUpdate::History(past) => {
             for (text, samples) in past {
-                app.model.remember(&text, &samples);
+                app.model.add_history(&text, &samples);
             }
         }
         // What comes while paused is fetched again afterwards.
-        News::Step(_) if app.is_paused => {}
-        News::Step(readings) => {
-            if app.model.step(&readings) {
-                feed.wish(Wish::List);
+        FeedUpdate::Step(_) if app.is_paused => {}
+        FeedUpdate::Step(readings) => {
+            if app.model.apply_step(&readings) {
+                feed.try_request(FeedRequest::List);
             }
         }
     }

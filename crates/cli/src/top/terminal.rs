@@ -16,30 +16,30 @@ use ratatui::layout::Rect;
 use rustix::process::Pid;
 
 /// Whether the terminal is ours at the moment.
-static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
 static HAS_PANICKED: AtomicBool = AtomicBool::new(false);
 
 /// Drawing goes through a buffer and reaches the terminal with one write, and only what differs from
 /// the screen before is written: nothing flickers.
 #[derive(Debug)]
-pub struct Screen {
+pub struct TerminalScreen {
     terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
 }
 
-impl Screen {
-    pub fn take() -> anyhow::Result<Screen> {
+impl TerminalScreen {
+    pub fn enter() -> anyhow::Result<TerminalScreen> {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             // First the terminal, so that the message can be read.
-            give_back();
+            restore();
             HAS_PANICKED.store(true, Ordering::Release);
             before(panic);
         }));
-        take_over().context("cannot take over the terminal")?;
+        enter_raw_screen().context("cannot take over the terminal")?;
         let backend = CrosstermBackend::new(BufWriter::with_capacity(64 << 10, io::stdout()));
-        let terminal = Terminal::new(backend).inspect_err(|_| give_back());
+        let terminal = Terminal::new(backend).inspect_err(|_| restore());
         let terminal = terminal.context("cannot draw on the terminal")?;
-        Ok(Screen { terminal })
+        Ok(TerminalScreen { terminal })
     }
 
     pub fn height(&self) -> u16 {
@@ -70,7 +70,7 @@ impl Screen {
         if !has_job_control() {
             return Ok(());
         }
-        give_back();
+        restore();
         let own = rustix::process::getpid();
         rustix::process::kill_process(own, rustix::process::Signal::STOP)
             .context("cannot suspend")?;
@@ -81,26 +81,26 @@ impl Screen {
     pub fn resume(&mut self) -> anyhow::Result<()> {
         // Else it would be taken for raw already.
         let _ = disable_raw_mode();
-        take_over().context("cannot take over the terminal again")?;
+        enter_raw_screen().context("cannot take over the terminal again")?;
         self.redraw()
     }
 }
 
-impl Drop for Screen {
+impl Drop for TerminalScreen {
     fn drop(&mut self) {
-        give_back();
+        restore();
     }
 }
 
-fn take_over() -> io::Result<()> {
+fn enter_raw_screen() -> io::Result<()> {
     enable_raw_mode()?;
-    IS_TAKEN.store(true, Ordering::Release);
-    execute!(io::stdout(), EnterAlternateScreen, Hide).inspect_err(|_| give_back())
+    IS_ACTIVE.store(true, Ordering::Release);
+    execute!(io::stdout(), EnterAlternateScreen, Hide).inspect_err(|_| restore())
 }
 
 /// Harmless when it was given back already. A terminal that is gone needs nothing.
-fn give_back() {
-    if IS_TAKEN.swap(false, Ordering::AcqRel) {
+fn restore() {
+    if IS_ACTIVE.swap(false, Ordering::AcqRel) {
         let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
         let _ = io::stdout().flush();

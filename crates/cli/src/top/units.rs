@@ -34,7 +34,7 @@ pub fn decimal(value: f64, unit: &str) -> String {
 /// A share of one: `12.3 %`.
 pub fn percent(share: f64) -> String {
     match share * 100.0 {
-        value if !value.is_finite() => special(value),
+        value if !value.is_finite() => non_finite(value),
         value if value.abs() >= 99.95 => format!("{value:.0} %"),
         value => format!("{value:.1} %"),
     }
@@ -44,7 +44,7 @@ pub fn percent(share: f64) -> String {
 pub fn duration(seconds: f64) -> String {
     let whole = seconds.abs();
     match whole {
-        s if !s.is_finite() => special(seconds),
+        s if !s.is_finite() => non_finite(seconds),
         0.0 => "0 s".to_owned(),
         s if s < 1e-3 => format!("{} µs", digits(seconds * 1e6)),
         s if s < 1.0 => format!("{} ms", digits(seconds * 1e3)),
@@ -64,30 +64,30 @@ pub fn duration(seconds: f64) -> String {
 /// A value of a family, by its unit.
 pub fn value(value: f64, family: &Family) -> String {
     match unit(family) {
-        Unit::Bytes => bytes(value),
+        DisplayUnit::Bytes => bytes(value),
         // A time in seconds since 1970 says more as a date.
-        Unit::Seconds if family.kind != Kind::Counter && value >= 1e9 => {
+        DisplayUnit::Seconds if family.kind != Kind::Counter && value >= 1e9 => {
             let date = number::utc(value);
             date.split(' ').next().unwrap_or_default().to_owned()
         }
-        Unit::Seconds => duration(value),
-        Unit::Ratio => percent(value),
-        Unit::Other(unit) => decimal(value, unit),
+        DisplayUnit::Seconds => duration(value),
+        DisplayUnit::Ratio => percent(value),
+        DisplayUnit::Other(unit) => decimal(value, unit),
     }
 }
 
 /// The rate of a family's counter, by its unit.
 pub fn rate(value: f64, family: &Family) -> String {
     match unit(family) {
-        Unit::Bytes => bytes_per_second(value),
-        Unit::Seconds => format!("{} s/s", digits(value)),
-        Unit::Ratio => format!("{}/s", percent(value)),
-        Unit::Other("J") => decimal(value, "W"),
-        Unit::Other(unit) => format!("{}/s", decimal(value, unit)),
+        DisplayUnit::Bytes => bytes_per_second(value),
+        DisplayUnit::Seconds => format!("{} s/s", digits(value)),
+        DisplayUnit::Ratio => format!("{}/s", percent(value)),
+        DisplayUnit::Other("J") => decimal(value, "W"),
+        DisplayUnit::Other(unit) => format!("{}/s", decimal(value, unit)),
     }
 }
 
-enum Unit {
+enum DisplayUnit {
     Bytes,
     Seconds,
     Ratio,
@@ -95,24 +95,24 @@ enum Unit {
 }
 
 /// What the family says; else what its name ends with, as programs often say nothing.
-fn unit(family: &Family) -> Unit {
+fn unit(family: &Family) -> DisplayUnit {
     let name = family.name.trim_end_matches("_total");
     let said = match family.unit.as_ref() {
         "" => name.rsplit(['_', '.']).next().unwrap_or_default(),
         said => said,
     };
     match said {
-        "bytes" => Unit::Bytes,
-        "seconds" => Unit::Seconds,
-        "ratio" => Unit::Ratio,
-        "celsius" => Unit::Other("°C"),
-        "watts" | "watt" => Unit::Other("W"),
-        "joules" | "joule" => Unit::Other("J"),
-        "hertz" => Unit::Other("Hz"),
-        "volts" => Unit::Other("V"),
-        "amps" => Unit::Other("A"),
-        "bytes_per_second" => Unit::Other("B/s"),
-        _ => Unit::Other(""),
+        "bytes" => DisplayUnit::Bytes,
+        "seconds" => DisplayUnit::Seconds,
+        "ratio" => DisplayUnit::Ratio,
+        "celsius" => DisplayUnit::Other("°C"),
+        "watts" | "watt" => DisplayUnit::Other("W"),
+        "joules" | "joule" => DisplayUnit::Other("J"),
+        "hertz" => DisplayUnit::Other("Hz"),
+        "volts" => DisplayUnit::Other("V"),
+        "amps" => DisplayUnit::Other("A"),
+        "bytes_per_second" => DisplayUnit::Other("B/s"),
+        _ => DisplayUnit::Other(""),
     }
 }
 
@@ -137,7 +137,7 @@ fn scaled(value: f64, base: f64) -> (String, usize) {
 /// Three digits that matter; whole numbers without a fraction.
 fn digits(value: f64) -> String {
     match value.abs() {
-        v if !v.is_finite() => special(value),
+        v if !v.is_finite() => non_finite(value),
         v if v >= 99.95 => format!("{value:.0}"),
         v if v == v.trunc() && v < 10.0 => format!("{value:.0}"),
         v if v >= 9.995 => format!("{value:.1}"),
@@ -146,7 +146,7 @@ fn digits(value: f64) -> String {
     }
 }
 
-fn special(value: f64) -> String {
+fn non_finite(value: f64) -> String {
     match value {
         v if v.is_nan() => "NaN".to_owned(),
         v if v > 0.0 => "+Inf".to_owned(),

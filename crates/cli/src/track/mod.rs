@@ -1,6 +1,6 @@
 //! Follows values over time and writes what changed.
 
-pub mod stream;
+pub mod event_stream;
 mod writer;
 
 use std::collections::HashMap;
@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 
 use pegel_metric::Selector;
 
-use crate::answer::Reading;
-use crate::ask::{self, Ask, all_listed};
-use crate::client::Client;
-use crate::failure::{Failure, NO_AGENT};
-use crate::format::Format;
-use stream::Stream;
-use writer::Writer;
+use crate::agent_client::AgentClient;
+use crate::agent_query::{self, AgentQueryArgs, fetch_series_list};
+use crate::api_values::SeriesValue;
+use crate::command_error::{CommandError, NO_AGENT};
+use crate::format::OutputFormat;
+use event_stream::AgentEventStream;
+use writer::TrackWriter;
 
 const HZ_MAX: f64 = 1000.0;
 
@@ -22,53 +22,53 @@ const HZ_MAX: f64 = 1000.0;
 ///
 /// Without names: every counter that is not zero.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct TrackArgs {
     /// Names or series, with commas between them
     names: Vec<String>,
     /// How often to look, in times per second, up to 1000
     #[arg(short = 'F', long = "freq", value_name = "HZ", default_value = "2")]
     hz: String,
     #[command(flatten)]
-    ask: Ask,
+    query: AgentQueryArgs,
 }
 
 /// What to follow, and where it goes.
 #[derive(Debug)]
-pub struct Tracking {
+pub struct TrackOptions {
     pub names: Vec<String>,
     pub pattern: Option<String>,
     pub hz: f64,
-    pub format: Format,
+    pub format: OutputFormat,
     pub output: Option<PathBuf>,
 }
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
-    args.ask.selector()?;
+pub fn run(args: &TrackArgs) -> anyhow::Result<()> {
+    args.query.selector()?;
     let names = match args.names.as_slice() {
         [] => Vec::new(),
-        names => ask::names(names)?,
+        names => agent_query::parse_names(names)?,
     };
-    let tracking = Tracking {
+    let tracking = TrackOptions {
         names,
-        pattern: args.ask.pattern.clone(),
-        hz: frequency(&args.hz)?,
-        format: args.ask.format(),
-        output: args.ask.output.clone(),
+        pattern: args.query.pattern.clone(),
+        hz: parse_frequency(&args.hz)?,
+        format: args.query.format(),
+        output: args.query.output.clone(),
     };
-    track(&args.ask.client()?, &tracking)
+    track(&args.query.client()?, &tracking)
 }
 
-pub fn frequency(text: &str) -> anyhow::Result<f64> {
+pub fn parse_frequency(text: &str) -> anyhow::Result<f64> {
     match text.trim().parse::<f64>() {
         Ok(hz) if hz > 0.0 && hz <= HZ_MAX => Ok(hz),
-        _ => Err(Failure::usage(format!(
+        _ => Err(CommandError::usage(format!(
             "-F {text}: a number of times per second is needed, more than 0 and at most {HZ_MAX}"
         ))),
     }
 }
 
-pub fn track(client: &Client, tracking: &Tracking) -> anyhow::Result<()> {
-    let mut kinds = Kinds {
+pub fn track(client: &AgentClient, tracking: &TrackOptions) -> anyhow::Result<()> {
+    let mut kinds = CounterLookup {
         client,
         is_counter: HashMap::new(),
     };
@@ -78,21 +78,21 @@ pub fn track(client: &Client, tracking: &Tracking) -> anyhow::Result<()> {
     let mut query = vec![("rate", hz.as_str())];
     if !names.is_empty() {
         // Nothing is written for names that nobody knows.
-        if ask::values(client, &[("names", &names)])?.is_empty() {
+        if agent_query::fetch_values(client, &[("names", &names)])?.is_empty() {
             let message = format!("no series named {names}; `pegel list` shows all");
-            return Err(Failure::nothing_matched(message));
+            return Err(CommandError::nothing_matched(message));
         }
         query.push(("names", &names));
     }
     let mut filter = None;
     match &tracking.pattern {
         // The agent takes names and patterns for alternatives; here both must hold.
-        Some(pattern) if !names.is_empty() => filter = Some(ask::selector(pattern)?),
+        Some(pattern) if !names.is_empty() => filter = Some(agent_query::parse_selector(pattern)?),
         Some(pattern) => query.push(("match", pattern)),
         None => {}
     }
-    let mut stream = Stream::open(client, &query)?;
-    let mut writer = Writer::open(tracking.format, tracking.output.as_deref())?;
+    let mut stream = AgentEventStream::open_until_signal(client, &query)?;
+    let mut writer = TrackWriter::open(tracking.format, tracking.output.as_deref())?;
     let followed = follow(
         &mut stream,
         &mut writer,
@@ -105,27 +105,27 @@ pub fn track(client: &Client, tracking: &Tracking) -> anyhow::Result<()> {
     if stream.was_stopped() {
         return Ok(());
     }
-    Err(Failure::coded(
+    Err(CommandError::with_code(
         NO_AGENT,
-        agent_gone(tracking.output.as_deref()),
+        agent_lost_message(tracking.output.as_deref()),
     ))
 }
 
 /// Returns when the stream ends, by a signal or with the agent.
 fn follow(
-    stream: &mut Stream,
-    writer: &mut Writer,
-    mut counters: Option<&mut Kinds<'_>>,
+    stream: &mut AgentEventStream,
+    writer: &mut TrackWriter,
+    mut counters: Option<&mut CounterLookup<'_>>,
     filter: Option<&Selector>,
 ) -> anyhow::Result<()> {
     while let Some(mut step) = stream.next_step()? {
         if let Some(kinds) = &mut counters {
             step.retain(|reading| reading.value != 0.0);
-            kinds.learn(&step)?;
+            kinds.refresh(&step)?;
             step.retain(|reading| kinds.is_counter(&reading.name));
         }
         if let Some(filter) = filter {
-            step.retain(|reading| ask::fits(filter, &reading.name));
+            step.retain(|reading| agent_query::series_matches(filter, &reading.name));
         }
         if !step.is_empty() {
             writer.step(&step)?;
@@ -134,7 +134,7 @@ fn follow(
     Ok(())
 }
 
-fn agent_gone(output: Option<&Path>) -> String {
+fn agent_lost_message(output: Option<&Path>) -> String {
     match output {
         Some(path) => format!(
             "the agent went away; {} holds what came until then",
@@ -145,13 +145,13 @@ fn agent_gone(output: Option<&Path>) -> String {
 }
 
 /// Which series are counters, asked anew when one appears that was not there before.
-struct Kinds<'a> {
-    client: &'a Client,
+struct CounterLookup<'a> {
+    client: &'a AgentClient,
     is_counter: HashMap<String, bool>,
 }
 
-impl Kinds<'_> {
-    fn learn(&mut self, step: &[Reading]) -> anyhow::Result<()> {
+impl CounterLookup<'_> {
+    fn refresh(&mut self, step: &[SeriesValue]) -> anyhow::Result<()> {
         if step
             .iter()
             .all(|reading| self.is_counter.contains_key(&reading.name))
@@ -159,7 +159,7 @@ impl Kinds<'_> {
             return Ok(());
         }
         // An agent that is gone by now is noticed by the stream.
-        for item in all_listed(self.client).unwrap_or_default() {
+        for item in fetch_series_list(self.client).unwrap_or_default() {
             self.is_counter.insert(item.name, item.kind == "counter");
         }
         // What the list does not name either is not asked for again and again.
@@ -180,10 +180,10 @@ mod tests {
 
     #[test]
     fn frequencies_have_a_range() {
-        assert_eq!(frequency("0.5").ok(), Some(0.5));
-        assert_eq!(frequency("1000").ok(), Some(1000.0));
+        assert_eq!(parse_frequency("0.5").ok(), Some(0.5));
+        assert_eq!(parse_frequency("1000").ok(), Some(1000.0));
         for text in ["0", "-1", "1001", "fast", "nan", "inf", ""] {
-            assert!(frequency(text).is_err(), "{text}");
+            assert!(parse_frequency(text).is_err(), "{text}");
         }
     }
 }

@@ -6,41 +6,41 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use crate::answer::Reading;
-use crate::format::{self, Format};
+use crate::api_values::SeriesValue;
+use crate::format::{self, OutputFormat};
 use crate::output;
 
-pub struct Writer {
-    format: Format,
+pub struct TrackWriter {
+    format: OutputFormat,
     out: Box<dyn Write>,
-    place: String,
+    destination: String,
     steps: u64,
     values: u64,
-    progress: Option<Progress>,
+    progress: Option<ProgressLine>,
 }
 
 /// A line on the terminal that says that something happens.
-struct Progress {
+struct ProgressLine {
     started: Instant,
     shown: Option<Instant>,
 }
 
-impl Writer {
-    pub fn open(format: Format, path: Option<&Path>) -> anyhow::Result<Writer> {
+impl TrackWriter {
+    pub fn open(format: OutputFormat, path: Option<&Path>) -> anyhow::Result<TrackWriter> {
         let place = path.map_or("standard output".into(), |path| path.display().to_string());
         let mut out = output::open(path)?;
         out.write_all(format::track_head(format).as_bytes())
             .with_context(|| format!("cannot write {place}"))?;
         // Values on the terminal are progress enough.
         let is_shown = path.is_some() || !io::stdout().is_terminal();
-        let progress = (is_shown && output::stderr_is_terminal()).then(|| Progress {
+        let progress = (is_shown && output::stderr_is_terminal()).then(|| ProgressLine {
             started: Instant::now(),
             shown: None,
         });
-        Ok(Writer {
+        Ok(TrackWriter {
             format,
             out,
-            place,
+            destination: place,
             steps: 0,
             values: 0,
             progress,
@@ -48,15 +48,15 @@ impl Writer {
     }
 
     /// Written and handed to the system at once, so that others can read along.
-    pub fn step(&mut self, readings: &[Reading]) -> anyhow::Result<()> {
+    pub fn step(&mut self, readings: &[SeriesValue]) -> anyhow::Result<()> {
         let text = format::track_step(self.format, readings, self.steps == 0);
         self.out
             .write_all(text.as_bytes())
             .and_then(|()| self.out.flush())
-            .with_context(|| format!("cannot write {}", self.place))?;
+            .with_context(|| format!("cannot write {}", self.destination))?;
         self.steps += 1;
         self.values += readings.len() as u64;
-        self.show(false);
+        self.show_progress(false);
         Ok(())
     }
 
@@ -65,12 +65,12 @@ impl Writer {
         self.out
             .write_all(tail.as_bytes())
             .and_then(|()| self.out.flush())
-            .with_context(|| format!("cannot write {}", self.place))?;
-        self.show(true);
+            .with_context(|| format!("cannot write {}", self.destination))?;
+        self.show_progress(true);
         Ok(())
     }
 
-    fn show(&mut self, is_last: bool) {
+    fn show_progress(&mut self, is_last: bool) {
         let Some(progress) = &mut self.progress else {
             return;
         };
@@ -85,7 +85,7 @@ impl Writer {
         let end = if is_last { "\n" } else { "" };
         output::progress(&format!(
             "{}: {} steps, {} values, {seconds} s{end}",
-            self.place, self.steps, self.values
+            self.destination, self.steps, self.values
         ));
     }
 }

@@ -1,116 +1,116 @@
-use crate::grafana::dashboard::{Dashboard, Panel, Row, highest, rate, value};
+use crate::grafana::dashboard::{Dashboard, DashboardPanel, DashboardRow, max_value, rate, value};
 
 pub const DASHBOARD: Dashboard = Dashboard {
     name: "agent",
     title: "Pegel / The agent itself",
-    about: "What Pegel costs, what it was given and what it dropped, its store and its collectors.",
+    description: "What Pegel costs, what it was given and what it dropped, its store and its collectors.",
     variables: &[],
     rows: &[
-        Row::open("Cost", COST),
-        Row::open("Samples", SAMPLES),
-        Row::closed("Drops", DROPS),
-        Row::open("Store", STORE),
-        Row::open("Collectors", COLLECTORS),
+        DashboardRow::expanded("Cost", COST),
+        DashboardRow::expanded("Samples", SAMPLES),
+        DashboardRow::collapsed("Drops", DROPS),
+        DashboardRow::expanded("Store", STORE),
+        DashboardRow::expanded("Collectors", COLLECTORS),
     ],
 };
 
-const COST: &[Panel] = &[
-    Panel::new(
+const COST: &[DashboardPanel] = &[
+    DashboardPanel::new(
         "Processor",
         "percentunit",
         &[rate("pegel_cpu_seconds_total", &[])],
     )
-    .limits(0.002, 0.01)
-    .about("Share of one processor. The aim is 0.2 % at the default rate."),
-    Panel::new(
+    .with_thresholds(0.002, 0.01)
+    .with_description("Share of one processor. The aim is 0.2 % at the default rate."),
+    DashboardPanel::new(
         "Memory",
         "bytes",
         &[value("pegel_resident_memory_bytes", &[])],
     )
-    .limits(20_971_520.0, 268_435_456.0)
-    .about("The aim is 20 MiB at the default rate; programs' series come on top."),
-    Panel::new("Open files", "short", &[value("pegel_open_fds", &[])]),
-    Panel::new("Threads", "short", &[value("pegel_threads", &[])]),
+    .with_thresholds(20_971_520.0, 268_435_456.0)
+    .with_description("The aim is 20 MiB at the default rate; programs' series come on top."),
+    DashboardPanel::new("Open files", "short", &[value("pegel_open_fds", &[])]),
+    DashboardPanel::new("Threads", "short", &[value("pegel_threads", &[])]),
 ];
 
-const SAMPLES: &[Panel] = &[
-    Panel::new(
+const SAMPLES: &[DashboardPanel] = &[
+    DashboardPanel::new(
         "Received",
         "cps",
         &[rate("pegel_received_total", &["input"])],
     )
-    .about("By input. What is not kept is dropped, and counted under a reason."),
-    Panel::new("Kept", "cps", &[rate("pegel_kept_total", &["input"])]),
-    Panel::new(
+    .with_description("By input. What is not kept is dropped, and counted under a reason."),
+    DashboardPanel::new("Kept", "cps", &[rate("pegel_kept_total", &["input"])]),
+    DashboardPanel::new(
         "Sampling",
         "short",
         &[
-            value("pegel_samples_late_total", &[]).named("late"),
-            value("pegel_samples_missed_total", &[]).named("missed"),
-            value("pegel_clock_steps_total", &[]).named("clock set"),
+            value("pegel_samples_late_total", &[]).with_legend("late"),
+            value("pegel_samples_missed_total", &[]).with_legend("missed"),
+            value("pegel_clock_steps_total", &[]).with_legend("clock set"),
         ],
     )
-    .about("Since the agent was started."),
-    Panel::new(
+    .with_description("Since the agent was started."),
+    DashboardPanel::new(
         "Messages lost",
         "short",
         &[value("pegel_log_lost_total", &[])],
     )
-    .limits(1.0, 100.0)
-    .about("Log messages that their place did not take in time."),
+    .with_thresholds(1.0, 100.0)
+    .with_description("Log messages that their place did not take in time."),
 ];
 
-const DROPS: &[Panel] = &[
-    Panel::new("Dropped", "short", &[value("pegel_dropped_total", &["input", "reason"])])
-        .limits(1.0, 1000.0)
-        .about("Since the agent was started. As long as nothing was ever dropped there is no such metric, and Grafana says so."),
-    Panel::new("Dropped per second", "cps", &[rate("pegel_dropped_total", &["input", "reason"])]),
+const DROPS: &[DashboardPanel] = &[
+    DashboardPanel::new("Dropped", "short", &[value("pegel_dropped_total", &["input", "reason"])])
+        .with_thresholds(1.0, 1000.0)
+        .with_description("Since the agent was started. As long as nothing was ever dropped there is no such metric, and Grafana says so."),
+    DashboardPanel::new("Dropped per second", "cps", &[rate("pegel_dropped_total", &["input", "reason"])]),
 ];
 
-const STORE: &[Panel] = &[
-    Panel::new("Series", "short", &[value("pegel_store_series", &[])]).third(),
-    Panel::new("Memory", "bytes", &[value("pegel_store_memory_bytes", &[])]).third(),
-    Panel::new(
+const STORE: &[DashboardPanel] = &[
+    DashboardPanel::new("Series", "short", &[value("pegel_store_series", &[])]).third_width(),
+    DashboardPanel::new("Memory", "bytes", &[value("pegel_store_memory_bytes", &[])]).third_width(),
+    DashboardPanel::new(
         "Disk",
         "bytes",
         &[
-            value("pegel_store_block_bytes", &[]).named("blocks"),
-            value("pegel_store_log_bytes", &[]).named("log"),
+            value("pegel_store_block_bytes", &[]).with_legend("blocks"),
+            value("pegel_store_log_bytes", &[]).with_legend("log"),
         ],
     )
-    .third(),
-    Panel::new(
+    .third_width(),
+    DashboardPanel::new(
         "Trouble",
         "none",
         &[
-            highest("pegel_store_degraded", &[]).named("degraded"),
-            highest("pegel_store_set_aside", &[]).named("files set aside"),
+            max_value("pegel_store_degraded", &[]).with_legend("degraded"),
+            max_value("pegel_store_set_aside", &[]).with_legend("files set aside"),
         ],
     )
-    .limits(1.0, 1.0)
-    .about("Degraded is 1 while the store cannot write; it recovers by itself."),
-    Panel::new(
+    .with_thresholds(1.0, 1.0)
+    .with_description("Degraded is 1 while the store cannot write; it recovers by itself."),
+    DashboardPanel::new(
         "Order",
         "cps",
         &[
-            rate("pegel_store_out_of_order_total", &[]).named("out of order"),
-            rate("pegel_store_duplicates_total", &[]).named("replaced"),
+            rate("pegel_store_out_of_order_total", &[]).with_legend("out of order"),
+            rate("pegel_store_duplicates_total", &[]).with_legend("replaced"),
         ],
     ),
 ];
 
-const COLLECTORS: &[Panel] = &[
-    Panel::new(
+const COLLECTORS: &[DashboardPanel] = &[
+    DashboardPanel::new(
         "Time",
         "percentunit",
         &[rate("pegel_collector_seconds_total", &["collector"])],
     )
-    .about("Share of one processor, by collector."),
-    Panel::new(
+    .with_description("Share of one processor, by collector."),
+    DashboardPanel::new(
         "Failed",
         "none",
-        &[highest("pegel_collector_failed", &["collector"])],
+        &[max_value("pegel_collector_failed", &["collector"])],
     )
-    .limits(1.0, 1.0)
-    .about("1 while a collector cannot read its source; /status says why."),
+    .with_thresholds(1.0, 1.0)
+    .with_description("1 while a collector cannot read its source; /status says why."),
 ];

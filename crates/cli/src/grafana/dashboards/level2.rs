@@ -1,259 +1,261 @@
-use crate::grafana::dashboard::{Dashboard, Panel, Row, highest, rate, value};
+use crate::grafana::dashboard::{Dashboard, DashboardPanel, DashboardRow, max_value, rate, value};
 
 pub const DASHBOARD: Dashboard = Dashboard {
     name: "level-2",
     title: "Pegel / 2 Nodes",
-    about: "The basics of each node: processors, pressure, memory, disks, file systems, network. A line for each node, none averaged.",
+    description: "The basics of each node: processors, pressure, memory, disks, file systems, network. A line for each node, none averaged.",
     variables: &[],
     rows: &[
-        Row::open("At a glance", GLANCE),
-        Row::open("Processors", PROCESSORS),
-        Row::open("Pressure", PRESSURE),
-        Row::open("Memory", MEMORY),
-        Row::open("Disks", DISKS),
-        Row::open("File systems", FILE_SYSTEMS),
-        Row::open("Network", NETWORK),
-        Row::closed("Kernel", KERNEL),
+        DashboardRow::expanded("At a glance", GLANCE),
+        DashboardRow::expanded("Processors", PROCESSORS),
+        DashboardRow::expanded("Pressure", PRESSURE),
+        DashboardRow::expanded("Memory", MEMORY),
+        DashboardRow::expanded("Disks", DISKS),
+        DashboardRow::expanded("File systems", FILE_SYSTEMS),
+        DashboardRow::expanded("Network", NETWORK),
+        DashboardRow::collapsed("Kernel", KERNEL),
     ],
 };
 
-const GLANCE: &[Panel] = &[
-    Panel::new("Processors busy", "percent", &[value("cpu_percent", &[])])
-        .figures()
-        .up_to(100.0)
-        .limits(80.0, 95.0),
-    Panel::new("Memory in use", "percent", &[value("used_RAM", &[])])
-        .figures()
-        .up_to(100.0)
-        .limits(80.0, 95.0),
-    Panel::new("Load (1 min)", "short", &[value("node_load1", &[])]).figures(),
-    Panel::new("Up for", "s", &[value("node_uptime_seconds", &[])]).figures(),
+const GLANCE: &[DashboardPanel] = &[
+    DashboardPanel::new("Processors busy", "percent", &[value("cpu_percent", &[])])
+        .as_stat()
+        .with_max(100.0)
+        .with_thresholds(80.0, 95.0),
+    DashboardPanel::new("Memory in use", "percent", &[value("used_RAM", &[])])
+        .as_stat()
+        .with_max(100.0)
+        .with_thresholds(80.0, 95.0),
+    DashboardPanel::new("Load (1 min)", "short", &[value("node_load1", &[])]).as_stat(),
+    DashboardPanel::new("Up for", "s", &[value("node_uptime_seconds", &[])]).as_stat(),
 ];
 
-const PROCESSORS: &[Panel] = &[
-    Panel::new("Processors busy", "percent", &[value("cpu_percent", &[])])
-        .up_to(100.0)
-        .limits(80.0, 95.0),
-    Panel::new(
+const PROCESSORS: &[DashboardPanel] = &[
+    DashboardPanel::new("Processors busy", "percent", &[value("cpu_percent", &[])])
+        .with_max(100.0)
+        .with_thresholds(80.0, 95.0),
+    DashboardPanel::new(
         "Processors in each mode",
         "short",
         &[rate("node_cpu_seconds_total", &["mode"])],
     )
-    .about("Processor seconds per second, over all processors: 2 means that two of them were in this mode all the time."),
-    Panel::new(
+    .with_description("Processor seconds per second, over all processors: 2 means that two of them were in this mode all the time."),
+    DashboardPanel::new(
         "Load",
         "short",
         &[
-            value("node_load1", &[]).named("1 min"),
-            value("node_load15", &[]).named("15 min"),
+            value("node_load1", &[]).with_legend("1 min"),
+            value("node_load15", &[]).with_legend("15 min"),
         ],
     ),
-    Panel::new(
+    DashboardPanel::new(
         "Tasks",
         "short",
         &[
-            value("node_procs_running", &[]).named("run"),
-            value("node_procs_blocked", &[]).named("wait for I/O"),
+            value("node_procs_running", &[]).with_legend("run"),
+            value("node_procs_blocked", &[]).with_legend("wait for I/O"),
         ],
     ),
-    Panel::new(
+    DashboardPanel::new(
         "Context switches and interrupts",
         "cps",
         &[
-            rate("node_context_switches_total", &[]).named("switches"),
-            rate("node_intr_total", &[]).named("interrupts"),
+            rate("node_context_switches_total", &[]).with_legend("switches"),
+            rate("node_intr_total", &[]).with_legend("interrupts"),
         ],
     ),
-    Panel::new("New processes and threads", "cps", &[rate("node_forks_total", &[])]),
+    DashboardPanel::new("New processes and threads", "cps", &[rate("node_forks_total", &[])]),
 ];
 
-const PRESSURE: &[Panel] = &[
-    Panel::new(
+const PRESSURE: &[DashboardPanel] = &[
+    DashboardPanel::new(
         "Waiting for a processor",
         "percentunit",
-        &[rate("node_pressure_cpu_waiting_seconds_total", &[]).named("some")],
+        &[rate("node_pressure_cpu_waiting_seconds_total", &[]).with_legend("some")],
     )
-    .third()
-    .about("Share of time in which some task could have run and no processor was free. Needs a kernel with pressure stall information."),
-    Panel::new(
+    .third_width()
+    .with_description("Share of time in which some task could have run and no processor was free. Needs a kernel with pressure stall information."),
+    DashboardPanel::new(
         "Waiting for I/O",
         "percentunit",
         &[
-            rate("node_pressure_io_waiting_seconds_total", &[]).named("some"),
-            rate("node_pressure_io_stalled_seconds_total", &[]).named("all"),
+            rate("node_pressure_io_waiting_seconds_total", &[]).with_legend("some"),
+            rate("node_pressure_io_stalled_seconds_total", &[]).with_legend("all"),
         ],
     )
-    .third()
-    .limits(0.2, 0.6),
-    Panel::new(
+    .third_width()
+    .with_thresholds(0.2, 0.6),
+    DashboardPanel::new(
         "Waiting for memory",
         "percentunit",
         &[
-            rate("node_pressure_memory_waiting_seconds_total", &[]).named("some"),
-            rate("node_pressure_memory_stalled_seconds_total", &[]).named("all"),
+            rate("node_pressure_memory_waiting_seconds_total", &[]).with_legend("some"),
+            rate("node_pressure_memory_stalled_seconds_total", &[]).with_legend("all"),
         ],
     )
-    .third()
-    .limits(0.05, 0.2),
+    .third_width()
+    .with_thresholds(0.05, 0.2),
 ];
 
-const MEMORY: &[Panel] = &[
-    Panel::new(
+const MEMORY: &[DashboardPanel] = &[
+    DashboardPanel::new(
         "Available and installed",
         "bytes",
         &[
-            value("node_memory_MemAvailable_bytes", &[]).named("available"),
-            value("node_memory_MemTotal_bytes", &[]).named("installed"),
+            value("node_memory_MemAvailable_bytes", &[]).with_legend("available"),
+            value("node_memory_MemTotal_bytes", &[]).with_legend("installed"),
         ],
     ),
-    Panel::new(
+    DashboardPanel::new(
         "What it is used for",
         "bytes",
         &[
-            value("node_memory_AnonPages_bytes", &[]).named("programs"),
-            value("node_memory_Cached_bytes", &[]).named("page cache"),
-            value("node_memory_Slab_bytes", &[]).named("kernel (slab)"),
-            value("node_memory_Dirty_bytes", &[]).named("to be written"),
+            value("node_memory_AnonPages_bytes", &[]).with_legend("programs"),
+            value("node_memory_Cached_bytes", &[]).with_legend("page cache"),
+            value("node_memory_Slab_bytes", &[]).with_legend("kernel (slab)"),
+            value("node_memory_Dirty_bytes", &[]).with_legend("to be written"),
         ],
     ),
-    Panel::new(
+    DashboardPanel::new(
         "Swap",
         "bytes",
         &[
-            value("node_memory_SwapTotal_bytes", &[]).named("size"),
-            value("node_memory_SwapFree_bytes", &[]).named("free"),
+            value("node_memory_SwapTotal_bytes", &[]).with_legend("size"),
+            value("node_memory_SwapFree_bytes", &[]).with_legend("free"),
         ],
     )
-    .third(),
-    Panel::new(
+    .third_width(),
+    DashboardPanel::new(
         "Page faults",
         "cps",
         &[
-            rate("node_vmstat_pgfault", &[]).named("all"),
-            rate("node_vmstat_pgmajfault", &[]).named("from disk"),
+            rate("node_vmstat_pgfault", &[]).with_legend("all"),
+            rate("node_vmstat_pgmajfault", &[]).with_legend("from disk"),
         ],
     )
-    .third(),
-    Panel::new(
+    .third_width(),
+    DashboardPanel::new(
         "Swapping and killing",
         "cps",
         &[
-            rate("node_vmstat_pswpin", &[]).named("pages in"),
-            rate("node_vmstat_pswpout", &[]).named("pages out"),
-            rate("node_vmstat_oom_kill", &[]).named("killed for want of memory"),
+            rate("node_vmstat_pswpin", &[]).with_legend("pages in"),
+            rate("node_vmstat_pswpout", &[]).with_legend("pages out"),
+            rate("node_vmstat_oom_kill", &[]).with_legend("killed for want of memory"),
         ],
     )
-    .third(),
+    .third_width(),
 ];
 
-const DISKS: &[Panel] = &[
-    Panel::new("Read", "Bps", &[rate("node_disk_read_bytes_total", &["device"])]),
-    Panel::new("Written", "Bps", &[rate("node_disk_written_bytes_total", &["device"])]),
-    Panel::new(
+const DISKS: &[DashboardPanel] = &[
+    DashboardPanel::new("Read", "Bps", &[rate("node_disk_read_bytes_total", &["device"])]),
+    DashboardPanel::new("Written", "Bps", &[rate("node_disk_written_bytes_total", &["device"])]),
+    DashboardPanel::new(
         "Requests",
         "iops",
         &[
-            rate("node_disk_reads_completed_total", &["device"]).named("read"),
-            rate("node_disk_writes_completed_total", &["device"]).named("write"),
+            rate("node_disk_reads_completed_total", &["device"]).with_legend("read"),
+            rate("node_disk_writes_completed_total", &["device"]).with_legend("write"),
         ],
     ),
-    Panel::new(
+    DashboardPanel::new(
         "Busy",
         "percentunit",
         &[rate("node_disk_io_time_seconds_total", &["device"])],
     )
-    .up_to(1.0)
-    .limits(0.8, 0.95)
-    .about("Share of time with requests in progress. A device that works on many at once can be busy all the time and still have room."),
+    .with_max(1.0)
+    .with_thresholds(0.8, 0.95)
+    .with_description("Share of time with requests in progress. A device that works on many at once can be busy all the time and still have room."),
 ];
 
-const FILE_SYSTEMS: &[Panel] = &[
-    Panel::new(
+const FILE_SYSTEMS: &[DashboardPanel] = &[
+    DashboardPanel::new(
         "Room that is left",
         "bytes",
         &[value("node_filesystem_avail_bytes", &["mountpoint"])],
     ),
-    Panel::new(
+    DashboardPanel::new(
         "Size",
         "bytes",
         &[value("node_filesystem_size_bytes", &["mountpoint"])],
     ),
-    Panel::new(
+    DashboardPanel::new(
         "Free inodes",
         "short",
         &[value("node_filesystem_files_free", &["mountpoint"])],
     ),
-    Panel::new(
+    DashboardPanel::new(
         "Read-only, or without an answer",
         "none",
         &[
-            highest("node_filesystem_readonly", &["mountpoint"]).named("read-only"),
-            highest("node_filesystem_device_error", &["mountpoint"]).named("no answer"),
+            max_value("node_filesystem_readonly", &["mountpoint"]).with_legend("read-only"),
+            max_value("node_filesystem_device_error", &["mountpoint"]).with_legend("no answer"),
         ],
     )
-    .about("1 if it is so, else 0."),
+    .with_description("1 if it is so, else 0."),
 ];
 
-const NETWORK: &[Panel] = &[
-    Panel::new(
+const NETWORK: &[DashboardPanel] = &[
+    DashboardPanel::new(
         "Received",
         "Bps",
         &[rate("node_network_receive_bytes_total", &["device"])],
     ),
-    Panel::new(
+    DashboardPanel::new(
         "Sent",
         "Bps",
         &[rate("node_network_transmit_bytes_total", &["device"])],
     ),
-    Panel::new(
+    DashboardPanel::new(
         "Packets",
         "pps",
         &[
-            rate("node_network_receive_packets_total", &["device"]).named("received"),
-            rate("node_network_transmit_packets_total", &["device"]).named("sent"),
+            rate("node_network_receive_packets_total", &["device"]).with_legend("received"),
+            rate("node_network_transmit_packets_total", &["device"]).with_legend("sent"),
         ],
     ),
-    Panel::new(
+    DashboardPanel::new(
         "Errors and drops",
         "pps",
         &[
-            rate("node_network_receive_errs_total", &["device"]).named("received wrong"),
-            rate("node_network_receive_drop_total", &["device"]).named("received, dropped"),
-            rate("node_network_transmit_errs_total", &["device"]).named("not sent"),
-            rate("node_network_transmit_drop_total", &["device"]).named("to send, dropped"),
+            rate("node_network_receive_errs_total", &["device"]).with_legend("received wrong"),
+            rate("node_network_receive_drop_total", &["device"]).with_legend("received, dropped"),
+            rate("node_network_transmit_errs_total", &["device"]).with_legend("not sent"),
+            rate("node_network_transmit_drop_total", &["device"]).with_legend("to send, dropped"),
         ],
     ),
-    Panel::new(
+    DashboardPanel::new(
         "TCP connections",
         "short",
-        &[value("node_netstat_Tcp_CurrEstab", &[]).named("established")],
+        &[value("node_netstat_Tcp_CurrEstab", &[]).with_legend("established")],
     ),
-    Panel::new(
+    DashboardPanel::new(
         "TCP segments",
         "pps",
         &[
-            rate("node_netstat_Tcp_OutSegs", &[]).named("sent"),
-            rate("node_netstat_Tcp_RetransSegs", &[]).named("sent again"),
+            rate("node_netstat_Tcp_OutSegs", &[]).with_legend("sent"),
+            rate("node_netstat_Tcp_RetransSegs", &[]).with_legend("sent again"),
         ],
     ),
 ];
 
-const KERNEL: &[Panel] = &[
-    Panel::new(
+const KERNEL: &[DashboardPanel] = &[
+    DashboardPanel::new(
         "Open files",
         "short",
         &[value("node_filefd_allocated", &[])],
     ),
-    Panel::new("Threads", "short", &[value("node_processes_threads", &[])]),
-    Panel::new(
+    DashboardPanel::new("Threads", "short", &[value("node_processes_threads", &[])]),
+    DashboardPanel::new(
         "Sockets",
         "short",
         &[value("node_sockstat_sockets_used", &[])],
     ),
-    Panel::new(
+    DashboardPanel::new(
         "Waiting in run queues",
         "short",
         &[rate("node_schedstat_waiting_seconds_total", &[])],
     )
-    .about("Seconds that tasks waited for a processor, per second, over all processors."),
+    .with_description(
+        "Seconds that tasks waited for a processor, per second, over all processors.",
+    ),
 ];

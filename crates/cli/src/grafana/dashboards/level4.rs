@@ -1,29 +1,29 @@
-use crate::grafana::dashboard::{Dashboard, Panel, Row, rate, value};
+use crate::grafana::dashboard::{Dashboard, DashboardPanel, DashboardRow, rate, value};
 
 pub const DASHBOARD: Dashboard = Dashboard {
     name: "level-4",
     title: "Pegel / 4 Processes and protocols",
-    about: "Processes that use most, and protocols in detail. Only agents at level 4 keep this.",
+    description: "Processes that use most, and protocols in detail. Only agents at level 4 keep this.",
     variables: &[],
     rows: &[
-        Row::open("Processes", PROCESSES),
-        Row::closed("Processes on NVIDIA GPUs", GPU_PROCESSES),
-        Row::open("TCP", TCP),
-        Row::open("UDP, IP and ICMP", OTHER_PROTOCOLS),
-        Row::closed("Connection tracking", CONNTRACK),
-        Row::open("Memory management", MEMORY),
-        Row::closed("Slingshot, all counters", SLINGSHOT),
+        DashboardRow::expanded("Processes", PROCESSES),
+        DashboardRow::collapsed("Processes on NVIDIA GPUs", GPU_PROCESSES),
+        DashboardRow::expanded("TCP", TCP),
+        DashboardRow::expanded("UDP, IP and ICMP", OTHER_PROTOCOLS),
+        DashboardRow::collapsed("Connection tracking", CONNTRACK),
+        DashboardRow::expanded("Memory management", MEMORY),
+        DashboardRow::collapsed("Slingshot, all counters", SLINGSHOT),
     ],
 };
 
-const PROCESSES: &[Panel] = &[
-    Panel::new(
+const PROCESSES: &[DashboardPanel] = &[
+    DashboardPanel::new(
         "Processors used",
         "short",
         &[rate("node_process_cpu_seconds_total", &["comm", "pid"])],
     )
-    .about("The ten processes that used most; 1 is one processor all the time."),
-    Panel::new(
+    .with_description("The ten processes that used most; 1 is one processor all the time."),
+    DashboardPanel::new(
         "Memory",
         "bytes",
         &[value(
@@ -31,18 +31,18 @@ const PROCESSES: &[Panel] = &[
             &["comm", "pid"],
         )],
     ),
-    Panel::new(
+    DashboardPanel::new(
         "Read and written",
         "Bps",
         &[
-            rate("node_process_read_bytes_total", &["comm", "pid"]).named("read"),
-            rate("node_process_written_bytes_total", &["comm", "pid"]).named("written"),
+            rate("node_process_read_bytes_total", &["comm", "pid"]).with_legend("read"),
+            rate("node_process_written_bytes_total", &["comm", "pid"]).with_legend("written"),
         ],
     )
-    .about(
+    .with_description(
         "From and to devices. Other users' processes need a privilege: pegel doctor says which.",
     ),
-    Panel::new(
+    DashboardPanel::new(
         "Page faults from disk",
         "cps",
         &[rate(
@@ -50,12 +50,12 @@ const PROCESSES: &[Panel] = &[
             &["comm", "pid"],
         )],
     ),
-    Panel::new(
+    DashboardPanel::new(
         "Threads",
         "short",
         &[value("node_process_threads", &["comm", "pid"])],
     ),
-    Panel::new(
+    DashboardPanel::new(
         "Context switches",
         "cps",
         &[rate(
@@ -63,16 +63,16 @@ const PROCESSES: &[Panel] = &[
             &["comm", "pid"],
         )],
     ),
-    Panel::new("How many", "short", &[value("node_processes_pids", &[])]),
-    Panel::new(
+    DashboardPanel::new("How many", "short", &[value("node_processes_pids", &[])]),
+    DashboardPanel::new(
         "By state",
         "short",
         &[value("node_processes_state", &["state"])],
     )
-    .about("R runs, S sleeps, D waits for a device, Z is dead and not yet collected."),
+    .with_description("R runs, S sleeps, D waits for a device, Z is dead and not yet collected."),
 ];
 
-const GPU_PROCESSES: &[Panel] = &[Panel::new(
+const GPU_PROCESSES: &[DashboardPanel] = &[DashboardPanel::new(
     "GPU memory",
     "bytes",
     &[value(
@@ -81,155 +81,155 @@ const GPU_PROCESSES: &[Panel] = &[Panel::new(
     )],
 )];
 
-const TCP: &[Panel] = &[
-    Panel::new(
+const TCP: &[DashboardPanel] = &[
+    DashboardPanel::new(
         "Loss",
         "cps",
         &[
-            rate("node_netstat_TcpExt_TCPTimeouts", &[]).named("timeouts"),
-            rate("node_netstat_TcpExt_TCPLostRetransmit", &[]).named("lost again"),
-            rate("node_netstat_TcpExt_TCPSynRetrans", &[]).named("connection tried again"),
+            rate("node_netstat_TcpExt_TCPTimeouts", &[]).with_legend("timeouts"),
+            rate("node_netstat_TcpExt_TCPLostRetransmit", &[]).with_legend("lost again"),
+            rate("node_netstat_TcpExt_TCPSynRetrans", &[]).with_legend("connection tried again"),
         ],
     ),
-    Panel::new(
+    DashboardPanel::new(
         "Connections",
         "cps",
         &[
-            rate("node_netstat_Tcp_ActiveOpens", &[]).named("opened here"),
-            rate("node_netstat_Tcp_PassiveOpens", &[]).named("accepted"),
-            rate("node_netstat_Tcp_EstabResets", &[]).named("reset"),
-            rate("node_netstat_Tcp_AttemptFails", &[]).named("failed"),
+            rate("node_netstat_Tcp_ActiveOpens", &[]).with_legend("opened here"),
+            rate("node_netstat_Tcp_PassiveOpens", &[]).with_legend("accepted"),
+            rate("node_netstat_Tcp_EstabResets", &[]).with_legend("reset"),
+            rate("node_netstat_Tcp_AttemptFails", &[]).with_legend("failed"),
         ],
     ),
-    Panel::new(
+    DashboardPanel::new(
         "Memory and queues",
         "cps",
         &[
-            rate("node_netstat_TcpExt_TCPMemoryPressures", &[]).named("short of memory"),
-            rate("node_netstat_TcpExt_TCPRcvQDrop", &[]).named("receive queue full"),
-            rate("node_netstat_TcpExt_TCPToZeroWindowAdv", &[]).named("window closed"),
+            rate("node_netstat_TcpExt_TCPMemoryPressures", &[]).with_legend("short of memory"),
+            rate("node_netstat_TcpExt_TCPRcvQDrop", &[]).with_legend("receive queue full"),
+            rate("node_netstat_TcpExt_TCPToZeroWindowAdv", &[]).with_legend("window closed"),
         ],
     ),
-    Panel::new(
+    DashboardPanel::new(
         "Order",
         "cps",
         &[
-            rate("node_netstat_TcpExt_TCPOFOQueue", &[]).named("out of order"),
-            rate("node_netstat_TcpExt_TCPSACKReneging", &[]).named("SACK taken back"),
+            rate("node_netstat_TcpExt_TCPOFOQueue", &[]).with_legend("out of order"),
+            rate("node_netstat_TcpExt_TCPSACKReneging", &[]).with_legend("SACK taken back"),
         ],
     ),
 ];
 
-const OTHER_PROTOCOLS: &[Panel] = &[
-    Panel::new(
+const OTHER_PROTOCOLS: &[DashboardPanel] = &[
+    DashboardPanel::new(
         "UDP datagrams",
         "pps",
         &[
-            rate("node_netstat_Udp_InDatagrams", &[]).named("received"),
-            rate("node_netstat_Udp_OutDatagrams", &[]).named("sent"),
+            rate("node_netstat_Udp_InDatagrams", &[]).with_legend("received"),
+            rate("node_netstat_Udp_OutDatagrams", &[]).with_legend("sent"),
         ],
     ),
-    Panel::new(
+    DashboardPanel::new(
         "UDP errors",
         "pps",
         &[
-            rate("node_netstat_Udp_RcvbufErrors", &[]).named("receive buffer full"),
-            rate("node_netstat_Udp_SndbufErrors", &[]).named("send buffer full"),
-            rate("node_netstat_Udp_NoPorts", &[]).named("nobody listened"),
+            rate("node_netstat_Udp_RcvbufErrors", &[]).with_legend("receive buffer full"),
+            rate("node_netstat_Udp_SndbufErrors", &[]).with_legend("send buffer full"),
+            rate("node_netstat_Udp_NoPorts", &[]).with_legend("nobody listened"),
         ],
     ),
-    Panel::new(
+    DashboardPanel::new(
         "IP",
         "pps",
         &[
-            rate("node_netstat_Ip_InReceives", &[]).named("received"),
-            rate("node_netstat_Ip_OutRequests", &[]).named("sent"),
-            rate("node_netstat_Ip_InDiscards", &[]).named("discarded"),
+            rate("node_netstat_Ip_InReceives", &[]).with_legend("received"),
+            rate("node_netstat_Ip_OutRequests", &[]).with_legend("sent"),
+            rate("node_netstat_Ip_InDiscards", &[]).with_legend("discarded"),
         ],
     ),
-    Panel::new(
+    DashboardPanel::new(
         "ICMP",
         "pps",
         &[
-            rate("node_netstat_Icmp_InMsgs", &[]).named("received"),
-            rate("node_netstat_Icmp_OutMsgs", &[]).named("sent"),
+            rate("node_netstat_Icmp_InMsgs", &[]).with_legend("received"),
+            rate("node_netstat_Icmp_OutMsgs", &[]).with_legend("sent"),
         ],
     ),
-    Panel::new(
+    DashboardPanel::new(
         "Backlog of each processor",
         "short",
         &[value("node_softnet_backlog_len", &["cpu"])],
     ),
-    Panel::new(
+    DashboardPanel::new(
         "UDP queues",
         "bytes",
         &[value("node_udp_queues", &["ip", "queue"])],
     ),
 ];
 
-const CONNTRACK: &[Panel] = &[
-    Panel::new(
+const CONNTRACK: &[DashboardPanel] = &[
+    DashboardPanel::new(
         "Entries",
         "short",
         &[
-            value("node_nf_conntrack_entries", &[]).named("tracked"),
-            value("node_nf_conntrack_entries_limit", &[]).named("limit"),
+            value("node_nf_conntrack_entries", &[]).with_legend("tracked"),
+            value("node_nf_conntrack_entries_limit", &[]).with_legend("limit"),
         ],
     ),
-    Panel::new(
+    DashboardPanel::new(
         "Lost",
         "cps",
         &[
-            rate("node_nf_conntrack_stat_drop", &[]).named("dropped"),
-            rate("node_nf_conntrack_stat_insert_failed", &[]).named("not added"),
+            rate("node_nf_conntrack_stat_drop", &[]).with_legend("dropped"),
+            rate("node_nf_conntrack_stat_insert_failed", &[]).with_legend("not added"),
         ],
     ),
 ];
 
-const MEMORY: &[Panel] = &[
-    Panel::new(
+const MEMORY: &[DashboardPanel] = &[
+    DashboardPanel::new(
         "Searched for free pages",
         "cps",
         &[
-            rate("node_vmstat_pgscan_kswapd", &[]).named("beforehand"),
-            rate("node_vmstat_pgscan_direct", &[]).named("while a program waited"),
+            rate("node_vmstat_pgscan_kswapd", &[]).with_legend("beforehand"),
+            rate("node_vmstat_pgscan_direct", &[]).with_legend("while a program waited"),
         ],
     ),
-    Panel::new(
+    DashboardPanel::new(
         "Compaction and huge pages",
         "cps",
         &[
-            rate("node_vmstat_compact_stall", &[]).named("waited for compaction"),
-            rate("node_vmstat_thp_fault_alloc", &[]).named("huge pages given"),
-            rate("node_vmstat_thp_fault_fallback", &[]).named("no huge page"),
+            rate("node_vmstat_compact_stall", &[]).with_legend("waited for compaction"),
+            rate("node_vmstat_thp_fault_alloc", &[]).with_legend("huge pages given"),
+            rate("node_vmstat_thp_fault_fallback", &[]).with_legend("no huge page"),
         ],
     ),
-    Panel::new(
+    DashboardPanel::new(
         "NUMA balancing",
         "cps",
         &[
-            rate("node_vmstat_numa_hint_faults", &[]).named("samples"),
-            rate("node_vmstat_numa_hint_faults_local", &[]).named("samples, local"),
-            rate("node_vmstat_numa_pages_migrated", &[]).named("pages moved"),
+            rate("node_vmstat_numa_hint_faults", &[]).with_legend("samples"),
+            rate("node_vmstat_numa_hint_faults_local", &[]).with_legend("samples, local"),
+            rate("node_vmstat_numa_pages_migrated", &[]).with_legend("pages moved"),
         ],
     ),
-    Panel::new(
+    DashboardPanel::new(
         "Pages",
         "cps",
         &[
-            rate("node_vmstat_pgfree", &[]).named("freed"),
-            rate("node_vmstat_pgactivate", &[]).named("used again"),
+            rate("node_vmstat_pgfree", &[]).with_legend("freed"),
+            rate("node_vmstat_pgactivate", &[]).with_legend("used again"),
         ],
     ),
 ];
 
-const SLINGSHOT: &[Panel] = &[
-    Panel::new(
+const SLINGSHOT: &[DashboardPanel] = &[
+    DashboardPanel::new(
         "Retry timeouts",
         "cps",
         &[rate("node_cxi_pct_spt_timeouts_total", &["device"])],
     ),
-    Panel::new(
+    DashboardPanel::new(
         "Unexpected messages",
         "cps",
         &[rate("node_cxi_lpe_net_match_overflow_0_total", &["device"])],

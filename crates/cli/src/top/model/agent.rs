@@ -3,26 +3,26 @@
 use serde_json::Value;
 
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Agent {
+pub struct AgentSummary {
     pub node: String,
     pub version: String,
     pub level: u64,
     pub is_degraded: bool,
-    pub collectors: Vec<Collector>,
+    pub collectors: Vec<CollectorSummary>,
     /// Samples that were dropped, of all inputs and for all reasons.
     pub dropped: u64,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Collector {
+pub struct CollectorSummary {
     pub name: String,
     /// `active`, `absent`, `disabled`, `failed`.
     pub state: String,
     pub error: Option<String>,
 }
 
-impl Agent {
-    pub fn read(status: &Value) -> Agent {
+impl AgentSummary {
+    pub fn from_status(status: &Value) -> AgentSummary {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let collectors = status["collectors"]
             .as_array()
@@ -32,14 +32,14 @@ impl Agent {
             .iter()
             .filter_map(|input| input["dropped"].as_object())
             .flat_map(|reasons| reasons.values().filter_map(Value::as_u64));
-        Agent {
+        AgentSummary {
             node: text(&status["node"]),
             version: text(&status["version"]),
             level: status["level"].as_u64().unwrap_or_default(),
             is_degraded: status["degraded"].as_bool().unwrap_or_default(),
             collectors: collectors
                 .iter()
-                .map(|item| Collector {
+                .map(|item| CollectorSummary {
                     name: text(&item["name"]),
                     state: text(&item["state"]),
                     error: item["error"].as_str().map(str::to_owned),
@@ -50,7 +50,7 @@ impl Agent {
     }
 
     /// Why there is nothing from any of these collectors, whose metrics have this level.
-    pub fn why_empty(&self, what: &str, level: u64, collectors: &[&str]) -> String {
+    pub fn empty_reason(&self, what: &str, level: u64, collectors: &[&str]) -> String {
         if self.level < level {
             return format!(
                 "The agent's level is {}; {what} need level {level}: pegel agent --level {level}",
@@ -82,8 +82,8 @@ mod tests {
 
     use super::*;
 
-    fn agent(level: u64, state: &str) -> Agent {
-        Agent::read(&json!({
+    fn agent(level: u64, state: &str) -> AgentSummary {
+        AgentSummary::from_status(&json!({
             "node": "nid0001", "level": level,
             "collectors": [
                 {"name": "nvidia", "state": state, "error": "NVML says no"},
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn an_empty_view_says_why() {
-        let why = |level, state| agent(level, state).why_empty("GPUs", 3, &["nvidia", "gpu"]);
+        let why = |level, state| agent(level, state).empty_reason("GPUs", 3, &["nvidia", "gpu"]);
         assert_eq!(why(3, "absent"), "No GPUs on this node.");
         assert_eq!(
             why(2, "absent"),
@@ -105,13 +105,16 @@ mod tests {
             why(3, "failed"),
             "The collector nvidia failed: NVML says no"
         );
-        let off = agent(3, "disabled").why_empty("GPUs", 3, &["nvidia"]);
+        let off = agent(3, "disabled").empty_reason("GPUs", 3, &["nvidia"]);
         assert!(off.contains("collectors.nvidia.enabled"), "{off}");
     }
 
     #[test]
     fn drops_are_added_up_and_nonsense_is_survived() {
         assert_eq!(agent(3, "active").dropped, 3);
-        assert_eq!(Agent::read(&json!("?")), Agent::default());
+        assert_eq!(
+            AgentSummary::from_status(&json!("?")),
+            AgentSummary::default()
+        );
     }
 }

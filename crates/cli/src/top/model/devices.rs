@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{Model, Track};
+use super::{NodeModel, SeriesTrack};
 
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Disk {
+pub struct DiskUsage {
     pub name: String,
     pub read_bytes: Option<f64>,
     pub written_bytes: Option<f64>,
@@ -21,10 +21,10 @@ pub struct Disk {
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Filesystem {
+pub struct FilesystemUsage {
     pub mountpoint: String,
     pub device: String,
-    pub kind: String,
+    pub fs_type: String,
     pub size: f64,
     pub used: f64,
     pub available: f64,
@@ -32,14 +32,14 @@ pub struct Filesystem {
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Interface {
+pub struct InterfaceUsage {
     pub name: String,
     pub received_bytes: Option<f64>,
     pub sent_bytes: Option<f64>,
     pub received_packets: Option<f64>,
     pub sent_packets: Option<f64>,
     /// Errors and drops together, per second.
-    pub faults: Option<f64>,
+    pub errors: Option<f64>,
     /// Bytes per second that the link can carry.
     pub speed: Option<f64>,
     pub is_up: Option<bool>,
@@ -47,16 +47,16 @@ pub struct Interface {
 }
 
 /// Those that moved most since the node started come first: an order that does not jump.
-pub fn disks(model: &Model) -> Vec<Disk> {
-    let mut all: BTreeMap<String, Disk> = BTreeMap::new();
-    for track in model.named("node_disk_reads_completed_total") {
+pub fn disks(model: &NodeModel) -> Vec<DiskUsage> {
+    let mut all: BTreeMap<String, DiskUsage> = BTreeMap::new();
+    for track in model.tracks_named("node_disk_reads_completed_total") {
         let name = device(track);
         let family = |what: &str| format!("node_disk_{what}");
-        let rate = |what: &str| labelled(model, &family(what), "device", &name);
+        let rate = |what: &str| track_with_label(model, &family(what), "device", &name);
         let rate = |what: &str| rate(what).and_then(|track| model.rate(track));
         let value = |what: &str| {
-            labelled(model, &family(what), "device", &name)
-                .and_then(Track::last)
+            track_with_label(model, &family(what), "device", &name)
+                .and_then(SeriesTrack::last)
                 .map(|last| last.value)
         };
         let (reads, writes) = (
@@ -67,7 +67,7 @@ pub fn disks(model: &Model) -> Vec<Disk> {
             time.zip(count.filter(|count| *count > 0.0))
                 .map(|(time, count)| time / count)
         };
-        let disk = Disk {
+        let disk = DiskUsage {
             read_bytes: rate("read_bytes_total"),
             written_bytes: rate("written_bytes_total"),
             reads,
@@ -82,28 +82,28 @@ pub fn disks(model: &Model) -> Vec<Disk> {
         };
         all.insert(name, disk);
     }
-    let mut all: Vec<Disk> = all.into_values().collect();
+    let mut all: Vec<DiskUsage> = all.into_values().collect();
     all.sort_by(|a, b| b.total.total_cmp(&a.total));
     all
 }
 
-pub fn filesystems(model: &Model) -> Vec<Filesystem> {
+pub fn filesystems(model: &NodeModel) -> Vec<FilesystemUsage> {
     let value = |name: &str, labels: &str| {
         let text = format!("{name}{labels}");
-        let last = model.track(&text).and_then(Track::last);
+        let last = model.track(&text).and_then(SeriesTrack::last);
         last.map(|last| last.value)
     };
-    let mut all: Vec<Filesystem> = model
-        .named("node_filesystem_device_error")
+    let mut all: Vec<FilesystemUsage> = model
+        .tracks_named("node_filesystem_device_error")
         .map(|track| {
             let labels = track.series.labels_text();
             let label = |key| track.series.label(key).unwrap_or_default().into_owned();
             let size = value("node_filesystem_size_bytes", labels).unwrap_or(0.0);
             let free = value("node_filesystem_free_bytes", labels).unwrap_or(0.0);
-            Filesystem {
+            FilesystemUsage {
                 mountpoint: label("mountpoint"),
                 device: label("device"),
-                kind: label("fstype"),
+                fs_type: label("fstype"),
                 size,
                 used: (size - free).max(0.0),
                 available: value("node_filesystem_avail_bytes", labels).unwrap_or(0.0),
@@ -116,14 +116,14 @@ pub fn filesystems(model: &Model) -> Vec<Filesystem> {
 }
 
 /// The loopback interface comes last, InfiniBand ports stand beside the others.
-pub fn interfaces(model: &Model) -> Vec<Interface> {
-    let mut all: Vec<Interface> = model
-        .named("node_network_receive_bytes_total")
+pub fn interfaces(model: &NodeModel) -> Vec<InterfaceUsage> {
+    let mut all: Vec<InterfaceUsage> = model
+        .tracks_named("node_network_receive_bytes_total")
         .map(|track| ethernet(model, track))
         .collect();
     all.extend(
         model
-            .named("node_infiniband_port_data_received_bytes_total")
+            .tracks_named("node_infiniband_port_data_received_bytes_total")
             .map(|track| infiniband(model, track)),
     );
     all.sort_by(|a, b| {
@@ -134,17 +134,22 @@ pub fn interfaces(model: &Model) -> Vec<Interface> {
     all
 }
 
-fn ethernet(model: &Model, received: &Track) -> Interface {
+fn ethernet(model: &NodeModel, received: &SeriesTrack) -> InterfaceUsage {
     let name = device(received);
-    let track = |what: &str| labelled(model, &format!("node_network_{what}"), "device", &name);
+    let track =
+        |what: &str| track_with_label(model, &format!("node_network_{what}"), "device", &name);
     let rate = |what: &str| track(what).and_then(|track| model.rate(track));
-    let value = |what: &str| track(what).and_then(Track::last).map(|last| last.value);
-    Interface {
+    let value = |what: &str| {
+        track(what)
+            .and_then(SeriesTrack::last)
+            .map(|last| last.value)
+    };
+    InterfaceUsage {
         received_bytes: rate("receive_bytes_total"),
         sent_bytes: rate("transmit_bytes_total"),
         received_packets: rate("receive_packets_total"),
         sent_packets: rate("transmit_packets_total"),
-        faults: [
+        errors: [
             "receive_errs_total",
             "receive_drop_total",
             "transmit_errs_total",
@@ -162,19 +167,23 @@ fn ethernet(model: &Model, received: &Track) -> Interface {
     }
 }
 
-fn infiniband(model: &Model, received: &Track) -> Interface {
+fn infiniband(model: &NodeModel, received: &SeriesTrack) -> InterfaceUsage {
     let labels = received.series.labels_text();
     let track = |what: &str| model.track(&format!("node_infiniband_{what}{labels}"));
     let rate = |what: &str| track(what).and_then(|track| model.rate(track));
-    let value = |what: &str| track(what).and_then(Track::last).map(|last| last.value);
+    let value = |what: &str| {
+        track(what)
+            .and_then(SeriesTrack::last)
+            .map(|last| last.value)
+    };
     let port = received.series.label("port").unwrap_or_default();
-    Interface {
+    InterfaceUsage {
         name: format!("{}:{port}", device(received)),
         received_bytes: rate("port_data_received_bytes_total"),
         sent_bytes: rate("port_data_transmitted_bytes_total"),
         received_packets: rate("port_packets_received_total"),
         sent_packets: rate("port_packets_transmitted_total"),
-        faults: rate("port_errors_received_total"),
+        errors: rate("port_errors_received_total"),
         speed: value("rate_bytes_per_second").filter(|speed| *speed > 0.0),
         is_up: value("state_id").map(|state| state >= 4.0),
         total: value("port_data_received_bytes_total").unwrap_or(0.0)
@@ -182,7 +191,7 @@ fn infiniband(model: &Model, received: &Track) -> Interface {
     }
 }
 
-fn device(track: &Track) -> String {
+fn device(track: &SeriesTrack) -> String {
     track
         .series
         .label("device")
@@ -191,7 +200,12 @@ fn device(track: &Track) -> String {
 }
 
 /// The series of this name whose label has this value.
-pub fn labelled<'a>(model: &'a Model, name: &str, key: &str, value: &str) -> Option<&'a Track> {
+pub fn track_with_label<'a>(
+    model: &'a NodeModel,
+    name: &str,
+    key: &str,
+    value: &str,
+) -> Option<&'a SeriesTrack> {
     // The usual case, where it is the only label and needs no escaping.
     let text = format!("{name}{{{key}=\"{value}\"}}");
     model.track(&text)

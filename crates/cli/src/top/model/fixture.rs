@@ -2,14 +2,14 @@
 
 use serde_json::json;
 
-use super::{Agent, Model};
-use crate::answer::{Listed, Reading};
+use super::{AgentSummary, NodeModel};
+use crate::api_values::{SeriesInfo, SeriesValue};
 
 /// 2026-11-15 12:00:00 UTC.
 pub const NOW: f64 = 1_794_744_000.0;
 
 #[derive(Debug, Clone, Copy)]
-pub struct Machine {
+pub struct ExampleNode {
     pub cores: u32,
     pub gpus: u32,
     pub disks: u32,
@@ -19,7 +19,7 @@ pub struct Machine {
     pub level: u64,
 }
 
-pub const SMALL: Machine = Machine {
+pub const SMALL: ExampleNode = ExampleNode {
     cores: 2,
     gpus: 0,
     disks: 2,
@@ -29,7 +29,7 @@ pub const SMALL: Machine = Machine {
     level: 3,
 };
 
-pub const LARGE: Machine = Machine {
+pub const LARGE: ExampleNode = ExampleNode {
     cores: 256,
     gpus: 8,
     disks: 30,
@@ -40,20 +40,20 @@ pub const LARGE: Machine = Machine {
 };
 
 /// A series: its text, kind, unit, value, and what a second adds to it.
-type Line = (String, &'static str, &'static str, f64, f64);
+type FixtureSeries = (String, &'static str, &'static str, f64, f64);
 
 const GIB: f64 = (1u64 << 30) as f64;
 
-impl Machine {
+impl ExampleNode {
     /// The model after four seconds, with a sample every half second.
-    pub fn model(self) -> Model {
-        let lines = self.lines();
-        let mut model = Model::new(0.5);
-        model.agent = Agent::read(&json!({
+    pub fn model(self) -> NodeModel {
+        let lines = self.series();
+        let mut model = NodeModel::new(0.5);
+        model.agent = AgentSummary::from_status(&json!({
             "node": "nid0001", "version": "0.1.0", "level": self.level,
             "collectors": [{"name": "nvidia", "state": "absent", "error": null}],
         }));
-        let listed = lines.iter().map(|(text, kind, unit, ..)| Listed {
+        let listed = lines.iter().map(|(text, kind, unit, ..)| SeriesInfo {
             name: text.clone(),
             doc: format!(
                 "What {} is, in words.",
@@ -62,45 +62,45 @@ impl Machine {
             kind: (*kind).to_owned(),
             unit: (*unit).to_owned(),
         });
-        model.list(listed.collect());
+        model.set_series_list(listed.collect());
         let watched: Vec<String> = lines.iter().map(|line| line.0.clone()).take(500).collect();
-        model.watch(&watched);
+        model.start_histories(&watched);
         for step in 0..=8 {
             let seconds = f64::from(step) / 2.0;
-            let readings: Vec<Reading> = lines
+            let readings: Vec<SeriesValue> = lines
                 .iter()
                 .filter(|(.., slope)| step == 0 || *slope != 0.0)
-                .map(|(text, _, _, value, slope)| Reading {
+                .map(|(text, _, _, value, slope)| SeriesValue {
                     name: text.clone(),
                     ts: NOW - 4.0 + seconds,
                     value: value + slope * seconds,
                 })
                 .collect();
-            assert!(!model.step(&readings), "all are listed");
+            assert!(!model.apply_step(&readings), "all are listed");
         }
         model
     }
 
-    fn lines(self) -> Vec<Line> {
+    fn series(self) -> Vec<FixtureSeries> {
         let mut lines = node(self.swap);
         (0..self.cores).for_each(|core| lines.extend(cpu(core, self.cores)));
         (0..self.gpus).for_each(|gpu| lines.extend(nvidia(gpu)));
-        (0..self.disks).for_each(|disk| lines.extend(disk_lines(disk)));
+        (0..self.disks).for_each(|disk| lines.extend(disk_series(disk)));
         (0..self.interfaces).for_each(|index| lines.extend(interface(index)));
         (0..self.programs).for_each(|index| lines.extend(program(index)));
         lines
     }
 }
 
-fn gauge(text: impl Into<String>, unit: &'static str, value: f64) -> Line {
+fn gauge(text: impl Into<String>, unit: &'static str, value: f64) -> FixtureSeries {
     (text.into(), "gauge", unit, value, 0.0)
 }
 
-fn counter(text: impl Into<String>, unit: &'static str, value: f64, slope: f64) -> Line {
+fn counter(text: impl Into<String>, unit: &'static str, value: f64, slope: f64) -> FixtureSeries {
     (text.into(), "counter", unit, value, slope)
 }
 
-fn node(swap: f64) -> Vec<Line> {
+fn node(swap: f64) -> Vec<FixtureSeries> {
     let memory =
         |name: &str, gib: f64| gauge(format!("node_memory_{name}_bytes"), "bytes", gib * GIB);
     let pressure = |name: &str, slope: f64| {
@@ -132,7 +132,7 @@ fn node(swap: f64) -> Vec<Line> {
 }
 
 /// Busier the higher the number.
-fn cpu(core: u32, cores: u32) -> Vec<Line> {
+fn cpu(core: u32, cores: u32) -> Vec<FixtureSeries> {
     let busy = f64::from(core + 1) / f64::from(cores + 1);
     let modes = [
         ("user", busy * 0.5),
@@ -152,7 +152,7 @@ fn cpu(core: u32, cores: u32) -> Vec<Line> {
         .to_vec()
 }
 
-fn nvidia(gpu: u32) -> Vec<Line> {
+fn nvidia(gpu: u32) -> Vec<FixtureSeries> {
     let of = f64::from(gpu);
     let text = |what: &str| format!("node_nvidia_{what}{{gpu=\"{gpu}\"}}");
     let info = format!("node_nvidia_info{{driver=\"580\",gpu=\"{gpu}\",name=\"NVIDIA H200\"}}");
@@ -170,7 +170,7 @@ fn nvidia(gpu: u32) -> Vec<Line> {
     ]
 }
 
-fn disk_lines(disk: u32) -> Vec<Line> {
+fn disk_series(disk: u32) -> Vec<FixtureSeries> {
     let of = f64::from(disk);
     let line = |what: &str, unit, value: f64, slope: f64| {
         let text = format!("node_disk_{what}{{device=\"nvme{disk}n1\"}}");
@@ -210,7 +210,7 @@ fn disk_lines(disk: u32) -> Vec<Line> {
 }
 
 /// The first is the loopback interface.
-fn interface(index: u32) -> Vec<Line> {
+fn interface(index: u32) -> Vec<FixtureSeries> {
     let name = if index == 0 {
         "lo".to_owned()
     } else {
@@ -247,7 +247,7 @@ fn interface(index: u32) -> Vec<Line> {
 }
 
 /// What programs send may have any name.
-fn program(index: u32) -> Vec<Line> {
+fn program(index: u32) -> Vec<FixtureSeries> {
     match index {
         0 => vec![
             counter(

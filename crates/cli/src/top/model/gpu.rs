@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{Model, Track};
+use super::{NodeModel, SeriesTrack};
 
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Gpu {
+pub struct GpuUsage {
     /// The label that tells it from the others.
     pub id: String,
     pub model: String,
@@ -22,16 +22,20 @@ pub struct Gpu {
     pub busy_series: String,
 }
 
-pub fn gpus(model: &Model) -> Vec<Gpu> {
-    let mut all = by_gpu(model, "node_nvidia_info", nvidia);
-    all.extend(by_gpu(model, "node_gpu_info", kernel));
+pub fn gpus(model: &NodeModel) -> Vec<GpuUsage> {
+    let mut all = by_gpu(model, "node_nvidia_info", nvidia_gpu);
+    all.extend(by_gpu(model, "node_gpu_info", kernel_gpu));
     all
 }
 
 /// One for each value of the label `gpu`, numbers in their order.
-fn by_gpu(model: &Model, info: &str, read: fn(&Model, &Track, String) -> Gpu) -> Vec<Gpu> {
+fn by_gpu(
+    model: &NodeModel,
+    info: &str,
+    read: fn(&NodeModel, &SeriesTrack, String) -> GpuUsage,
+) -> Vec<GpuUsage> {
     let mut all = BTreeMap::new();
-    for track in model.named(info) {
+    for track in model.tracks_named(info) {
         let id = label(track, "gpu");
         let order = (id.parse::<u32>().unwrap_or(u32::MAX), id.clone());
         all.insert(order, read(model, track, id));
@@ -39,10 +43,10 @@ fn by_gpu(model: &Model, info: &str, read: fn(&Model, &Track, String) -> Gpu) ->
     all.into_values().collect()
 }
 
-fn nvidia(model: &Model, info: &Track, id: String) -> Gpu {
+fn nvidia_gpu(model: &NodeModel, info: &SeriesTrack, id: String) -> GpuUsage {
     let value = |what: &str| last(model, &format!("node_nvidia_{what}{{gpu=\"{id}\"}}"));
     let clock = format!("node_nvidia_clock_hertz{{clock=\"sm\",gpu=\"{id}\"}}");
-    Gpu {
+    GpuUsage {
         model: label(info, "name").trim_start_matches("NVIDIA ").to_owned(),
         busy: value("gpu_utilization_ratio"),
         memory_busy: value("memory_utilization_ratio"),
@@ -58,7 +62,7 @@ fn nvidia(model: &Model, info: &Track, id: String) -> Gpu {
     }
 }
 
-fn kernel(model: &Model, info: &Track, id: String) -> Gpu {
+fn kernel_gpu(model: &NodeModel, info: &SeriesTrack, id: String) -> GpuUsage {
     let value = |what: &str| last(model, &format!("node_gpu_{what}{{gpu=\"{id}\"}}"));
     let memory = |what: &str| {
         let text = format!("node_gpu_memory_{what}_bytes{{gpu=\"{id}\",memory=\"vram\"}}");
@@ -67,12 +71,12 @@ fn kernel(model: &Model, info: &Track, id: String) -> Gpu {
     // The hottest place, whatever the card calls it; the fastest clock likewise.
     let highest = |name: &str| {
         model
-            .named(name)
+            .tracks_named(name)
             .filter(|track| track.series.label("gpu").as_deref() == Some(&id))
             .filter_map(|track| track.last().map(|last| last.value))
             .reduce(f64::max)
     };
-    Gpu {
+    GpuUsage {
         model: format!("{} {}", label(info, "vendor"), label(info, "device_id")),
         busy: value("busy_ratio"),
         memory_busy: value("memory_busy_ratio"),
@@ -92,13 +96,13 @@ fn kernel(model: &Model, info: &Track, id: String) -> Gpu {
     }
 }
 
-fn label(track: &Track, key: &str) -> String {
+fn label(track: &SeriesTrack, key: &str) -> String {
     track.series.label(key).unwrap_or_default().into_owned()
 }
 
-fn last(model: &Model, text: &str) -> Option<f64> {
+fn last(model: &NodeModel, text: &str) -> Option<f64> {
     model
         .track(text)
-        .and_then(Track::last)
+        .and_then(SeriesTrack::last)
         .map(|last| last.value)
 }

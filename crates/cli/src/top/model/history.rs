@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 /// Seconds that are kept.
-pub const SECONDS: usize = 240;
+pub const HISTORY_SECONDS: usize = 240;
 
 /// Values by second, oldest first. A second that is missing is drawn as a gap.
 #[derive(Debug, Clone, Default)]
@@ -19,13 +19,13 @@ impl History {
             self.values.pop_back();
         }
         self.values.push_back((second, value));
-        if self.values.len() > SECONDS {
+        if self.values.len() > HISTORY_SECONDS {
             self.values.pop_front();
         }
     }
 
     /// Puts what the agent remembers before what was seen here.
-    pub fn fill(&mut self, samples: &[(f64, f64)], is_counter: bool, now: i64) {
+    pub fn prepend(&mut self, samples: &[(f64, f64)], is_counter: bool, now: i64) {
         let older = by_second(samples, is_counter, now);
         let first = self.values.front().map_or(i64::MAX, |(second, _)| *second);
         let mut values: VecDeque<(i64, f64)> = older
@@ -33,7 +33,7 @@ impl History {
             .filter(|(second, _)| *second < first)
             .collect();
         values.append(&mut self.values);
-        while values.len() > SECONDS {
+        while values.len() > HISTORY_SECONDS {
             values.pop_front();
         }
         self.values = values;
@@ -139,7 +139,7 @@ mod tests {
         let mut history = History::default();
         history.push(12, 7.0);
         history.push(12, 8.0);
-        history.fill(&[(9.0, 1.0), (12.0, 2.0)], false, 12);
+        history.prepend(&[(9.0, 1.0), (12.0, 2.0)], false, 12);
         assert_eq!(
             history.columns(13, 6),
             [None, Some(1.0), Some(1.0), Some(1.0), Some(8.0), None]
@@ -150,7 +150,7 @@ mod tests {
     fn only_the_last_minutes_are_kept() {
         let mut history = History::default();
         (0..1000).for_each(|second| history.push(second, 1.0));
-        assert_eq!(history.values.len(), SECONDS);
+        assert_eq!(history.values.len(), HISTORY_SECONDS);
         history.push(10, 2.0);
         assert_eq!(history.columns(10, 2), [None, Some(2.0)]);
     }

@@ -1,9 +1,9 @@
 //! Memory, and what programs had to wait for.
 
-use super::Model;
+use super::NodeModel;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Memory {
+pub struct MemoryUsage {
     pub total: f64,
     /// What new programs cannot have.
     pub used: f64,
@@ -13,8 +13,8 @@ pub struct Memory {
     pub swap_used: f64,
 }
 
-impl Memory {
-    pub fn of(model: &Model) -> Option<Memory> {
+impl MemoryUsage {
+    pub fn from_model(model: &NodeModel) -> Option<MemoryUsage> {
         let value = |name: &str| model.value(&format!("node_memory_{name}_bytes"));
         let total = value("MemTotal").filter(|total| *total > 0.0)?;
         let free = value("MemFree")?;
@@ -23,7 +23,7 @@ impl Memory {
             free + value("Buffers").unwrap_or(0.0) + value("Cached").unwrap_or(0.0)
         });
         let swap_total = value("SwapTotal").unwrap_or(0.0);
-        Some(Memory {
+        Some(MemoryUsage {
             total,
             used: (total - available).max(0.0),
             cache: (available - free).max(0.0),
@@ -34,7 +34,7 @@ impl Memory {
 }
 
 /// A resource, and the share of time in which some task, and in which all of them, waited for it.
-pub struct Pressure {
+pub struct PressureStall {
     pub resource: &'static str,
     pub some: Option<f64>,
     pub full: Option<f64>,
@@ -42,12 +42,12 @@ pub struct Pressure {
     pub full_series: String,
 }
 
-pub fn pressure(model: &Model) -> Vec<Pressure> {
+pub fn pressure(model: &NodeModel) -> Vec<PressureStall> {
     let all = ["cpu", "memory", "io", "irq"].map(|resource| {
         let name = |what| format!("node_pressure_{resource}_{what}_seconds_total");
         let (some_series, full_series) = (name("waiting"), name("stalled"));
         let share = |series: &str| model.track(series).and_then(|track| model.rate(track));
-        Pressure {
+        PressureStall {
             resource,
             some: share(&some_series),
             full: share(&full_series),

@@ -6,7 +6,7 @@ mod devices;
 mod gpu;
 mod history;
 mod memory;
-mod track;
+mod series_track;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -14,25 +14,25 @@ use std::sync::Arc;
 
 use pegel_metric::{Family, Input, Kind, Series};
 
-use crate::answer::{Listed, Reading};
-pub use agent::Agent;
-pub use cpu::{Cpu, Mode, Shares};
-pub use devices::{Disk, Filesystem, Interface, disks, filesystems, interfaces};
-pub use gpu::{Gpu, gpus};
-pub use history::{History, SECONDS};
-pub use memory::{Memory, pressure};
-pub use track::{Change, Track};
+use crate::api_values::{SeriesInfo, SeriesValue};
+pub use agent::AgentSummary;
+pub use cpu::{CpuMode, CpuShares, CpuUsage};
+pub use devices::{DiskUsage, FilesystemUsage, InterfaceUsage, disks, filesystems, interfaces};
+pub use gpu::{GpuUsage, gpus};
+pub use history::{HISTORY_SECONDS, History};
+pub use memory::{MemoryUsage, pressure};
+pub use series_track::{SeriesTrack, ValueChange};
 
 /// Series with a history: those on the screen and some that were there just before.
 const HISTORIES_MAX: usize = 512;
 /// A stream that was silent for longer may have left changes out.
-const HOLE: f64 = 5.0;
+const STREAM_GAP_SECONDS: f64 = 5.0;
 
 #[derive(Debug, Default)]
-pub struct Model {
-    pub agent: Agent,
+pub struct NodeModel {
+    pub agent: AgentSummary,
     /// By text, so that the series of one name stand together.
-    tracks: BTreeMap<Box<str>, Track>,
+    tracks: BTreeMap<Box<str>, SeriesTrack>,
     families: HashMap<Box<str>, Arc<Family>>,
     /// The shortest time between two changes, by name: how often its series are sampled.
     periods: HashMap<Box<str>, f64>,
@@ -43,12 +43,12 @@ pub struct Model {
     step_seconds: f64,
 }
 
-impl Model {
+impl NodeModel {
     /// For a stream with that long between two steps.
-    pub fn new(step_seconds: f64) -> Model {
-        Model {
+    pub fn new(step_seconds: f64) -> NodeModel {
+        NodeModel {
             step_seconds,
-            ..Model::default()
+            ..NodeModel::default()
         }
     }
 
@@ -65,16 +65,16 @@ impl Model {
         self.tracks.is_empty()
     }
 
-    pub fn tracks(&self) -> impl Iterator<Item = &Track> {
+    pub fn tracks(&self) -> impl Iterator<Item = &SeriesTrack> {
         self.tracks.values()
     }
 
-    pub fn track(&self, text: &str) -> Option<&Track> {
+    pub fn track(&self, text: &str) -> Option<&SeriesTrack> {
         self.tracks.get(text)
     }
 
     /// All series of exactly this name.
-    pub fn named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Track> {
+    pub fn tracks_named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a SeriesTrack> {
         let bare = self.tracks.get(name);
         let start = format!("{name}{{");
         let labelled = self
@@ -90,13 +90,13 @@ impl Model {
         self.tracks.get(name)?.last().map(|last| last.value)
     }
 
-    pub fn rate(&self, track: &Track) -> Option<f64> {
+    pub fn rate(&self, track: &SeriesTrack) -> Option<f64> {
         let period = self.periods.get(track.series.name()).copied();
         track.rate(self.now?, period)
     }
 
     /// What a history shows: the rate of a counter, the value of anything else.
-    pub fn shown(&self, track: &Track) -> Option<f64> {
+    pub fn displayed_value(&self, track: &SeriesTrack) -> Option<f64> {
         if track.is_counter() {
             self.rate(track)
         } else {
@@ -109,7 +109,7 @@ impl Model {
     }
 
     /// From now on a history is kept of these. Returns those that the agent should be asked about.
-    pub fn watch(&mut self, texts: &[String]) -> Vec<String> {
+    pub fn start_histories(&mut self, texts: &[String]) -> Vec<String> {
         let new: Vec<String> = texts
             .iter()
             .filter(|text| !self.histories.contains_key(text.as_str()))
@@ -127,23 +127,23 @@ impl Model {
     }
 
     /// What the agent remembers of a series.
-    pub fn remember(&mut self, text: &str, samples: &[(f64, f64)]) {
+    pub fn add_history(&mut self, text: &str, samples: &[(f64, f64)]) {
         let now = self.second();
-        let is_counter = self.track(text).is_some_and(Track::is_counter);
+        let is_counter = self.track(text).is_some_and(SeriesTrack::is_counter);
         if let Some(history) = self.histories.get_mut(text) {
-            history.fill(samples, is_counter, now);
+            history.prepend(samples, is_counter, now);
         }
     }
 
     /// Everything that exists. What is not listed any more goes.
-    pub fn list(&mut self, listed: Vec<Listed>) {
+    pub fn set_series_list(&mut self, listed: Vec<SeriesInfo>) {
         let mut tracks = BTreeMap::new();
         for item in listed {
             let known = self.tracks.remove(item.name.as_str());
             let family = |name: &str| {
                 let family = Family {
                     name: name.to_owned().into(),
-                    kind: kind(&item.kind),
+                    kind: parse_kind(&item.kind),
                     help: item.doc.clone().into(),
                     unit: item.unit.clone().into(),
                     level: 0,
@@ -159,8 +159,8 @@ impl Model {
                 continue;
             };
             let track = match known {
-                Some(track) => track.renamed(series),
-                None => Track::new(series),
+                Some(track) => track.with_series(series),
+                None => SeriesTrack::new(series),
             };
             tracks.insert(item.name.into(), track);
         }
@@ -175,7 +175,7 @@ impl Model {
     }
 
     /// Takes one step of the stream in. Returns whether it named a series that is not listed.
-    pub fn step(&mut self, readings: &[Reading]) -> bool {
+    pub fn apply_step(&mut self, readings: &[SeriesValue]) -> bool {
         self.advance(readings);
         let mut has_unlisted = false;
         for reading in readings {
@@ -183,7 +183,7 @@ impl Model {
                 has_unlisted = true;
                 continue;
             };
-            let change = Change {
+            let change = ValueChange {
                 ts: reading.ts,
                 value: reading.value,
             };
@@ -195,25 +195,27 @@ impl Model {
             }
             if let Some(now) = self.now {
                 let period = self.periods.get(track.series.name()).copied();
-                track.prune(now - 2.0 * track::window(period));
+                track.prune(now - 2.0 * series_track::averaging_window(period));
             }
         }
-        self.keep_histories();
+        self.update_histories();
         has_unlisted
     }
 
     /// Changes may have been missed: the stream was interrupted.
-    pub fn forget(&mut self) {
+    pub fn invalidate_rates(&mut self) {
         let now = self.now.unwrap_or(f64::INFINITY);
-        self.tracks.values_mut().for_each(|track| track.forget(now));
+        self.tracks
+            .values_mut()
+            .for_each(|track| track.invalidate_rate(now));
         self.histories.clear();
     }
 
     /// Only the node's own samples tell the time: those of programs may carry any.
-    fn advance(&mut self, readings: &[Reading]) {
+    fn advance(&mut self, readings: &[SeriesValue]) {
         let newest = readings
             .iter()
-            .filter(|reading| !is_of_program(&reading.name))
+            .filter(|reading| !is_program_series(&reading.name))
             .map(|reading| reading.ts)
             .fold(f64::NEG_INFINITY, f64::max);
         let Some(now) = self.now else {
@@ -223,21 +225,24 @@ impl Model {
         if !newest.is_finite() {
             return;
         }
-        let hole = HOLE.max(3.0 * self.step_seconds);
+        let hole = STREAM_GAP_SECONDS.max(3.0 * self.step_seconds);
         let is_set_back = newest < now - hole;
         if newest > now || is_set_back {
             self.now = Some(newest);
         }
         if newest > now + hole || is_set_back {
-            self.forget();
+            self.invalidate_rates();
         }
     }
 
-    fn keep_histories(&mut self) {
+    fn update_histories(&mut self) {
         let second = self.second();
         let mut histories = std::mem::take(&mut self.histories);
         for (text, history) in &mut histories {
-            let shown = self.tracks.get(text).and_then(|track| self.shown(track));
+            let shown = self
+                .tracks
+                .get(text)
+                .and_then(|track| self.displayed_value(track));
             if let Some(value) = shown {
                 history.push(second, value);
             }
@@ -247,7 +252,7 @@ impl Model {
 }
 
 /// Whether a name is neither the node's nor the agent's own.
-pub fn is_of_program(text: &str) -> bool {
+pub fn is_program_series(text: &str) -> bool {
     const DRAGON: [&str; 7] = [
         "load_average",
         "used_RAM",
@@ -261,7 +266,7 @@ pub fn is_of_program(text: &str) -> bool {
     !(name.starts_with("node_") || name.starts_with("pegel_") || DRAGON.contains(&name))
 }
 
-fn kind(word: &str) -> Kind {
+fn parse_kind(word: &str) -> Kind {
     Kind::ALL
         .into_iter()
         .find(|kind| kind.as_str() == word)

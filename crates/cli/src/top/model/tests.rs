@@ -1,8 +1,8 @@
 use super::fixture::{LARGE, NOW, SMALL};
 use super::*;
 
-fn listed(name: &str, kind: &str) -> Listed {
-    Listed {
+fn listed(name: &str, kind: &str) -> SeriesInfo {
+    SeriesInfo {
         name: name.to_owned(),
         doc: String::new(),
         kind: kind.to_owned(),
@@ -10,8 +10,8 @@ fn listed(name: &str, kind: &str) -> Listed {
     }
 }
 
-fn reading(name: &str, ts: f64, value: f64) -> Reading {
-    Reading {
+fn reading(name: &str, ts: f64, value: f64) -> SeriesValue {
+    SeriesValue {
         name: name.to_owned(),
         ts,
         value,
@@ -20,26 +20,32 @@ fn reading(name: &str, ts: f64, value: f64) -> Reading {
 
 #[test]
 fn a_node_is_the_sum_of_its_cores() {
-    let cpu = Cpu::of(&SMALL.model()).expect("two samples");
+    let cpu = CpuUsage::from_model(&SMALL.model()).expect("two samples");
     assert_eq!(cpu.cores.len(), 2);
     // Core 0 is busy for a third of the time, core 1 for two; an eighth of that is waiting.
     let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-6, "{a} {b}");
     near(cpu.all.busy(), 0.4375);
-    near(cpu.all.of(Mode::User), 0.25);
-    near(cpu.cores[0].1.of(Mode::Idle), 2.0 / 3.0);
-    assert_eq!(Cpu::of(&LARGE.model()).expect("samples").cores.len(), 256);
+    near(cpu.all.share(CpuMode::User), 0.25);
+    near(cpu.cores[0].1.share(CpuMode::Idle), 2.0 / 3.0);
+    assert_eq!(
+        CpuUsage::from_model(&LARGE.model())
+            .expect("samples")
+            .cores
+            .len(),
+        256
+    );
 }
 
 #[test]
 fn memory_that_the_kernel_would_give_back_is_not_used() {
-    let memory = Memory::of(&LARGE.model()).expect("memory");
+    let memory = MemoryUsage::from_model(&LARGE.model()).expect("memory");
     let gib = |bytes: f64| bytes / f64::from(1 << 30);
     assert_eq!((gib(memory.used), gib(memory.cache)), (128.0, 284.0));
     assert_eq!(
         (gib(memory.swap_used), gib(memory.swap_total)),
         (16.0, 64.0)
     );
-    assert_eq!(Memory::of(&Model::default()), None);
+    assert_eq!(MemoryUsage::from_model(&NodeModel::default()), None);
 }
 
 #[test]
@@ -55,7 +61,7 @@ fn devices_have_rates_and_a_steady_order() {
     let interfaces = interfaces(&model);
     assert_eq!(interfaces.last().expect("six").name, "lo");
     assert_eq!(interfaces[1].received_bytes, Some(2.4e9));
-    assert_eq!(interfaces[1].faults, Some(1.0));
+    assert_eq!(interfaces[1].errors, Some(1.0));
     let gpus = gpus(&model);
     assert_eq!((gpus.len(), gpus[7].busy), (8, Some(1.0)));
     assert_eq!((gpus[7].model.as_str(), gpus[7].id.as_str()), ("H200", "7"));
@@ -63,66 +69,72 @@ fn devices_have_rates_and_a_steady_order() {
 
 #[test]
 fn only_the_nodes_own_samples_tell_the_time() {
-    let mut model = Model::new(0.5);
-    model.list(vec![listed("node_load1", "gauge"), listed("mine", "gauge")]);
-    model.step(&[
+    let mut model = NodeModel::new(0.5);
+    model.set_series_list(vec![listed("node_load1", "gauge"), listed("mine", "gauge")]);
+    model.apply_step(&[
         reading("node_load1", NOW, 1.0),
         reading("mine", NOW + 500.0, 1.0),
     ]);
     assert_eq!(model.now(), Some(NOW));
-    model.step(&[reading("mine", NOW + 600.0, 2.0)]);
+    model.apply_step(&[reading("mine", NOW + 600.0, 2.0)]);
     assert_eq!(model.now(), Some(NOW));
 }
 
 #[test]
 fn a_hole_in_the_stream_makes_no_spike() {
-    let mut model = Model::new(0.5);
-    model.list(vec![listed("node_c_total", "counter")]);
+    let mut model = NodeModel::new(0.5);
+    model.set_series_list(vec![listed("node_c_total", "counter")]);
     for step in 0..4 {
         let ts = NOW + f64::from(step) * 0.5;
-        model.step(&[reading("node_c_total", ts, ts - NOW)]);
+        model.apply_step(&[reading("node_c_total", ts, ts - NOW)]);
     }
-    let rate = |model: &Model| model.rate(model.track("node_c_total").expect("listed"));
+    let rate = |model: &NodeModel| model.rate(model.track("node_c_total").expect("listed"));
     assert_eq!(rate(&model), Some(1.0));
     // As after a suspension: the increase of an hour comes at once.
-    model.step(&[reading("node_c_total", NOW + 3600.0, 3600.0)]);
+    model.apply_step(&[reading("node_c_total", NOW + 3600.0, 3600.0)]);
     assert_eq!(rate(&model), None);
-    model.step(&[reading("node_c_total", NOW + 3600.5, 3600.5)]);
+    model.apply_step(&[reading("node_c_total", NOW + 3600.5, 3600.5)]);
     assert_eq!(rate(&model), Some(1.0));
 }
 
 #[test]
 fn a_clock_that_is_set_back_is_followed() {
-    let mut model = Model::new(0.5);
-    model.list(vec![listed("node_c_total", "counter")]);
-    model.step(&[reading("node_c_total", NOW, 5.0)]);
-    model.step(&[reading("node_c_total", NOW - 3600.0, 6.0)]);
+    let mut model = NodeModel::new(0.5);
+    model.set_series_list(vec![listed("node_c_total", "counter")]);
+    model.apply_step(&[reading("node_c_total", NOW, 5.0)]);
+    model.apply_step(&[reading("node_c_total", NOW - 3600.0, 6.0)]);
     assert_eq!(model.now(), Some(NOW - 3600.0));
     assert_eq!(model.value("node_c_total"), Some(6.0));
-    model.step(&[reading("node_c_total", NOW - 3599.0, 8.0)]);
+    model.apply_step(&[reading("node_c_total", NOW - 3599.0, 8.0)]);
     let track = model.track("node_c_total").expect("listed");
     assert_eq!(model.rate(track), Some(2.0));
 }
 
 #[test]
 fn what_is_not_listed_any_more_goes() {
-    let mut model = Model::new(0.5);
-    model.list(vec![listed("a", "gauge"), listed("b{x=\"1\"}", "gauge")]);
-    assert!(!model.step(&[reading("a", NOW, 1.0), reading("b{x=\"1\"}", NOW, 2.0)]));
-    model.list(vec![listed("b{x=\"1\"}", "counter")]);
+    let mut model = NodeModel::new(0.5);
+    model.set_series_list(vec![listed("a", "gauge"), listed("b{x=\"1\"}", "gauge")]);
+    assert!(!model.apply_step(&[reading("a", NOW, 1.0), reading("b{x=\"1\"}", NOW, 2.0)]));
+    model.set_series_list(vec![listed("b{x=\"1\"}", "counter")]);
     assert!(model.track("a").is_none());
     let b = model.track("b{x=\"1\"}").expect("still listed");
     assert_eq!(b.last().map(|last| last.value), Some(2.0));
     assert!(b.is_counter(), "the kind may have become known");
-    assert!(model.step(&[reading("new", NOW, 1.0)]), "asks for the list");
+    assert!(
+        model.apply_step(&[reading("new", NOW, 1.0)]),
+        "asks for the list"
+    );
 }
 
 #[test]
 fn names_that_begin_alike_are_not_taken_for_each_other() {
-    let mut model = Model::new(0.5);
+    let mut model = NodeModel::new(0.5);
     let names = ["a", "a{x=\"1\"}", "a{x=\"2\"}", "a_b", "a_b{x=\"1\"}", "aa"];
-    model.list(names.map(|name| listed(name, "gauge")).to_vec());
-    let found: Vec<&str> = model.named("a").map(|track| track.series.text()).collect();
+    model.set_series_list(names.map(|name| listed(name, "gauge")).to_vec());
+    let found: Vec<&str> = model
+        .tracks_named("a")
+        .map(|track| track.series.text())
+        .collect();
     assert_eq!(found, ["a", "a{x=\"1\"}", "a{x=\"2\"}"]);
 }
 
@@ -134,10 +146,14 @@ fn histories_are_few() {
         .map(|track| track.series.text().to_owned())
         .collect();
     for texts in texts.chunks(100) {
-        model.watch(texts);
+        model.start_histories(texts);
         assert!(model.histories.len() <= HISTORIES_MAX);
         assert!(texts.iter().all(|text| model.history(text).is_some()));
-        assert_eq!(model.watch(texts), Vec::<String>::new(), "asked for once");
+        assert_eq!(
+            model.start_histories(texts),
+            Vec::<String>::new(),
+            "asked for once"
+        );
     }
 }
 
@@ -149,7 +165,7 @@ fn programs_have_all_other_names() {
         "cpu_percent",
         "DeviceUtilization{gpu=\"0\"}",
     ] {
-        assert!(!is_of_program(name), "{name}");
+        assert!(!is_program_series(name), "{name}");
     }
     for name in [
         "mpi_hits_total{call=\"MPI_Send\"}",
@@ -157,6 +173,6 @@ fn programs_have_all_other_names() {
         "strace_hits_total",
         "nodes",
     ] {
-        assert!(is_of_program(name), "{name}");
+        assert!(is_program_series(name), "{name}");
     }
 }

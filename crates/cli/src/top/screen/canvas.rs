@@ -4,23 +4,27 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Span;
 
-use super::look::{Look, Role};
+use super::theme::{StyleRole, TerminalTheme};
 
 #[derive(Debug)]
 pub struct Canvas<'a> {
     buffer: &'a mut Buffer,
     area: Rect,
-    pub look: Look,
+    pub theme: TerminalTheme,
 }
 
 impl<'a> Canvas<'a> {
-    pub fn new(buffer: &'a mut Buffer, look: Look) -> Canvas<'a> {
+    pub fn new(buffer: &'a mut Buffer, look: TerminalTheme) -> Canvas<'a> {
         let area = buffer.area;
-        Canvas { buffer, area, look }
+        Canvas {
+            buffer,
+            area,
+            theme: look,
+        }
     }
 
     /// A part of this one, by its own coordinates.
-    pub fn part(&mut self, x: u16, y: u16, width: u16, height: u16) -> Canvas<'_> {
+    pub fn region(&mut self, x: u16, y: u16, width: u16, height: u16) -> Canvas<'_> {
         let area = Rect {
             x: self.area.x.saturating_add(x),
             y: self.area.y.saturating_add(y),
@@ -30,7 +34,7 @@ impl<'a> Canvas<'a> {
         Canvas {
             area: area.intersection(self.area),
             buffer: self.buffer,
-            look: self.look,
+            theme: self.theme,
         }
     }
 
@@ -43,27 +47,27 @@ impl<'a> Canvas<'a> {
     }
 
     /// Writes within `width` columns, shortened if need be. Returns how many columns it took.
-    pub fn text(&mut self, x: u16, y: u16, width: u16, text: &str, role: Role) -> u16 {
+    pub fn text(&mut self, x: u16, y: u16, width: u16, text: &str, role: StyleRole) -> u16 {
         if x >= self.area.width || y >= self.area.height {
             return 0;
         }
         let room = width.min(self.area.width - x);
-        let text = harmless(text, self.look.has_blocks);
-        let text = shortened(&text, room, room / 3, self.look.ellipsis());
+        let text = sanitize(text, self.theme.has_blocks);
+        let text = shorten(&text, room, room / 3, self.theme.ellipsis());
         let (x, y) = (self.area.x + x, self.area.y + y);
-        let style = self.look.style(role);
+        let style = self.theme.style(role);
         let (end, _) = self.buffer.set_stringn(x, y, text, room.into(), style);
         end - x
     }
 
     /// As [`Canvas::text`], at the right end of those columns.
-    pub fn right(&mut self, x: u16, y: u16, width: u16, text: &str, role: Role) {
-        let taken = columns(&harmless(text, self.look.has_blocks)).min(width);
+    pub fn text_right(&mut self, x: u16, y: u16, width: u16, text: &str, role: StyleRole) {
+        let taken = text_width(&sanitize(text, self.theme.has_blocks)).min(width);
         self.text(x + width - taken, y, taken, text, role);
     }
 
     /// Several texts one after another.
-    pub fn words(&mut self, x: u16, y: u16, words: &[(&str, Role)]) -> u16 {
+    pub fn text_runs(&mut self, x: u16, y: u16, words: &[(&str, StyleRole)]) -> u16 {
         let mut at = x;
         for (word, role) in words {
             at += self.text(at, y, u16::MAX, word, *role);
@@ -72,16 +76,22 @@ impl<'a> Canvas<'a> {
     }
 
     /// A line of one character.
-    pub fn fill(&mut self, x: u16, y: u16, width: u16, symbol: &str, role: Role) {
-        let style = self.look.style(role);
+    pub fn fill(&mut self, x: u16, y: u16, width: u16, symbol: &str, role: StyleRole) {
+        let style = self.theme.style(role);
         for column in x..x.saturating_add(width).min(self.area.width) {
-            self.put(column, y, symbol, style);
+            self.set_cell(column, y, symbol, style);
         }
     }
 
     /// A bar of several shares of one, the rest of it empty.
-    pub fn stacked_bar(&mut self, x: u16, y: u16, width: u16, parts: &[(f64, Role)]) {
-        self.fill(x, y, width, self.look.cell(Role::Faint), Role::Faint);
+    pub fn stacked_bar(&mut self, x: u16, y: u16, width: u16, parts: &[(f64, StyleRole)]) {
+        self.fill(
+            x,
+            y,
+            width,
+            self.theme.cell(StyleRole::Faint),
+            StyleRole::Faint,
+        );
         let mut before = 0.0;
         for (share, role) in parts {
             // Rounding the ends and not the lengths: the whole bar is never a cell too long.
@@ -93,35 +103,35 @@ impl<'a> Canvas<'a> {
                 };
             let cells = |share: f64| (share.min(1.0) * f64::from(width)).round() as u16;
             let (from, to) = (cells(before), cells(end));
-            self.fill(x + from, y, to - from, self.look.cell(*role), *role);
+            self.fill(x + from, y, to - from, self.theme.cell(*role), *role);
             before = end;
         }
     }
 
     /// A bar of one share, in eighths of a cell.
-    pub fn bar(&mut self, x: u16, y: u16, width: u16, share: f64, role: Role) {
-        self.fill(x, y, width, self.look.eighth(0), Role::Faint);
+    pub fn bar(&mut self, x: u16, y: u16, width: u16, share: f64, role: StyleRole) {
+        self.fill(x, y, width, self.theme.eighth(0), StyleRole::Faint);
         if !share.is_finite() {
             return;
         }
         let eighths = (share.clamp(0.0, 1.0) * f64::from(width) * 8.0).round() as usize;
-        let style = self.look.style(role);
+        let style = self.theme.style(role);
         for column in 0..eighths.div_ceil(8) {
-            let symbol = self.look.eighth(eighths - column * 8);
-            self.put(x + column as u16, y, symbol, style);
+            let symbol = self.theme.eighth(eighths - column * 8);
+            self.set_cell(x + column as u16, y, symbol, style);
         }
     }
 
     /// A column per value, from `low` at the bottom to `high` at the top, over `height` rows.
-    pub fn columns(
+    pub fn column_chart(
         &mut self,
         (x, y): (u16, u16),
         height: u16,
         values: &[Option<f64>],
         (low, high): (f64, f64),
-        role: Role,
+        role: StyleRole,
     ) {
-        let style = self.look.style(role);
+        let style = self.theme.style(role);
         let span = if high > low { high - low } else { 1.0 };
         for (index, value) in values.iter().enumerate() {
             let Some(value) = value else { continue };
@@ -130,22 +140,23 @@ impl<'a> Canvas<'a> {
                 let share = filled - f64::from(row);
                 // The lowest row shows that there is a value at all.
                 if share > 0.0 || row == 0 {
-                    let symbol = self.look.column(share);
-                    self.put(x + index as u16, y + height - 1 - row, symbol, style);
+                    let symbol = self.theme.column(share);
+                    self.set_cell(x + index as u16, y + height - 1 - row, symbol, style);
                 }
             }
         }
     }
 
     /// Turns a whole row into the chosen one.
-    pub fn choose(&mut self, y: u16) {
+    pub fn highlight_row(&mut self, y: u16) {
         if y < self.area.height {
             let row = Rect {
                 y: self.area.y + y,
                 height: 1,
                 ..self.area
             };
-            self.buffer.set_style(row, self.look.style(Role::Chosen));
+            self.buffer
+                .set_style(row, self.theme.style(StyleRole::Selected));
         }
     }
 
@@ -157,7 +168,7 @@ impl<'a> Canvas<'a> {
         }
     }
 
-    fn put(&mut self, x: u16, y: u16, symbol: &str, style: ratatui::style::Style) {
+    fn set_cell(&mut self, x: u16, y: u16, symbol: &str, style: ratatui::style::Style) {
         if x < self.area.width && y < self.area.height {
             let cell = &mut self.buffer[(self.area.x + x, self.area.y + y)];
             cell.set_symbol(symbol).set_style(style);
@@ -166,13 +177,13 @@ impl<'a> Canvas<'a> {
 }
 
 /// How many columns a text takes.
-pub fn columns(text: &str) -> u16 {
+pub fn text_width(text: &str) -> u16 {
     u16::try_from(Span::raw(text).width()).unwrap_or(u16::MAX)
 }
 
 /// Names, labels and help come from programs, whoever wrote them. Control characters could move the
 /// cursor or worse, and some others turn the writing around: none of them reaches the terminal.
-pub fn harmless(text: &str, is_unicode: bool) -> String {
+pub fn sanitize(text: &str, is_unicode: bool) -> String {
     text.chars()
         .filter(|character| is_unicode || *character != '°')
         .map(|character| match character {
@@ -193,8 +204,8 @@ fn is_invisible(character: char) -> bool {
 }
 
 /// Cut in the middle, with so many columns after the cut.
-fn shortened(text: &str, room: u16, tail: u16, ellipsis: &str) -> String {
-    if columns(text) <= room {
+fn shorten(text: &str, room: u16, tail: u16, ellipsis: &str) -> String {
+    if text_width(text) <= room {
         return text.to_owned();
     }
     if room < 12 {
@@ -206,27 +217,27 @@ fn shortened(text: &str, room: u16, tail: u16, ellipsis: &str) -> String {
         .chars()
         .rev()
         .collect();
-    let head = take_columns(text.chars(), room - 1 - columns(&tail));
+    let head = take_columns(text.chars(), room - 1 - text_width(&tail));
     format!("{head}{ellipsis}{tail}")
 }
 
 /// The text of a series within so many columns: of its name the end tells most, and some of its labels
 /// should be seen.
-pub fn shortened_series(text: &str, room: u16, look: Look) -> String {
-    let text = harmless(text, look.has_blocks);
-    let all = columns(&text);
+pub fn shorten_series(text: &str, room: u16, look: TerminalTheme) -> String {
+    let text = sanitize(text, look.has_blocks);
+    let all = text_width(&text);
     if all <= room || room < 20 {
         return text;
     }
     let (name, labels) = text.split_at(text.find('{').unwrap_or(text.len()));
     let labels_room = room
-        .saturating_sub(columns(name))
+        .saturating_sub(text_width(name))
         .max(room / 3)
-        .min(columns(labels));
+        .min(text_width(labels));
     let name_room = room - labels_room;
     // The end of a name tells what it is, and the end of a label its value.
-    let labels = shortened(labels, labels_room, labels_room * 3 / 4, look.ellipsis());
-    let name = shortened(name, name_room, name_room * 3 / 4, look.ellipsis());
+    let labels = shorten(labels, labels_room, labels_room * 3 / 4, look.ellipsis());
+    let name = shorten(name, name_room, name_room * 3 / 4, look.ellipsis());
     format!("{name}{labels}")
 }
 
@@ -234,7 +245,7 @@ fn take_columns(characters: impl Iterator<Item = char>, room: u16) -> String {
     let mut kept = String::new();
     let mut taken = 0;
     for character in characters {
-        taken += columns(character.encode_utf8(&mut [0; 4]));
+        taken += text_width(character.encode_utf8(&mut [0; 4]));
         if taken > room {
             break;
         }
@@ -248,7 +259,7 @@ mod tests {
     use super::*;
 
     fn drawn(width: u16, draw: impl FnOnce(&mut Canvas<'_>)) -> String {
-        let look = Look {
+        let look = TerminalTheme {
             has_colours: false,
             has_blocks: true,
             has_attributes: true,
@@ -261,14 +272,14 @@ mod tests {
     #[test]
     fn what_programs_say_cannot_move_the_cursor() {
         let nasty = "a\u{1b}[2J\u{7}\r\n\u{9b}31m\u{202e}b\u{200b}";
-        let text = harmless(nasty, true);
+        let text = sanitize(nasty, true);
         assert!(
             !text.chars().any(|c| c.is_control() || is_invisible(c)),
             "{text:?}"
         );
-        assert_eq!(harmless("µ ü\u{1b}", false), "u ??");
+        assert_eq!(sanitize("µ ü\u{1b}", false), "u ??");
         let shown = drawn(24, |canvas| {
-            canvas.text(0, 0, 24, nasty, Role::Plain);
+            canvas.text(0, 0, 24, nasty, StyleRole::Plain);
         });
         assert_eq!(shown.trim_end(), "a�[2J����31m�b�");
     }
@@ -276,56 +287,71 @@ mod tests {
     #[test]
     fn long_texts_keep_both_ends() {
         assert_eq!(
-            shortened("node_cpu_seconds_total{cpu=\"0\"}", 16, 5, "…"),
+            shorten("node_cpu_seconds_total{cpu=\"0\"}", 16, 5, "…"),
             "node_cpu_s…=\"0\"}"
         );
-        assert_eq!(shortened("abcdef", 4, 1, "…"), "abc…");
-        assert_eq!(shortened("abcdef", 0, 0, "…"), "");
+        assert_eq!(shorten("abcdef", 4, 1, "…"), "abc…");
+        assert_eq!(shorten("abcdef", 0, 0, "…"), "");
         assert_eq!(
-            columns(&shortened("日本語のとても長い名前の測定値", 13, 4, "…")),
+            text_width(&shorten("日本語のとても長い名前の測定値", 13, 4, "…")),
             13
         );
     }
 
     #[test]
     fn long_series_keep_the_end_of_their_name() {
-        let look = Look {
+        let look = TerminalTheme {
             has_colours: false,
             has_blocks: true,
             has_attributes: true,
         };
         let text = "node_cgroup_memory_active_file_bytes{cgroup=\"/a/b/c\"}";
-        let short = |room| shortened_series(text, room, look);
+        let short = |room| shorten_series(text, room, look);
         assert_eq!(short(54), text);
         assert_eq!(short(45), "node_cg…mory_active_file_bytes{cg…p=\"/a/b/c\"}");
-        assert!((20..60).all(|room| columns(&short(room)) <= room));
+        assert!((20..60).all(|room| text_width(&short(room)) <= room));
         assert_eq!(
-            shortened_series("a.b{k=\"0123456789abcdefghi\"}", 20, look),
+            shorten_series("a.b{k=\"0123456789abcdefghi\"}", 20, look),
             "a.b{k=\"…9abcdefghi\"}"
         );
     }
 
     #[test]
     fn bars_are_as_long_as_their_share() {
-        assert_eq!(drawn(8, |c| c.bar(0, 0, 8, 0.5, Role::Plain)), "████····");
-        assert_eq!(drawn(8, |c| c.bar(0, 0, 8, 0.3, Role::Plain)), "██▍·····");
-        assert_eq!(drawn(4, |c| c.bar(0, 0, 4, 7.0, Role::Plain)), "████");
-        assert_eq!(drawn(4, |c| c.bar(0, 0, 4, f64::NAN, Role::Plain)), "····");
-        use crate::top::model::Mode::{System, User};
-        let parts = [(0.5, Role::Cpu(User)), (0.25, Role::Cpu(System))];
+        assert_eq!(
+            drawn(8, |c| c.bar(0, 0, 8, 0.5, StyleRole::Plain)),
+            "████····"
+        );
+        assert_eq!(
+            drawn(8, |c| c.bar(0, 0, 8, 0.3, StyleRole::Plain)),
+            "██▍·····"
+        );
+        assert_eq!(drawn(4, |c| c.bar(0, 0, 4, 7.0, StyleRole::Plain)), "████");
+        assert_eq!(
+            drawn(4, |c| c.bar(0, 0, 4, f64::NAN, StyleRole::Plain)),
+            "····"
+        );
+        use crate::top::model::CpuMode::{System, User};
+        let parts = [(0.5, StyleRole::Cpu(User)), (0.25, StyleRole::Cpu(System))];
         assert_eq!(drawn(8, |c| c.stacked_bar(0, 0, 8, &parts)), "████▓▓··");
-        let over = [(0.9, Role::Cpu(User)), (0.9, Role::Cpu(System))];
+        let over = [(0.9, StyleRole::Cpu(User)), (0.9, StyleRole::Cpu(System))];
         assert_eq!(drawn(4, |c| c.stacked_bar(0, 0, 4, &over)), "████");
     }
 
     #[test]
     fn drawing_outside_is_cut_off() {
         let shown = drawn(4, |canvas| {
-            canvas.text(2, 0, 100, "abcdef", Role::Plain);
-            canvas.text(9, 9, 100, "x", Role::Plain);
-            canvas.fill(3, 5, 100, "x", Role::Plain);
-            canvas.part(100, 100, 5, 5).clear();
-            canvas.columns((3, 0), 1, &[Some(1.0), Some(1.0)], (0.0, 1.0), Role::Plain);
+            canvas.text(2, 0, 100, "abcdef", StyleRole::Plain);
+            canvas.text(9, 9, 100, "x", StyleRole::Plain);
+            canvas.fill(3, 5, 100, "x", StyleRole::Plain);
+            canvas.region(100, 100, 5, 5).clear();
+            canvas.column_chart(
+                (3, 0),
+                1,
+                &[Some(1.0), Some(1.0)],
+                (0.0, 1.0),
+                StyleRole::Plain,
+            );
         });
         assert_eq!(shown, "  a█");
     }

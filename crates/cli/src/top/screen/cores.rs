@@ -1,9 +1,9 @@
 //! Every core: a bar each where there is room, else a column each.
 
 use super::canvas::Canvas;
-use super::look::{Look, Role};
 use super::overview::mode_parts;
-use crate::top::model::Shares;
+use super::theme::{StyleRole, TerminalTheme};
+use crate::top::model::CpuShares;
 
 /// `255 ████████·· 100%` needs this much.
 const BAR_WIDTH_MIN: u16 = 19;
@@ -11,16 +11,16 @@ const BAR_WIDTH_MIN: u16 = 19;
 const BAR_WIDTH_MAX: u16 = 60;
 
 #[derive(Debug, PartialEq, Eq)]
-pub enum Plan {
+pub enum CoreLayout {
     /// Rows, and the width of one of their bars with number and percentage.
     Bars { rows: u16, width: u16 },
     /// Rows, and how many cores stand in one of them.
     Map { rows: u16, per_row: u16 },
 }
 
-impl Plan {
+impl CoreLayout {
     /// How to show that many cores in at most that many rows.
-    pub fn make(cores: usize, width: u16, rows_max: u16) -> Plan {
+    pub fn choose(cores: usize, width: u16, rows_max: u16) -> CoreLayout {
         let cores = u16::try_from(cores).unwrap_or(u16::MAX).max(1);
         let across_max = (width + 2) / (BAR_WIDTH_MIN + 2);
         let across = across_max.max(1).min(cores);
@@ -35,7 +35,7 @@ impl Plan {
             };
             let width = ((width + 2) / across - 2).min(BAR_WIDTH_MAX);
             let rows = cores.div_ceil(across);
-            return Plan::Bars { rows, width };
+            return CoreLayout::Bars { rows, width };
         }
         // Rows of 64, 32, 16 or 8 are easy to count.
         let room = width.saturating_sub(5).max(1);
@@ -44,37 +44,37 @@ impl Plan {
             .find(|per_row| *per_row <= room)
             .unwrap_or(room);
         let rows = cores.div_ceil(per_row).min(rows_max);
-        Plan::Map { rows, per_row }
+        CoreLayout::Map { rows, per_row }
     }
 
     pub fn rows(&self) -> u16 {
         match self {
-            Plan::Bars { rows, .. } | Plan::Map { rows, .. } => *rows,
+            CoreLayout::Bars { rows, .. } | CoreLayout::Map { rows, .. } => *rows,
         }
     }
 }
 
-pub fn draw(canvas: &mut Canvas<'_>, cores: &[(u32, Shares)], plan: &Plan) {
+pub fn draw(canvas: &mut Canvas<'_>, cores: &[(u32, CpuShares)], plan: &CoreLayout) {
     match plan {
-        Plan::Bars { rows, width } => bars(canvas, cores, *rows, *width),
-        Plan::Map { rows, per_row } => map(canvas, cores, *rows, *per_row),
+        CoreLayout::Bars { rows, width } => bars(canvas, cores, *rows, *width),
+        CoreLayout::Map { rows, per_row } => map(canvas, cores, *rows, *per_row),
     }
 }
 
 /// Numbers go down the columns, as they do in a list.
-fn bars(canvas: &mut Canvas<'_>, cores: &[(u32, Shares)], rows: u16, width: u16) {
+fn bars(canvas: &mut Canvas<'_>, cores: &[(u32, CpuShares)], rows: u16, width: u16) {
     for (index, (number, shares)) in cores.iter().enumerate() {
         let index = index as u16;
         let (x, y) = (index / rows * (width + 2), index % rows);
-        canvas.right(x, y, 4, &number.to_string(), Role::Faint);
+        canvas.text_right(x, y, 4, &number.to_string(), StyleRole::Faint);
         canvas.stacked_bar(x + 5, y, width - 10, &mode_parts(shares));
         let percent = format!("{:.0}%", shares.busy() * 100.0);
-        canvas.right(x + width - 4, y, 4, &percent, Role::Plain);
+        canvas.text_right(x + width - 4, y, 4, &percent, StyleRole::Plain);
     }
 }
 
 /// Where even columns do not fit, one stands for the mean of several cores.
-fn map(canvas: &mut Canvas<'_>, cores: &[(u32, Shares)], rows: u16, per_row: u16) {
+fn map(canvas: &mut Canvas<'_>, cores: &[(u32, CpuShares)], rows: u16, per_row: u16) {
     let cells = usize::from(rows) * usize::from(per_row);
     if cells == 0 {
         return;
@@ -83,13 +83,13 @@ fn map(canvas: &mut Canvas<'_>, cores: &[(u32, Shares)], rows: u16, per_row: u16
     for (y, line) in cores.chunks(usize::from(per_row) * together).enumerate() {
         let y = y as u16;
         if let Some((first, _)) = line.first() {
-            canvas.right(0, y, 4, &first.to_string(), Role::Faint);
+            canvas.text_right(0, y, 4, &first.to_string(), StyleRole::Faint);
         }
         for (x, group) in line.chunks(together).enumerate() {
             let sum: f64 = group.iter().map(|(_, shares)| shares.busy()).sum();
             let busy = sum / group.len() as f64;
-            let symbol = canvas.look.column(busy);
-            canvas.fill(5 + x as u16, y, 1, symbol, Look::heat(busy));
+            let symbol = canvas.theme.column(busy);
+            canvas.fill(5 + x as u16, y, 1, symbol, TerminalTheme::usage_role(busy));
         }
     }
 }
@@ -100,34 +100,43 @@ mod tests {
 
     #[test]
     fn few_cores_get_bars_and_many_get_columns() {
-        assert_eq!(Plan::make(2, 80, 8), Plan::Bars { rows: 1, width: 39 });
-        assert_eq!(Plan::make(2, 40, 3), Plan::Bars { rows: 2, width: 40 });
-        assert_eq!(Plan::make(16, 80, 8), Plan::Bars { rows: 8, width: 39 });
         assert_eq!(
-            Plan::make(256, 80, 8),
-            Plan::Map {
+            CoreLayout::choose(2, 80, 8),
+            CoreLayout::Bars { rows: 1, width: 39 }
+        );
+        assert_eq!(
+            CoreLayout::choose(2, 40, 3),
+            CoreLayout::Bars { rows: 2, width: 40 }
+        );
+        assert_eq!(
+            CoreLayout::choose(16, 80, 8),
+            CoreLayout::Bars { rows: 8, width: 39 }
+        );
+        assert_eq!(
+            CoreLayout::choose(256, 80, 8),
+            CoreLayout::Map {
                 rows: 4,
                 per_row: 64
             }
         );
         assert_eq!(
-            Plan::make(256, 200, 8),
-            Plan::Map {
+            CoreLayout::choose(256, 200, 8),
+            CoreLayout::Map {
                 rows: 2,
                 per_row: 128
             }
         );
-        assert_eq!(Plan::make(256, 200, 40).rows(), 29);
+        assert_eq!(CoreLayout::choose(256, 200, 40).rows(), 29);
         assert_eq!(
-            Plan::make(256, 40, 2),
-            Plan::Map {
+            CoreLayout::choose(256, 40, 2),
+            CoreLayout::Map {
                 rows: 2,
                 per_row: 32
             }
         );
         assert_eq!(
-            Plan::make(0, 0, 0),
-            Plan::Map {
+            CoreLayout::choose(0, 0, 0),
+            CoreLayout::Map {
                 rows: 0,
                 per_row: 1
             }

@@ -1,27 +1,27 @@
 //! All about one series.
 
 use super::canvas::Canvas;
-use super::list::range;
-use super::look::Role;
+use super::series_list::value_range;
+use super::theme::StyleRole;
 use crate::format::number::{exact, utc};
-use crate::top::app::App;
-use crate::top::model::{SECONDS, Track};
+use crate::top::app::TopApp;
+use crate::top::model::{HISTORY_SECONDS, SeriesTrack};
 use crate::top::units;
 
 const LABEL: u16 = 9;
 
-pub fn draw(canvas: &mut Canvas<'_>, app: &App, track: &Track) {
+pub fn draw(canvas: &mut Canvas<'_>, app: &TopApp, track: &SeriesTrack) {
     let (width, height) = (canvas.width(), canvas.height());
     let family = track.series.family();
     canvas.clear();
-    canvas.fill(0, 0, width, canvas.look.rule(), Role::Faint);
-    canvas.words(
+    canvas.fill(0, 0, width, canvas.theme.rule(), StyleRole::Faint);
+    canvas.text_runs(
         1,
         0,
         &[
-            (" ", Role::Plain),
-            (family.name.as_ref(), Role::Title),
-            (" ", Role::Plain),
+            (" ", StyleRole::Plain),
+            (family.name.as_ref(), StyleRole::Title),
+            (" ", StyleRole::Plain),
         ],
     );
     let mut lines: Vec<(&str, String)> = Vec::new();
@@ -56,13 +56,13 @@ pub fn draw(canvas: &mut Canvas<'_>, app: &App, track: &Track) {
     lines.push(("kind", kind));
     let mut y = 1;
     for (label, text) in lines {
-        canvas.text(1, y, LABEL - 1, label, Role::Faint);
+        canvas.text(1, y, LABEL - 1, label, StyleRole::Faint);
         canvas.text(
             LABEL,
             y,
             width.saturating_sub(LABEL + 1),
             &text,
-            Role::Plain,
+            StyleRole::Plain,
         );
         y += 1;
     }
@@ -72,14 +72,17 @@ pub fn draw(canvas: &mut Canvas<'_>, app: &App, track: &Track) {
 }
 
 /// The history over several rows, with its lowest and highest value.
-fn chart(canvas: &mut Canvas<'_>, app: &App, track: &Track, (y, rows): (u16, u16)) {
+fn chart(canvas: &mut Canvas<'_>, app: &TopApp, track: &SeriesTrack, (y, rows): (u16, u16)) {
     const SCALE: u16 = 12;
-    let room = canvas.width().saturating_sub(SCALE + 2).min(SECONDS as u16);
+    let room = canvas
+        .width()
+        .saturating_sub(SCALE + 2)
+        .min(HISTORY_SECONDS as u16);
     let Some(history) = app.model.history(track.series.text()) else {
         return;
     };
     let values = history.columns(app.model.second(), room.into());
-    let (low, high) = range(&values);
+    let (low, high) = value_range(&values);
     let family = track.series.family();
     let write = |value: f64| {
         if track.is_counter() {
@@ -88,9 +91,9 @@ fn chart(canvas: &mut Canvas<'_>, app: &App, track: &Track, (y, rows): (u16, u16
             units::value(value, family)
         }
     };
-    canvas.right(0, y, SCALE, &write(high), Role::Faint);
+    canvas.text_right(0, y, SCALE, &write(high), StyleRole::Faint);
     if rows > 1 {
-        canvas.right(0, y + rows - 1, SCALE, &write(low), Role::Faint);
+        canvas.text_right(0, y + rows - 1, SCALE, &write(low), StyleRole::Faint);
     }
-    canvas.columns((SCALE + 1, y), rows, &values, (low, high), Role::Good);
+    canvas.column_chart((SCALE + 1, y), rows, &values, (low, high), StyleRole::Good);
 }

@@ -1,20 +1,20 @@
 //! Disks by what they move, and how full the file systems are.
 
 use super::canvas::Canvas;
-use super::look::{Look, Role};
-use super::table::{self, Cell, Column, bar, number, text};
-use crate::top::app::App;
-use crate::top::model::{self, Disk, Filesystem};
+use super::table::{self, TableCell, TableColumn, bar, number, text};
+use super::theme::{StyleRole, TerminalTheme};
+use crate::top::app::TopApp;
+use crate::top::model::{self, DiskUsage, FilesystemUsage};
 use crate::top::units;
 
-const BRIEF: [Column; 4] = [
+const SUMMARY_COLUMNS: [TableColumn; 4] = [
     text("disk", 7),
     number("read", 10),
     number("written", 10),
     number("busy", 6),
 ];
 
-const DISKS: [Column; 9] = [
+const DISKS: [TableColumn; 9] = [
     text("disk", 8),
     number("read", 10),
     number("written", 10),
@@ -26,7 +26,7 @@ const DISKS: [Column; 9] = [
     number("queue", 5),
 ];
 
-const FILESYSTEMS: [Column; 6] = [
+const FILESYSTEMS: [TableColumn; 6] = [
     text("mounted at", 14),
     number("used", 6),
     number("available", 9),
@@ -35,64 +35,64 @@ const FILESYSTEMS: [Column; 6] = [
     text("type", 8),
 ];
 
-pub fn brief(canvas: &mut Canvas<'_>, app: &App) {
-    table::head(canvas, 0, &BRIEF);
+pub fn draw_summary(canvas: &mut Canvas<'_>, app: &TopApp) {
+    table::header_row(canvas, 0, &SUMMARY_COLUMNS);
     let rows = usize::from(canvas.height().saturating_sub(1));
     let disks = model::disks(&app.model);
     if disks.is_empty() {
-        let why = app.model.agent.why_empty("disks", 2, &["disk"]);
-        canvas.text(0, 1, u16::MAX, &why, Role::Faint);
+        let why = app.model.agent.empty_reason("disks", 2, &["disk"]);
+        canvas.text(0, 1, u16::MAX, &why, StyleRole::Faint);
     }
     for (y, disk) in disks.iter().take(rows).enumerate() {
         let cells = [
-            Cell::plain(&disk.name),
-            Cell::number(disk.read_bytes, units::bytes_per_second),
-            Cell::number(disk.written_bytes, units::bytes_per_second),
-            share(disk.busy),
+            TableCell::plain(&disk.name),
+            TableCell::number(disk.read_bytes, units::bytes_per_second),
+            TableCell::number(disk.written_bytes, units::bytes_per_second),
+            share_cell(disk.busy),
         ];
-        table::row(canvas, y as u16 + 1, &BRIEF, &cells);
+        table::row(canvas, y as u16 + 1, &SUMMARY_COLUMNS, &cells);
     }
 }
 
 /// A share that is coloured when it is high.
-pub fn share(value: Option<f64>) -> Cell {
+pub fn share_cell(value: Option<f64>) -> TableCell {
     match value {
         // Time is measured a little after the clock: more than all of it means all of it.
         Some(share) => {
             let share = share.min(1.0);
-            let role = match Look::heat(share) {
-                Role::Good => Role::Plain,
+            let role = match TerminalTheme::usage_role(share) {
+                StyleRole::Good => StyleRole::Plain,
                 role => role,
             };
-            Cell::Text(units::percent(share), role)
+            TableCell::Text(units::percent(share), role)
         }
-        None => Cell::Nothing,
+        None => TableCell::Missing,
     }
 }
 
-pub fn row_count(app: &App) -> usize {
+pub fn row_count(app: &TopApp) -> usize {
     let filesystems = model::filesystems(&app.model).len();
     let disks = model::disks(&app.model).len();
     disks + if filesystems > 0 { filesystems + 2 } else { 0 }
 }
 
-pub fn draw(canvas: &mut Canvas<'_>, app: &App) {
+pub fn draw(canvas: &mut Canvas<'_>, app: &TopApp) {
     let disks = model::disks(&app.model);
     let filesystems = model::filesystems(&app.model);
     let (width, height) = (canvas.width(), canvas.height());
-    let mut page = canvas.part(1, 0, width - 2, height);
+    let mut page = canvas.region(1, 0, width - 2, height);
     if disks.is_empty() && filesystems.is_empty() {
-        let why = app.model.agent.why_empty("disks", 2, &["disk"]);
-        super::sentence(&mut page, 1, &why);
+        let why = app.model.agent.empty_reason("disks", 2, &["disk"]);
+        super::draw_paragraph(&mut page, 1, &why);
         return;
     }
     // The two tables are one page that scrolls under the title of the first.
-    table::head(&mut page, 0, &DISKS);
+    table::header_row(&mut page, 0, &DISKS);
     for (y, index) in (1..height).zip(app.offset..row_count(app)) {
         match index.checked_sub(disks.len()) {
             None => table::row(&mut page, y, &DISKS, &disk_cells(&disks[index])),
             Some(0) => {}
-            Some(1) => table::head(&mut page, y, &FILESYSTEMS),
+            Some(1) => table::header_row(&mut page, y, &FILESYSTEMS),
             Some(after) => {
                 let cells = filesystem_cells(&filesystems[after - 2]);
                 table::row(&mut page, y, &FILESYSTEMS, &cells);
@@ -101,38 +101,38 @@ pub fn draw(canvas: &mut Canvas<'_>, app: &App) {
     }
 }
 
-fn disk_cells(disk: &Disk) -> [Cell; 9] {
+fn disk_cells(disk: &DiskUsage) -> [TableCell; 9] {
     let count = |value| units::decimal(value, "");
     [
-        Cell::plain(&disk.name),
-        Cell::number(disk.read_bytes, units::bytes_per_second),
-        Cell::number(disk.written_bytes, units::bytes_per_second),
-        share(disk.busy),
-        Cell::number(disk.reads, count),
-        Cell::number(disk.writes, count),
-        Cell::number(disk.read_time, units::duration),
-        Cell::number(disk.write_time, units::duration),
-        Cell::number(disk.queue, |value| format!("{value:.0}")),
+        TableCell::plain(&disk.name),
+        TableCell::number(disk.read_bytes, units::bytes_per_second),
+        TableCell::number(disk.written_bytes, units::bytes_per_second),
+        share_cell(disk.busy),
+        TableCell::number(disk.reads, count),
+        TableCell::number(disk.writes, count),
+        TableCell::number(disk.read_time, units::duration),
+        TableCell::number(disk.write_time, units::duration),
+        TableCell::number(disk.queue, |value| format!("{value:.0}")),
     ]
 }
 
-fn filesystem_cells(filesystem: &Filesystem) -> [Cell; 6] {
+fn filesystem_cells(filesystem: &FilesystemUsage) -> [TableCell; 6] {
     // As df does: what is kept for root counts neither as used nor as available.
     let usable = filesystem.used + filesystem.available;
     let used = (usable > 0.0).then(|| filesystem.used / usable);
     if filesystem.has_error {
-        let said = Cell::Text("does not answer".to_owned(), Role::Hot);
-        let nothing = || Cell::Nothing;
-        let kind = Cell::plain(&filesystem.kind);
-        let place = Cell::plain(&filesystem.mountpoint);
+        let said = TableCell::Text("does not answer".to_owned(), StyleRole::Critical);
+        let nothing = || TableCell::Missing;
+        let kind = TableCell::plain(&filesystem.fs_type);
+        let place = TableCell::plain(&filesystem.mountpoint);
         return [place, nothing(), nothing(), nothing(), said, kind];
     }
     [
-        Cell::plain(&filesystem.mountpoint),
-        share(used),
-        Cell::plain(units::bytes(filesystem.available)),
-        Cell::plain(units::bytes(filesystem.size)),
-        Cell::Bar(used),
-        Cell::plain(&filesystem.kind),
+        TableCell::plain(&filesystem.mountpoint),
+        share_cell(used),
+        TableCell::plain(units::bytes(filesystem.available)),
+        TableCell::plain(units::bytes(filesystem.size)),
+        TableCell::Bar(used),
+        TableCell::plain(&filesystem.fs_type),
     ]
 }

@@ -1,16 +1,16 @@
 //! What surrounds every view: title, tabs, keys, help.
 
-use super::canvas::{Canvas, columns};
-use super::look::Role;
-use super::place;
+use super::canvas::{Canvas, text_width};
+use super::layout;
+use super::theme::StyleRole;
 use crate::format::number;
-use crate::top::app::{App, Connection, View};
+use crate::top::app::{ConnectionState, TopApp, TopView};
 use crate::top::input::KEYS;
 use crate::top::units;
 
 pub fn too_small(canvas: &mut Canvas<'_>) {
     let (width, height) = (canvas.width(), canvas.height());
-    let needed = format!("{}x{}", place::WIDTH_MIN, place::HEIGHT_MIN);
+    let needed = format!("{}x{}", layout::WIDTH_MIN, layout::HEIGHT_MIN);
     let text = format!("Too small: {width}x{height}; {needed} is needed.");
     for (y, piece) in text
         .as_bytes()
@@ -18,54 +18,57 @@ pub fn too_small(canvas: &mut Canvas<'_>) {
         .enumerate()
     {
         let piece = String::from_utf8_lossy(piece);
-        canvas.text(0, y as u16, width, &piece, Role::Plain);
+        canvas.text(0, y as u16, width, &piece, StyleRole::Plain);
     }
 }
 
 /// Who is watched, and when this was.
-pub fn head(canvas: &mut Canvas<'_>, app: &App) {
+pub fn header(canvas: &mut Canvas<'_>, app: &TopApp) {
     let width = canvas.width();
-    if let Connection::Gone(since, why) = &app.connection {
+    if let ConnectionState::Lost(since, why) = &app.connection {
         let since = time(*since);
         let text = format!(" agent gone since {since}, retrying");
-        let taken = canvas.text(0, 0, width, &text, Role::Hot);
-        canvas.text(taken + 2, 0, width, why, Role::Faint);
+        let taken = canvas.text(0, 0, width, &text, StyleRole::Critical);
+        canvas.text(taken + 2, 0, width, why, StyleRole::Faint);
         return;
     }
     let agent = &app.model.agent;
     let mut right = Vec::new();
     if agent.is_degraded {
-        right.push(("degraded".to_owned(), Role::Hot));
+        right.push(("degraded".to_owned(), StyleRole::Critical));
     }
     if agent.dropped > 0 {
         let dropped = units::decimal(agent.dropped as f64, "");
-        right.push((format!("{dropped} dropped"), Role::Warm));
+        right.push((format!("{dropped} dropped"), StyleRole::Warning));
     }
     if app.is_paused {
-        right.push(("PAUSED".to_owned(), Role::Chosen));
+        right.push(("PAUSED".to_owned(), StyleRole::Selected));
     } else if width >= 60 {
-        right.push((format!("{} Hz", app.hz), Role::Faint));
+        right.push((format!("{} Hz", app.hz), StyleRole::Faint));
     }
     if let Some(now) = app.model.now() {
-        right.push((time(now), Role::Plain));
+        right.push((time(now), StyleRole::Plain));
     }
     let mut x = width;
     for (text, role) in right.iter().rev() {
-        x = x.saturating_sub(columns(text) + 2);
-        canvas.text(x, 0, columns(text), text, *role);
+        x = x.saturating_sub(text_width(text) + 2);
+        canvas.text(x, 0, text_width(text), text, *role);
     }
-    let mut title = canvas.part(0, 0, x, 1);
-    title.words(
+    let mut title = canvas.region(0, 0, x, 1);
+    title.text_runs(
         1,
         0,
-        &[("pegel top  ", Role::Title), (&agent.node, Role::Key)],
+        &[
+            ("pegel top  ", StyleRole::Title),
+            (&agent.node, StyleRole::Key),
+        ],
     );
     let boot = app.model.value("node_boot_time_seconds");
     if let Some((now, boot)) = app.model.now().zip(boot) {
-        let taken = 12 + columns(&agent.node);
+        let taken = 12 + text_width(&agent.node);
         let up = format!("  up {}", units::duration(now - boot));
-        if taken + columns(&up) < x {
-            title.text(taken, 0, x, &up, Role::Faint);
+        if taken + text_width(&up) < x {
+            title.text(taken, 0, x, &up, StyleRole::Faint);
         }
     }
 }
@@ -76,40 +79,43 @@ fn time(seconds: f64) -> String {
 }
 
 /// The chosen one is in brackets, so that it is seen without colours too.
-pub fn tabs(canvas: &mut Canvas<'_>, app: &App) {
+pub fn tabs(canvas: &mut Canvas<'_>, app: &TopApp) {
     // Words where they fit, else only that of the chosen view.
-    let whole: u16 = View::ALL.iter().map(|view| columns(view.word()) + 4).sum();
+    let whole: u16 = TopView::ALL
+        .iter()
+        .map(|view| text_width(view.label()) + 4)
+        .sum();
     let has_words = whole <= canvas.width();
     let mut x = 0;
-    for (index, view) in View::ALL.into_iter().enumerate() {
+    for (index, view) in TopView::ALL.into_iter().enumerate() {
         let is_chosen = view == app.view;
         let word = if has_words || is_chosen {
-            format!("{} {}", index + 1, view.word())
+            format!("{} {}", index + 1, view.label())
         } else {
             (index + 1).to_string()
         };
         let (text, role) = if is_chosen {
-            (format!("[{word}]"), Role::Chosen)
+            (format!("[{word}]"), StyleRole::Selected)
         } else {
-            (format!(" {word} "), Role::Plain)
+            (format!(" {word} "), StyleRole::Plain)
         };
         x += canvas.text(x, 1, u16::MAX, &text, role);
     }
 }
 
-pub fn foot(canvas: &mut Canvas<'_>, app: &App) {
+pub fn footer(canvas: &mut Canvas<'_>, app: &TopApp) {
     let y = canvas.height() - 1;
     if app.is_typing {
         let words = [
-            (" filter: ", Role::Key),
-            (app.filter.as_str(), Role::Plain),
-            ("_", Role::Chosen),
-            ("   enter keep  esc drop", Role::Faint),
+            (" filter: ", StyleRole::Key),
+            (app.filter.as_str(), StyleRole::Plain),
+            ("_", StyleRole::Selected),
+            ("   enter keep  esc drop", StyleRole::Faint),
         ];
-        canvas.words(0, y, &words);
+        canvas.text_runs(0, y, &words);
         return;
     }
-    let sort = format!("sort: {}", app.sort.word());
+    let sort = format!("sort: {}", app.sort.label());
     let pause = if app.is_paused { "go on" } else { "pause" };
     let mut keys = vec![
         ("q", "quit"),
@@ -121,18 +127,22 @@ pub fn foot(canvas: &mut Canvas<'_>, app: &App) {
         keys.extend([("/", "filter"), ("s", sort.as_str()), ("enter", "detail")]);
     } else {
         keys.extend([("/", "find a metric")]);
-        if !matches!(app.view, View::Node | View::Pressure) {
+        if !matches!(app.view, TopView::Node | TopView::Pressure) {
             keys.push(("up/down", "scroll"));
         }
     }
     let mut x = 1;
     for (key, meaning) in keys {
-        let needed = columns(key) + 1 + columns(meaning);
+        let needed = text_width(key) + 1 + text_width(meaning);
         if x + needed > canvas.width() {
             break;
         }
-        let words = [(key, Role::Key), (" ", Role::Plain), (meaning, Role::Faint)];
-        x += canvas.words(x, y, &words) + 2;
+        let words = [
+            (key, StyleRole::Key),
+            (" ", StyleRole::Plain),
+            (meaning, StyleRole::Faint),
+        ];
+        x += canvas.text_runs(x, y, &words) + 2;
     }
 }
 
@@ -142,16 +152,16 @@ pub fn help(canvas: &mut Canvas<'_>) {
     let key_width = if width < 60 { 17 } else { 25 };
     for (y, (key, meaning)) in KEYS.iter().enumerate() {
         let y = y as u16 + u16::from(canvas.height() > KEYS.len() as u16 + 1);
-        canvas.text(1, y, key_width - 1, key, Role::Key);
+        canvas.text(1, y, key_width - 1, key, StyleRole::Key);
         canvas.text(
             1 + key_width,
             y,
             width - key_width - 1,
             meaning,
-            Role::Plain,
+            StyleRole::Plain,
         );
     }
     let rates =
         "Rates are averages over two seconds of samples, or over one interval of slower series.";
-    super::sentence(canvas, KEYS.len() as u16 + 2, rates);
+    super::draw_paragraph(canvas, KEYS.len() as u16 + 2, rates);
 }

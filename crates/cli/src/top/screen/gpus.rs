@@ -1,14 +1,14 @@
 //! GPUs, a row each.
 
 use super::canvas::Canvas;
-use super::disks::share;
-use super::table::{self, Cell, Column, bar, number, text};
-use crate::top::app::App;
-use crate::top::model::{self, Gpu};
+use super::disks::share_cell;
+use super::table::{self, TableCell, TableColumn, bar, number, text};
+use crate::top::app::TopApp;
+use crate::top::model::{self, GpuUsage};
 use crate::top::units;
 
 /// The last minute, or what of it fits behind everything else.
-fn columns(width: u16) -> [Column; 11] {
+fn columns(width: u16) -> [TableColumn; 11] {
     const OTHERS: u16 = 100;
     [
         text("GPU", 6),
@@ -25,40 +25,40 @@ fn columns(width: u16) -> [Column; 11] {
     ]
 }
 
-pub fn draw(canvas: &mut Canvas<'_>, app: &App) {
+pub fn draw(canvas: &mut Canvas<'_>, app: &TopApp) {
     let gpus = model::gpus(&app.model);
     let (width, height) = (canvas.width(), canvas.height());
-    let mut page = canvas.part(1, 0, width - 2, height);
+    let mut page = canvas.region(1, 0, width - 2, height);
     if gpus.is_empty() {
-        let why = app.model.agent.why_empty("GPUs", 3, &["nvidia", "gpu"]);
-        super::sentence(&mut page, 1, &why);
+        let why = app.model.agent.empty_reason("GPUs", 3, &["nvidia", "gpu"]);
+        super::draw_paragraph(&mut page, 1, &why);
         return;
     }
     let columns = columns(page.width());
-    table::head(&mut page, 0, &columns);
+    table::header_row(&mut page, 0, &columns);
     let rows = usize::from(height.saturating_sub(1));
     for (y, gpu) in gpus.iter().skip(app.offset).take(rows).enumerate() {
         table::row(&mut page, y as u16 + 1, &columns, &cells(app, gpu));
     }
 }
 
-fn cells(app: &App, gpu: &Gpu) -> [Cell; 11] {
+fn cells(app: &TopApp, gpu: &GpuUsage) -> [TableCell; 11] {
     let watts = |value: f64| format!("{value:.0} W");
     let past = match app.model.history(&gpu.busy_series) {
-        Some(history) => Cell::Columns(history.columns(app.model.second(), 60), (0.0, 1.0)),
-        None => Cell::Nothing,
+        Some(history) => TableCell::Sparkline(history.columns(app.model.second(), 60), (0.0, 1.0)),
+        None => TableCell::Missing,
     };
     [
-        Cell::plain(format!("{} {}", gpu.id, gpu.model)),
-        share(gpu.busy),
-        Cell::Bar(gpu.busy),
-        Cell::number(gpu.memory_used, units::bytes),
-        Cell::number(gpu.memory_total, units::bytes),
-        Cell::number(gpu.power, watts),
-        Cell::number(gpu.power_limit, watts),
-        Cell::number(gpu.temperature, |value| units::decimal(value, "°C")),
-        Cell::number(gpu.clock, |value| units::decimal(value, "Hz")),
-        share(gpu.memory_busy),
+        TableCell::plain(format!("{} {}", gpu.id, gpu.model)),
+        share_cell(gpu.busy),
+        TableCell::Bar(gpu.busy),
+        TableCell::number(gpu.memory_used, units::bytes),
+        TableCell::number(gpu.memory_total, units::bytes),
+        TableCell::number(gpu.power, watts),
+        TableCell::number(gpu.power_limit, watts),
+        TableCell::number(gpu.temperature, |value| units::decimal(value, "°C")),
+        TableCell::number(gpu.clock, |value| units::decimal(value, "Hz")),
+        share_cell(gpu.memory_busy),
         past,
     ]
 }

@@ -1,44 +1,44 @@
 //! The whole node on one screen.
 
-use super::canvas::{Canvas, columns};
-use super::look::{Look, Role};
+use super::canvas::{Canvas, text_width};
+use super::theme::{StyleRole, TerminalTheme};
 use super::{cores, disks, network};
-use crate::top::app::App;
-use crate::top::model::{self, Cpu, Gpu, Memory, Mode, Shares};
+use crate::top::app::TopApp;
+use crate::top::model::{self, CpuMode, CpuShares, CpuUsage, GpuUsage, MemoryUsage};
 use crate::top::units;
 
 /// The series whose histories stand beside the bars.
-pub const BUSY: &str = "cpu_percent";
-pub const USED: &str = "used_RAM";
+pub const CPU_SERIES: &str = "cpu_percent";
+pub const MEMORY_SERIES: &str = "used_RAM";
 
 const LABEL: u16 = 8;
 /// By how much each tells; the last ones are left out first.
-const LEGEND: [Mode; 6] = [
-    Mode::User,
-    Mode::System,
-    Mode::Wait,
-    Mode::Irq,
-    Mode::Steal,
-    Mode::Idle,
+const LEGEND: [CpuMode; 6] = [
+    CpuMode::User,
+    CpuMode::System,
+    CpuMode::IoWait,
+    CpuMode::Irq,
+    CpuMode::Steal,
+    CpuMode::Idle,
 ];
 /// Of each sort; their own views have all.
 const DEVICES_MAX: usize = 8;
 /// A percentage, or a sentence about memory.
 const FIGURE: u16 = 8;
 
-pub fn mode_parts(shares: &Shares) -> Vec<(f64, Role)> {
-    Mode::BUSY
+pub fn mode_parts(shares: &CpuShares) -> Vec<(f64, StyleRole)> {
+    CpuMode::BUSY
         .into_iter()
-        .map(|mode| (shares.of(mode), Role::Cpu(mode)))
+        .map(|mode| (shares.share(mode), StyleRole::Cpu(mode)))
         .collect()
 }
 
-pub fn draw(canvas: &mut Canvas<'_>, app: &App) {
+pub fn draw(canvas: &mut Canvas<'_>, app: &TopApp) {
     let model = &app.model;
     let (width, height) = (canvas.width(), canvas.height());
     let gpus = model::gpus(model);
-    let cpu = Cpu::of(model);
-    let below = lower_rows(app, !gpus.is_empty());
+    let cpu = CpuUsage::from_model(model);
+    let below = memory_and_load_rows(app, !gpus.is_empty());
     let devices = device_rows(app, width);
     // Devices may shrink to three rows, or be left out, so that the cores are seen.
     let free = height.saturating_sub(2 + below);
@@ -48,13 +48,17 @@ pub fn draw(canvas: &mut Canvas<'_>, app: &App) {
     match &cpu {
         Some(cpu) => {
             cpu_rows(canvas, app, cpu);
-            let plan = cores::Plan::make(cpu.cores.len(), width, cores_max);
-            cores::draw(&mut canvas.part(0, 2, width, cores_max), &cpu.cores, &plan);
+            let plan = cores::CoreLayout::choose(cpu.cores.len(), width, cores_max);
+            cores::draw(
+                &mut canvas.region(0, 2, width, cores_max),
+                &cpu.cores,
+                &plan,
+            );
             y += 2 + plan.rows();
         }
         None => {
             label(canvas, 0, "cpu");
-            canvas.text(LABEL, 0, width, &why_no_cpu(app), Role::Faint);
+            canvas.text(LABEL, 0, width, &why_no_cpu(app), StyleRole::Faint);
             y += 1;
         }
     }
@@ -69,90 +73,108 @@ pub fn draw(canvas: &mut Canvas<'_>, app: &App) {
         y += 1;
     }
     y += u16::from(spare > 1);
-    device_tables(&mut canvas.part(0, y, width, height.saturating_sub(y)), app);
+    device_tables(
+        &mut canvas.region(0, y, width, height.saturating_sub(y)),
+        app,
+    );
     if let Some(rows) = spare.checked_sub(3).filter(|rows| *rows >= 3) {
         let rows = rows.min(16);
-        past(&mut canvas.part(0, height - rows, width, rows), app);
+        cpu_history(&mut canvas.region(0, height - rows, width, rows), app);
     }
 }
 
 /// What the processors did in the last minutes, where there is room to show it.
-fn past(canvas: &mut Canvas<'_>, app: &App) {
+fn cpu_history(canvas: &mut Canvas<'_>, app: &TopApp) {
     let (width, height) = (canvas.width(), canvas.height());
-    let Some(history) = app.model.history(BUSY) else {
+    let Some(history) = app.model.history(CPU_SERIES) else {
         return;
     };
     let room = width - LABEL - 1;
     let values = history.columns(app.model.second(), room.into());
     label(canvas, height - 1, "past");
-    canvas.text(1, 0, LABEL - 1, "100 %", Role::Faint);
-    canvas.columns((LABEL, 0), height, &values, (0.0, 100.0), Role::Good);
+    canvas.text(1, 0, LABEL - 1, "100 %", StyleRole::Faint);
+    canvas.column_chart((LABEL, 0), height, &values, (0.0, 100.0), StyleRole::Good);
 }
 
 fn label(canvas: &mut Canvas<'_>, y: u16, text: &str) {
-    canvas.text(1, y, LABEL - 1, text, Role::Title);
+    canvas.text(1, y, LABEL - 1, text, StyleRole::Title);
 }
 
-fn why_no_cpu(app: &App) -> String {
-    if app.model.named("node_cpu_seconds_total").next().is_some() {
+fn why_no_cpu(app: &TopApp) -> String {
+    if app
+        .model
+        .tracks_named("node_cpu_seconds_total")
+        .next()
+        .is_some()
+    {
         return "waiting for a second sample".to_owned();
     }
-    app.model.agent.why_empty("processors", 2, &["cpu"])
+    app.model.agent.empty_reason("processors", 2, &["cpu"])
 }
 
-fn cpu_rows(canvas: &mut Canvas<'_>, app: &App, cpu: &Cpu) {
+fn cpu_rows(canvas: &mut Canvas<'_>, app: &TopApp, cpu: &CpuUsage) {
     let width = canvas.width();
     label(canvas, 0, "cpu");
-    let bar = measured_row(canvas, 0, app, BUSY, 100.0);
+    let bar = history_row(canvas, 0, app, CPU_SERIES, 100.0);
     canvas.stacked_bar(LABEL, 0, bar, &mode_parts(&cpu.all));
     let busy = cpu.all.busy();
-    canvas.right(
+    canvas.text_right(
         LABEL + bar,
         0,
         FIGURE,
         &units::percent(busy),
-        Look::heat(busy),
+        TerminalTheme::usage_role(busy),
     );
     let mut x = LABEL;
     for mode in LEGEND {
-        let figure = units::percent(cpu.all.of(mode)).replace(' ', "");
-        let word = mode.word();
-        let needed = 2 + columns(word) + 6;
+        let figure = units::percent(cpu.all.share(mode)).replace(' ', "");
+        let word = mode.label();
+        let needed = 2 + text_width(word) + 6;
         if x + needed > width {
             break;
         }
-        canvas.fill(x, 1, 1, canvas.look.cell(Role::Cpu(mode)), Role::Cpu(mode));
-        canvas.text(x + 2, 1, 8, word, Role::Faint);
-        canvas.right(x + 2 + columns(word), 1, 6, &figure, Role::Plain);
+        canvas.fill(
+            x,
+            1,
+            1,
+            canvas.theme.cell(StyleRole::Cpu(mode)),
+            StyleRole::Cpu(mode),
+        );
+        canvas.text(x + 2, 1, 8, word, StyleRole::Faint);
+        canvas.text_right(x + 2 + text_width(word), 1, 6, &figure, StyleRole::Plain);
         x += needed + 2;
     }
 }
 
 /// Draws the history at the right end, where there is room; returns how long the bar may be.
-fn measured_row(canvas: &mut Canvas<'_>, y: u16, app: &App, series: &str, high: f64) -> u16 {
+fn history_row(canvas: &mut Canvas<'_>, y: u16, app: &TopApp, series: &str, high: f64) -> u16 {
     let width = canvas.width();
     let history = if width >= 70 { width / 4 } else { 0 };
     let seen = app.model.history(series);
     if let Some(seen) = seen.filter(|_| history > 0) {
         let values = seen.columns(app.model.second(), history.into());
         let x = width - history - 1;
-        canvas.columns((x, y), 1, &values, (0.0, high), Role::Good);
+        canvas.column_chart((x, y), 1, &values, (0.0, high), StyleRole::Good);
     }
     width - LABEL - FIGURE - history - if history > 0 { 3 } else { 1 }
 }
 
-fn lower_rows(app: &App, has_gpus: bool) -> u16 {
-    let has_swap = Memory::of(&app.model).is_some_and(|memory| memory.swap_total > 0.0);
+fn memory_and_load_rows(app: &TopApp, has_gpus: bool) -> u16 {
+    let has_swap =
+        MemoryUsage::from_model(&app.model).is_some_and(|memory| memory.swap_total > 0.0);
     1 + u16::from(has_swap) + 2 + u16::from(has_gpus)
 }
 
 /// Returns how many rows it took.
-fn memory_rows(canvas: &mut Canvas<'_>, y: u16, app: &App) -> u16 {
+fn memory_rows(canvas: &mut Canvas<'_>, y: u16, app: &TopApp) -> u16 {
     let width = canvas.width();
     label(canvas, y, "memory");
-    let Some(memory) = Memory::of(&app.model) else {
-        let why = app.model.agent.why_empty("memory figures", 2, &["memory"]);
-        canvas.text(LABEL, y, width, &why, Role::Faint);
+    let Some(memory) = MemoryUsage::from_model(&app.model) else {
+        let why = app
+            .model
+            .agent
+            .empty_reason("memory figures", 2, &["memory"]);
+        canvas.text(LABEL, y, width, &why, StyleRole::Faint);
         return 1;
     };
     let figures = format!(
@@ -164,9 +186,9 @@ fn memory_rows(canvas: &mut Canvas<'_>, y: u16, app: &App) -> u16 {
     let parts = [
         (
             memory.used / memory.total,
-            Look::heat(memory.used / memory.total),
+            TerminalTheme::usage_role(memory.used / memory.total),
         ),
-        (memory.cache / memory.total, Role::Cpu(Mode::Wait)),
+        (memory.cache / memory.total, StyleRole::Cpu(CpuMode::IoWait)),
     ];
     figure_row(canvas, y, &parts, memory.used / memory.total, &figures);
     if memory.swap_total <= 0.0 {
@@ -182,7 +204,7 @@ fn memory_rows(canvas: &mut Canvas<'_>, y: u16, app: &App) -> u16 {
     figure_row(
         canvas,
         y + 1,
-        &[(share, Look::heat(share))],
+        &[(share, TerminalTheme::usage_role(share))],
         share,
         &figures,
     );
@@ -190,19 +212,31 @@ fn memory_rows(canvas: &mut Canvas<'_>, y: u16, app: &App) -> u16 {
 }
 
 /// A bar as long as that of the processors, and figures where their history is.
-fn figure_row(canvas: &mut Canvas<'_>, y: u16, parts: &[(f64, Role)], share: f64, figures: &str) {
+fn figure_row(
+    canvas: &mut Canvas<'_>,
+    y: u16,
+    parts: &[(f64, StyleRole)],
+    share: f64,
+    figures: &str,
+) {
     let width = canvas.width();
     let room = if width >= 70 { 42 } else { 0 };
     let bar = width.saturating_sub(LABEL + FIGURE + room + 1);
     canvas.stacked_bar(LABEL, y, bar, parts);
     let percent = units::percent(share);
-    canvas.right(LABEL + bar, y, FIGURE, &percent, Look::heat(share));
+    canvas.text_right(
+        LABEL + bar,
+        y,
+        FIGURE,
+        &percent,
+        TerminalTheme::usage_role(share),
+    );
     if room > 0 {
-        canvas.text(width - room, y, room, figures, Role::Plain);
+        canvas.text(width - room, y, room, figures, StyleRole::Plain);
     }
 }
 
-fn load_row(canvas: &mut Canvas<'_>, y: u16, app: &App) {
+fn load_row(canvas: &mut Canvas<'_>, y: u16, app: &TopApp) {
     let value = |name: &str| app.model.value(name);
     label(canvas, y, "load");
     let loads = ["node_load1", "node_load5", "node_load15"].map(value);
@@ -210,10 +244,10 @@ fn load_row(canvas: &mut Canvas<'_>, y: u16, app: &App) {
     for load in loads {
         match load {
             Some(load) => text.push_str(&format!("{load:>6.2} ")),
-            None => text.push_str(&format!("{:>6} ", canvas.look.dash())),
+            None => text.push_str(&format!("{:>6} ", canvas.theme.dash())),
         }
     }
-    let mut x = LABEL + canvas.text(LABEL, y, 22, &text, Role::Plain) + 2;
+    let mut x = LABEL + canvas.text(LABEL, y, 22, &text, StyleRole::Plain) + 2;
     for (word, name) in [
         ("running", "node_procs_running"),
         ("blocked", "node_procs_blocked"),
@@ -221,21 +255,25 @@ fn load_row(canvas: &mut Canvas<'_>, y: u16, app: &App) {
     ] {
         let Some(value) = value(name) else { continue };
         let figure = format!("{value:>5.0}");
-        if x + columns(word) + columns(&figure) <= canvas.width() {
-            x += canvas.words(x, y, &[(word, Role::Faint), (&figure, Role::Plain)]) + 2;
+        if x + text_width(word) + text_width(&figure) <= canvas.width() {
+            x += canvas.text_runs(
+                x,
+                y,
+                &[(word, StyleRole::Faint), (&figure, StyleRole::Plain)],
+            ) + 2;
         }
     }
 }
 
-fn pressure_row(canvas: &mut Canvas<'_>, y: u16, app: &App) {
+fn pressure_row(canvas: &mut Canvas<'_>, y: u16, app: &TopApp) {
     label(canvas, y, "waits");
     let all = model::pressure(&app.model);
     if all.is_empty() {
         let why = app
             .model
             .agent
-            .why_empty("pressure figures", 2, &["pressure"]);
-        canvas.text(LABEL, y, u16::MAX, &why, Role::Faint);
+            .empty_reason("pressure figures", 2, &["pressure"]);
+        canvas.text(LABEL, y, u16::MAX, &why, StyleRole::Faint);
         return;
     }
     let mut x = LABEL;
@@ -244,22 +282,23 @@ fn pressure_row(canvas: &mut Canvas<'_>, y: u16, app: &App) {
             continue;
         };
         let figure = format!(" {:>5.1} %", share * 100.0);
-        if x + columns(one.resource) + columns(&figure) > canvas.width() {
+        if x + text_width(one.resource) + text_width(&figure) > canvas.width() {
             break;
         }
         let role = if share >= 0.1 {
-            Look::heat(share + 0.5)
+            TerminalTheme::usage_role(share + 0.5)
         } else {
-            Role::Plain
+            StyleRole::Plain
         };
-        let words = [(one.resource, Role::Faint), (figure.as_str(), role)];
-        x += canvas.words(x, y, &words) + 3;
+        let words = [(one.resource, StyleRole::Faint), (figure.as_str(), role)];
+        x += canvas.text_runs(x, y, &words) + 3;
     }
 }
 
 /// All GPUs in one row; their own view tells them apart.
-fn gpu_row(canvas: &mut Canvas<'_>, y: u16, gpus: &[Gpu]) {
-    let sum = |value: fn(&Gpu) -> Option<f64>| gpus.iter().filter_map(value).reduce(|a, b| a + b);
+fn gpu_row(canvas: &mut Canvas<'_>, y: u16, gpus: &[GpuUsage]) {
+    let sum =
+        |value: fn(&GpuUsage) -> Option<f64>| gpus.iter().filter_map(value).reduce(|a, b| a + b);
     let busy: Vec<f64> = gpus.iter().filter_map(|gpu| gpu.busy).collect();
     let mut words = vec![format!("{} x {}", gpus.len(), gpus[0].model)];
     if !busy.is_empty() {
@@ -276,13 +315,13 @@ fn gpu_row(canvas: &mut Canvas<'_>, y: u16, gpus: &[Gpu]) {
     label(canvas, y, "GPUs");
     let mut x = LABEL;
     for word in words {
-        if x + columns(&word) <= canvas.width() {
-            x += canvas.text(x, y, u16::MAX, &word, Role::Plain) + 3;
+        if x + text_width(&word) <= canvas.width() {
+            x += canvas.text(x, y, u16::MAX, &word, StyleRole::Plain) + 3;
         }
     }
 }
 
-fn device_rows(app: &App, width: u16) -> u16 {
+fn device_rows(app: &TopApp, width: u16) -> u16 {
     let disks = model::disks(&app.model).len().min(DEVICES_MAX) as u16;
     let interfaces = model::interfaces(&app.model).len().min(DEVICES_MAX) as u16;
     if is_wide(width) {
@@ -297,7 +336,7 @@ fn is_wide(width: u16) -> bool {
 }
 
 /// Disks and networks side by side, or one below the other.
-fn device_tables(canvas: &mut Canvas<'_>, app: &App) {
+fn device_tables(canvas: &mut Canvas<'_>, app: &TopApp) {
     let (width, height) = (canvas.width(), canvas.height());
     let height = height.min(device_rows(app, width));
     // A title without a row says nothing.
@@ -306,12 +345,15 @@ fn device_tables(canvas: &mut Canvas<'_>, app: &App) {
     }
     if is_wide(width) {
         let half = (width - 3) / 2;
-        disks::brief(&mut canvas.part(1, 0, half - 1, height), app);
-        network::brief(&mut canvas.part(half + 3, 0, width - half - 3, height), app);
+        disks::draw_summary(&mut canvas.region(1, 0, half - 1, height), app);
+        network::draw_summary(
+            &mut canvas.region(half + 3, 0, width - half - 3, height),
+            app,
+        );
         return;
     }
     let disks = (model::disks(&app.model).len() as u16 + 1).min(height / 2);
     let disks = if height < 4 { 0 } else { disks };
-    disks::brief(&mut canvas.part(1, 0, width - 1, disks), app);
-    network::brief(&mut canvas.part(1, disks, width - 1, height - disks), app);
+    disks::draw_summary(&mut canvas.region(1, 0, width - 1, disks), app);
+    network::draw_summary(&mut canvas.region(1, disks, width - 1, height - disks), app);
 }

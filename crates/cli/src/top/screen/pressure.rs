@@ -1,22 +1,22 @@
 //! How much of the time tasks waited, and for what.
 
 use super::canvas::Canvas;
-use super::look::{Look, Role};
-use crate::top::app::App;
+use super::theme::{StyleRole, TerminalTheme};
+use crate::top::app::TopApp;
 use crate::top::model::{self, History};
 use crate::top::units;
 
 /// The label and the figure before the history.
 const BEFORE: u16 = 24;
 
-pub fn draw(canvas: &mut Canvas<'_>, app: &App) {
+pub fn draw(canvas: &mut Canvas<'_>, app: &TopApp) {
     let all = model::pressure(&app.model);
     if all.is_empty() {
         let why = app
             .model
             .agent
-            .why_empty("pressure figures", 2, &["pressure"]);
-        super::sentence(canvas, 1, &why);
+            .empty_reason("pressure figures", 2, &["pressure"]);
+        super::draw_paragraph(canvas, 1, &why);
         return;
     }
     let known = |text: &str| app.model.track(text).is_some();
@@ -36,22 +36,24 @@ pub fn draw(canvas: &mut Canvas<'_>, app: &App) {
         0,
         width - 1,
         "share of time in which some or all tasks waited",
-        Role::Title,
+        StyleRole::Title,
     );
     let rows = canvas.height().saturating_sub(1) / series.len() as u16;
     let rows = rows.clamp(1, 4);
     for (index, (resource, who, share, text)) in series.into_iter().enumerate() {
         let y = 1 + index as u16 * rows + rows - 1;
-        canvas.text(1, y, 7, resource, Role::Key);
-        canvas.text(9, y, 4, who, Role::Faint);
-        let figure = share.map_or(canvas.look.dash().to_owned(), units::percent);
-        let role = share.map_or(Role::Faint, |share| Look::heat(share + 0.5));
-        let role = if role == Role::Good {
-            Role::Plain
+        canvas.text(1, y, 7, resource, StyleRole::Key);
+        canvas.text(9, y, 4, who, StyleRole::Faint);
+        let figure = share.map_or(canvas.theme.dash().to_owned(), units::percent);
+        let role = share.map_or(StyleRole::Faint, |share| {
+            TerminalTheme::usage_role(share + 0.5)
+        });
+        let role = if role == StyleRole::Good {
+            StyleRole::Plain
         } else {
             role
         };
-        canvas.right(13, y, 8, &figure, role);
+        canvas.text_right(13, y, 8, &figure, role);
         let room = width.saturating_sub(BEFORE + 1);
         if let Some(history) = app.model.history(text) {
             let height = if rows > 1 { rows - 1 } else { 1 };
@@ -63,12 +65,12 @@ pub fn draw(canvas: &mut Canvas<'_>, app: &App) {
 /// The highest value fills the height, but never less than one percent does.
 fn draw_history(
     canvas: &mut Canvas<'_>,
-    app: &App,
+    app: &TopApp,
     history: &History,
     (y, height, room): (u16, u16, u16),
 ) {
     let values = history.columns(app.model.second(), room.into());
     let highest = values.iter().flatten().copied().fold(0.01, f64::max);
     let top = (BEFORE, y + 1 - height);
-    canvas.columns(top, height, &values, (0.0, highest), Role::Warm);
+    canvas.column_chart(top, height, &values, (0.0, highest), StyleRole::Warning);
 }

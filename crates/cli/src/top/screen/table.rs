@@ -1,70 +1,70 @@
 //! Aligned columns. Those that do not fit are left out, the last ones first.
 
 use super::canvas::Canvas;
-use super::look::Role;
+use super::theme::StyleRole;
 
-pub struct Column {
+pub struct TableColumn {
     pub title: &'static str,
     pub width: u16,
-    pub kind: Kind,
+    pub kind: TableColumnKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum TableColumnKind {
     /// Text from the left; the first column takes what the others leave.
     Text,
     Number,
     Bar,
 }
 
-pub enum Cell {
-    Text(String, Role),
+pub enum TableCell {
+    Text(String, StyleRole),
     /// A share of one.
     Bar(Option<f64>),
-    Columns(Vec<Option<f64>>, (f64, f64)),
-    Nothing,
+    Sparkline(Vec<Option<f64>>, (f64, f64)),
+    Missing,
 }
 
-impl Cell {
-    pub fn plain(text: impl Into<String>) -> Cell {
-        Cell::Text(text.into(), Role::Plain)
+impl TableCell {
+    pub fn plain(text: impl Into<String>) -> TableCell {
+        TableCell::Text(text.into(), StyleRole::Plain)
     }
 
     /// A number that may not be known yet.
-    pub fn number(value: Option<f64>, write: impl Fn(f64) -> String) -> Cell {
+    pub fn number(value: Option<f64>, write: impl Fn(f64) -> String) -> TableCell {
         match value {
-            Some(value) => Cell::plain(write(value)),
-            None => Cell::Nothing,
+            Some(value) => TableCell::plain(write(value)),
+            None => TableCell::Missing,
         }
     }
 }
 
-pub const fn text(title: &'static str, width: u16) -> Column {
-    Column {
+pub const fn text(title: &'static str, width: u16) -> TableColumn {
+    TableColumn {
         title,
         width,
-        kind: Kind::Text,
+        kind: TableColumnKind::Text,
     }
 }
 
-pub const fn number(title: &'static str, width: u16) -> Column {
-    Column {
+pub const fn number(title: &'static str, width: u16) -> TableColumn {
+    TableColumn {
         title,
         width,
-        kind: Kind::Number,
+        kind: TableColumnKind::Number,
     }
 }
 
-pub const fn bar(title: &'static str, width: u16) -> Column {
-    Column {
+pub const fn bar(title: &'static str, width: u16) -> TableColumn {
+    TableColumn {
         title,
         width,
-        kind: Kind::Bar,
+        kind: TableColumnKind::Bar,
     }
 }
 
 /// Where each column that fits begins, and how wide it is.
-pub fn places(columns: &[Column], width: u16) -> Vec<(u16, u16)> {
+pub fn column_positions(columns: &[TableColumn], width: u16) -> Vec<(u16, u16)> {
     let Some((first, rest)) = columns.split_first() else {
         return Vec::new();
     };
@@ -88,32 +88,45 @@ pub fn places(columns: &[Column], width: u16) -> Vec<(u16, u16)> {
     places
 }
 
-pub fn head(canvas: &mut Canvas<'_>, y: u16, columns: &[Column]) {
-    for ((x, width), column) in places(columns, canvas.width()).into_iter().zip(columns) {
+pub fn header_row(canvas: &mut Canvas<'_>, y: u16, columns: &[TableColumn]) {
+    for ((x, width), column) in column_positions(columns, canvas.width())
+        .into_iter()
+        .zip(columns)
+    {
         match column.kind {
-            Kind::Number => canvas.right(x, y, width, column.title, Role::Title),
-            _ => drop(canvas.text(x, y, width, column.title, Role::Title)),
+            TableColumnKind::Number => {
+                canvas.text_right(x, y, width, column.title, StyleRole::Title)
+            }
+            _ => drop(canvas.text(x, y, width, column.title, StyleRole::Title)),
         }
     }
 }
 
-pub fn row(canvas: &mut Canvas<'_>, y: u16, columns: &[Column], cells: &[Cell]) {
-    let places = places(columns, canvas.width());
+pub fn row(canvas: &mut Canvas<'_>, y: u16, columns: &[TableColumn], cells: &[TableCell]) {
+    let places = column_positions(columns, canvas.width());
     for (((x, width), column), cell) in places.into_iter().zip(columns).zip(cells) {
         match (cell, column.kind) {
-            (Cell::Text(text, role), Kind::Number) => canvas.right(x, y, width, text, *role),
-            (Cell::Text(text, role), _) => drop(canvas.text(x, y, width, text, *role)),
-            (Cell::Bar(Some(share)), _) => {
-                canvas.bar(x, y, width, *share, super::look::Look::heat(*share));
+            (TableCell::Text(text, role), TableColumnKind::Number) => {
+                canvas.text_right(x, y, width, text, *role)
             }
-            (Cell::Columns(values, range), _) => {
+            (TableCell::Text(text, role), _) => drop(canvas.text(x, y, width, text, *role)),
+            (TableCell::Bar(Some(share)), _) => {
+                canvas.bar(
+                    x,
+                    y,
+                    width,
+                    *share,
+                    super::theme::TerminalTheme::usage_role(*share),
+                );
+            }
+            (TableCell::Sparkline(values, range), _) => {
                 let shown = values.len().saturating_sub(width.into());
-                canvas.columns((x, y), 1, &values[shown..], *range, Role::Good);
+                canvas.column_chart((x, y), 1, &values[shown..], *range, StyleRole::Good);
             }
-            (Cell::Bar(None) | Cell::Nothing, Kind::Text) => {}
-            (Cell::Bar(None) | Cell::Nothing, _) => {
-                let dash = canvas.look.dash();
-                canvas.right(x, y, width, dash, Role::Faint);
+            (TableCell::Bar(None) | TableCell::Missing, TableColumnKind::Text) => {}
+            (TableCell::Bar(None) | TableCell::Missing, _) => {
+                let dash = canvas.theme.dash();
+                canvas.text_right(x, y, width, dash, StyleRole::Faint);
             }
         }
     }
@@ -126,9 +139,9 @@ mod tests {
     #[test]
     fn the_first_column_takes_what_is_left() {
         let columns = [text("name", 10), number("a", 8), number("b", 8)];
-        assert_eq!(places(&columns, 40), [(0, 22), (23, 8), (32, 8)]);
-        assert_eq!(places(&columns, 28), [(0, 10), (11, 8), (20, 8)]);
-        assert_eq!(places(&columns, 27), [(0, 18), (19, 8)]);
-        assert_eq!(places(&columns, 5), [(0, 10)]);
+        assert_eq!(column_positions(&columns, 40), [(0, 22), (23, 8), (32, 8)]);
+        assert_eq!(column_positions(&columns, 28), [(0, 10), (11, 8), (20, 8)]);
+        assert_eq!(column_positions(&columns, 27), [(0, 18), (19, 8)]);
+        assert_eq!(column_positions(&columns, 5), [(0, 10)]);
     }
 }

@@ -2,33 +2,33 @@ use pegel_testkit::assert_golden;
 use ratatui::layout::Rect;
 
 use super::*;
-use crate::top::app::{Action, Connection};
-use crate::top::model::fixture::{LARGE, Machine, NOW, SMALL};
-use look::Look;
+use crate::top::app::{ConnectionState, KeyAction};
+use crate::top::model::fixture::{ExampleNode, LARGE, NOW, SMALL};
+use theme::TerminalTheme;
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/top");
 const SIZES: [(u16, u16); 4] = [(40, 10), (80, 24), (120, 40), (200, 60)];
-const BLOCKS: Look = Look {
+const BLOCKS: TerminalTheme = TerminalTheme {
     has_colours: true,
     has_blocks: true,
     has_attributes: true,
 };
-const LETTERS: Look = Look {
+const LETTERS: TerminalTheme = TerminalTheme {
     has_colours: false,
     has_blocks: false,
     has_attributes: false,
 };
 
-fn app(machine: Machine, look: Look, view: View) -> App {
-    let mut app = App::new(look, 2.0, None);
+fn app(machine: ExampleNode, look: TerminalTheme, view: TopView) -> TopApp {
+    let mut app = TopApp::new(look, 2.0, None);
     app.model = machine.model();
     app.view = view;
     app
 }
 
 /// The screen as text, without the blanks at the ends of rows.
-fn screen(app: &mut App, (width, height): (u16, u16)) -> String {
-    app.arrange(height);
+fn screen(app: &mut TopApp, (width, height): (u16, u16)) -> String {
+    app.update_layout(height);
     let mut buffer = Buffer::empty(Rect::new(0, 0, width, height));
     draw(&mut buffer, app);
     let mut text = String::new();
@@ -39,7 +39,7 @@ fn screen(app: &mut App, (width, height): (u16, u16)) -> String {
             let symbol = buffer[(x, y)].symbol();
             row.push_str(symbol);
             // A wide character fills the next cell too.
-            x += canvas::columns(symbol).max(1);
+            x += canvas::text_width(symbol).max(1);
         }
         text.push_str(row.trim_end());
         text.push('\n');
@@ -47,7 +47,7 @@ fn screen(app: &mut App, (width, height): (u16, u16)) -> String {
     text
 }
 
-fn golden(name: &str, app: &mut App) {
+fn golden(name: &str, app: &mut TopApp) {
     for (width, height) in SIZES {
         let shown = screen(app, (width, height));
         assert_golden(format!("{GOLDEN}/{name}-{width}x{height}.txt"), &shown);
@@ -56,27 +56,27 @@ fn golden(name: &str, app: &mut App) {
 
 #[test]
 fn every_view_of_a_small_node() {
-    for view in View::ALL {
-        let name = format!("small-{}", view.word().to_lowercase());
+    for view in TopView::ALL {
+        let name = format!("small-{}", view.label().to_lowercase());
         golden(&name, &mut app(SMALL, BLOCKS, view));
     }
 }
 
 #[test]
 fn every_view_of_a_large_node() {
-    for view in View::ALL {
-        let name = format!("large-{}", view.word().to_lowercase());
+    for view in TopView::ALL {
+        let name = format!("large-{}", view.label().to_lowercase());
         golden(&name, &mut app(LARGE, BLOCKS, view));
     }
 }
 
 #[test]
 fn a_plain_terminal_gets_plain_characters() {
-    for view in View::ALL {
+    for view in TopView::ALL {
         let mut app = app(LARGE, LETTERS, view);
         let shown = screen(&mut app, (80, 24));
         assert!(shown.is_ascii(), "{view:?}\n{shown}");
-        let name = format!("{GOLDEN}/plain-{}-80x24.txt", view.word().to_lowercase());
+        let name = format!("{GOLDEN}/plain-{}-80x24.txt", view.label().to_lowercase());
         assert_golden(name, &shown);
     }
 }
@@ -84,9 +84,9 @@ fn a_plain_terminal_gets_plain_characters() {
 #[test]
 fn nothing_breaks_at_any_size() {
     for machine in [SMALL, LARGE] {
-        for view in View::ALL {
+        for view in TopView::ALL {
             let mut app = app(machine, BLOCKS, view);
-            app.act(Action::Detail, 24);
+            app.handle_action(KeyAction::Detail, 24);
             for width in (0..50).chain([79, 80, 81, 250]) {
                 for height in (0..16).chain([24, 100]) {
                     screen(&mut app, (width, height));
@@ -98,7 +98,7 @@ fn nothing_breaks_at_any_size() {
 
 #[test]
 fn a_screen_that_is_too_small_says_so() {
-    let mut app = app(SMALL, BLOCKS, View::Node);
+    let mut app = app(SMALL, BLOCKS, TopView::Node);
     let shown = screen(&mut app, (39, 10));
     assert_eq!(shown.trim_end(), "Too small: 39x10; 40x10 is needed.");
     let shown = screen(&mut app, (12, 4));
@@ -107,25 +107,25 @@ fn a_screen_that_is_too_small_says_so() {
 
 #[test]
 fn the_detail_tells_all_about_a_series() {
-    let mut app = app(LARGE, BLOCKS, View::Programs);
-    app.arrange(24);
-    app.act(Action::Filter, 24);
+    let mut app = app(LARGE, BLOCKS, TopView::Programs);
+    app.update_layout(24);
+    app.handle_action(KeyAction::Filter, 24);
     for letter in "mpi_".chars() {
-        app.act(Action::Type(letter), 24);
+        app.handle_action(KeyAction::Type(letter), 24);
     }
-    app.act(Action::Accept, 24);
-    app.act(Action::Detail, 24);
+    app.handle_action(KeyAction::Accept, 24);
+    app.handle_action(KeyAction::Detail, 24);
     golden("detail", &mut app);
 }
 
 #[test]
 fn help_pause_and_a_lost_agent_are_shown() {
-    let mut app = app(SMALL, BLOCKS, View::Node);
-    app.act(Action::Help, 24);
-    app.act(Action::Pause, 24);
+    let mut app = app(SMALL, BLOCKS, TopView::Node);
+    app.handle_action(KeyAction::Help, 24);
+    app.handle_action(KeyAction::Pause, 24);
     golden("help", &mut app);
-    app.act(Action::Escape, 24);
-    app.connection = Connection::Gone(NOW + 3.0, "no agent answers".to_owned());
+    app.handle_action(KeyAction::Escape, 24);
+    app.connection = ConnectionState::Lost(NOW + 3.0, "no agent answers".to_owned());
     let shown = screen(&mut app, (80, 24));
     assert!(
         shown.starts_with(" agent gone since 12:00:03Z, retrying  no agent answers\n"),
@@ -136,10 +136,10 @@ fn help_pause_and_a_lost_agent_are_shown() {
 
 #[test]
 fn what_programs_send_is_harmless_on_the_screen() {
-    let mut app = app(SMALL, BLOCKS, View::Programs);
-    app.arrange(24);
+    let mut app = app(SMALL, BLOCKS, TopView::Programs);
+    app.update_layout(24);
     let mut buffer = Buffer::empty(Rect::new(0, 0, 80, 24));
-    app.act(Action::Detail, 24);
+    app.handle_action(KeyAction::Detail, 24);
     draw(&mut buffer, &app);
     for cell in &buffer.content {
         assert!(
@@ -153,19 +153,19 @@ fn what_programs_send_is_harmless_on_the_screen() {
 
 #[test]
 fn an_empty_view_says_why() {
-    let low = Machine { level: 2, ..SMALL };
-    let shown = screen(&mut app(low, BLOCKS, View::Gpus), (80, 24));
+    let low = ExampleNode { level: 2, ..SMALL };
+    let shown = screen(&mut app(low, BLOCKS, TopView::Gpus), (80, 24));
     assert!(
         shown.contains("The agent's level is 2; GPUs need level 3"),
         "{shown}"
     );
-    let mut nothing = App::new(BLOCKS, 2.0, None);
+    let mut nothing = TopApp::new(BLOCKS, 2.0, None);
     assert!(screen(&mut nothing, (80, 24)).contains("Waiting for the agent's first values."));
-    let none = Machine {
+    let none = ExampleNode {
         programs: 0,
         ..SMALL
     };
-    let shown = screen(&mut app(none, BLOCKS, View::Programs), (80, 24));
+    let shown = screen(&mut app(none, BLOCKS, TopView::Programs), (80, 24));
     assert!(
         shown.contains("No program has sent anything yet"),
         "{shown}"

@@ -17,13 +17,13 @@ pub const BPF: u32 = 39;
 
 /// Where its files are: `PEGEL_ROOT`, else `/`.
 #[derive(Debug, Clone)]
-pub struct Machine {
+pub struct HostFiles {
     root: PathBuf,
 }
 
-impl Machine {
-    pub fn at(root: PathBuf) -> Machine {
-        Machine { root }
+impl HostFiles {
+    pub fn at(root: PathBuf) -> HostFiles {
+        HostFiles { root }
     }
 
     /// What no file says can only be asked about this very machine.
@@ -59,41 +59,41 @@ impl Machine {
 
 /// What this process may do.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Rights {
+pub struct ProcessCapabilities {
     pub uid: u32,
     capabilities: u64,
 }
 
-impl Rights {
-    pub fn own() -> Rights {
+impl ProcessCapabilities {
+    pub fn current() -> ProcessCapabilities {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-        Rights::new(rustix::process::geteuid().as_raw(), &status)
+        ProcessCapabilities::new(rustix::process::geteuid().as_raw(), &status)
     }
 
-    pub fn new(uid: u32, status: &str) -> Rights {
+    pub fn new(uid: u32, status: &str) -> ProcessCapabilities {
         let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
         let effective = effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-        Rights {
+        ProcessCapabilities {
             uid,
             capabilities: effective.unwrap_or(0),
         }
     }
 
-    pub fn can(&self, capability: u32) -> bool {
+    pub fn has(&self, capability: u32) -> bool {
         self.capabilities & (1 << capability) != 0
     }
 }
 
 /// One mounted file system, from a line of `/proc/self/mountinfo`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mount {
-    pub at: String,
-    pub kind: String,
+pub struct MountInfo {
+    pub mountpoint: String,
+    pub fs_type: String,
     /// Of the mount and of the file system.
     pub options: Vec<String>,
 }
 
-pub fn mounts(mountinfo: &str) -> Vec<Mount> {
+pub fn parse_mountinfo(mountinfo: &str) -> Vec<MountInfo> {
     mountinfo
         .lines()
         .filter_map(|line| {
@@ -103,9 +103,9 @@ pub fn mounts(mountinfo: &str) -> Vec<Mount> {
             let mut file_system = file_system.split(' ');
             let (kind, shared) = (file_system.next()?, file_system.nth(1).unwrap_or_default());
             let options = own.split(',').chain(shared.split(','));
-            Some(Mount {
-                at: at.to_owned(),
-                kind: kind.to_owned(),
+            Some(MountInfo {
+                mountpoint: at.to_owned(),
+                fs_type: kind.to_owned(),
                 options: options.map(str::to_owned).collect(),
             })
         })
@@ -118,19 +118,19 @@ mod tests {
 
     #[test]
     fn capabilities_are_bits() {
-        let rights = Rights::new(7, "Name:\tx\nCapEff:\t000000c000000000\n");
-        assert!(rights.can(PERFMON) && rights.can(BPF) && !rights.can(SYS_PTRACE));
-        assert!(!Rights::new(7, "").can(BPF));
+        let rights = ProcessCapabilities::new(7, "Name:\tx\nCapEff:\t000000c000000000\n");
+        assert!(rights.has(PERFMON) && rights.has(BPF) && !rights.has(SYS_PTRACE));
+        assert!(!ProcessCapabilities::new(7, "").has(BPF));
     }
 
     #[test]
     fn mounts_have_a_place_a_kind_and_options() {
         let text =
             "22 1 0:21 / /proc rw,nosuid shared:3 - proc proc rw,hidepid=invisible\nrubbish\n";
-        let mounts = mounts(text);
+        let mounts = parse_mountinfo(text);
         assert_eq!(mounts.len(), 1);
         assert_eq!(
-            (mounts[0].at.as_str(), mounts[0].kind.as_str()),
+            (mounts[0].mountpoint.as_str(), mounts[0].fs_type.as_str()),
             ("/proc", "proc")
         );
         assert!(mounts[0].options.contains(&"hidepid=invisible".to_owned()));

@@ -5,22 +5,22 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use super::Sink;
-use super::record::Record;
+use super::LogSink;
+use super::record::LogRecord;
 
 /// How a daemon wants a message to look.
-pub type Form = fn(&Record) -> Vec<u8>;
+pub type RecordEncoder = fn(&LogRecord) -> Vec<u8>;
 
 #[derive(Debug)]
-pub struct Datagrams {
+pub struct DatagramSink {
     path: PathBuf,
     /// Made when it is first needed; there may be no descriptor left just then.
     socket: Mutex<Option<UnixDatagram>>,
 }
 
-impl Datagrams {
-    pub fn new(path: &Path) -> Datagrams {
-        Datagrams {
+impl DatagramSink {
+    pub fn new(path: &Path) -> DatagramSink {
+        DatagramSink {
             path: path.to_owned(),
             socket: Mutex::new(None),
         }
@@ -40,8 +40,8 @@ impl Datagrams {
     }
 }
 
-impl Sink for Datagrams {
-    fn take(&self, message: &[u8]) -> io::Result<()> {
+impl LogSink for DatagramSink {
+    fn write_message(&self, message: &[u8]) -> io::Result<()> {
         self.with_socket(|socket| socket.send_to(message, &self.path).map(|_| ()))
     }
 
@@ -64,21 +64,21 @@ mod tests {
     fn a_daemon_that_goes_and_comes_back_gets_what_is_sent_while_it_is_there() {
         let dir = TempDir::new();
         let path = dir.join("log");
-        let place = Datagrams::new(&path);
+        let place = DatagramSink::new(&path);
         assert!(place.check().is_err());
-        assert!(place.take(b"nobody").is_err());
+        assert!(place.write_message(b"nobody").is_err());
         for text in ["first", "second"] {
             let daemon = UnixDatagram::bind(&path).expect("bound");
             let patience = Duration::from_secs(20);
             daemon.set_read_timeout(Some(patience)).expect("set");
             place.check().expect("it is there");
-            place.take(text.as_bytes()).expect("taken");
+            place.write_message(text.as_bytes()).expect("taken");
             let mut buffer = [0; 64];
             let count = daemon.recv(&mut buffer).expect("received");
             assert_eq!(&buffer[..count], text.as_bytes());
             drop(daemon);
             assert!(
-                place.take(b"nobody").is_err(),
+                place.write_message(b"nobody").is_err(),
                 "a socket file without a daemon"
             );
             fs::remove_file(&path).expect("removed");
@@ -90,8 +90,8 @@ mod tests {
         let dir = TempDir::new();
         let path = dir.join("log");
         let _daemon = UnixDatagram::bind(&path).expect("bound");
-        let place = Datagrams::new(&path);
-        let refused = (0..100_000).find_map(|_| place.take(&[b'x'; 1000]).err());
+        let place = DatagramSink::new(&path);
+        let refused = (0..100_000).find_map(|_| place.write_message(&[b'x'; 1000]).err());
         let kind = refused.expect("its queue is not endless").kind();
         assert_eq!(kind, io::ErrorKind::WouldBlock);
     }

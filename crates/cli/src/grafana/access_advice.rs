@@ -11,7 +11,7 @@ pub fn allow_users(allowed: &[User], wanted: &[User], known: &dyn Fn(&User) -> b
     let (here, unknown): (Vec<&User>, Vec<&User>) =
         missing.into_iter().partition(|user| known(user));
     if here.is_empty() && unknown.is_empty() {
-        return format!("allow_users already lets {} in.\n", listed(wanted));
+        return format!("allow_users already lets {} in.\n", join_users(wanted));
     }
     let mut text = String::new();
     if !here.is_empty() {
@@ -19,7 +19,7 @@ pub fn allow_users(allowed: &[User], wanted: &[User], known: &dyn Fn(&User) -> b
         text.push_str(&format!(
             "Without a token, the agent serves its own user and root only. Put this into its configuration, and restart it:\n\n\
              allow_users: [{}]\n\n",
-            listed(&all)
+            join_users(&all)
         ));
     }
     if !unknown.is_empty() {
@@ -27,19 +27,19 @@ pub fn allow_users(allowed: &[User], wanted: &[User], known: &dyn Fn(&User) -> b
         text.push_str(&format!(
             "This machine has no user {}. Once it has, add it to allow_users in the agent's configuration; \
              for one that runs under another name: --user NAME.\n",
-            listed(&unknown)
+            join_users(&unknown)
         ));
     }
     text
 }
 
-fn listed(users: &[User]) -> String {
+fn join_users(users: &[User]) -> String {
     let users: Vec<String> = users.iter().map(User::to_string).collect();
     users.join(", ")
 }
 
 /// Whether the agent would take the name: it refuses to start with one that the system does not know.
-pub fn is_known(user: &User) -> bool {
+pub fn is_system_user(user: &User) -> bool {
     match user {
         User::Uid(_) => true,
         User::Name(name) => matches!(nix::unistd::User::from_name(name), Ok(Some(_))),

@@ -11,35 +11,35 @@ const CHANGES_MAX: usize = 256;
 
 /// Between two changes a value stays what it was: an agent only says what changed.
 #[derive(Debug)]
-pub struct Track {
+pub struct SeriesTrack {
     pub series: Series,
-    changes: VecDeque<Change>,
+    changes: VecDeque<ValueChange>,
     /// Whether changes may be missing after the last one.
-    has_hole: bool,
+    has_gap: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Change {
+pub struct ValueChange {
     /// The time of the sample, in seconds.
     pub ts: f64,
     pub value: f64,
 }
 
-impl Track {
-    pub fn new(series: Series) -> Track {
-        Track {
+impl SeriesTrack {
+    pub fn new(series: Series) -> SeriesTrack {
+        SeriesTrack {
             series,
             changes: VecDeque::with_capacity(2),
-            has_hole: false,
+            has_gap: false,
         }
     }
 
     /// The same series, about which the agent may have said something new.
-    pub fn renamed(self, series: Series) -> Track {
-        Track { series, ..self }
+    pub fn with_series(self, series: Series) -> SeriesTrack {
+        SeriesTrack { series, ..self }
     }
 
-    pub fn last(&self) -> Option<Change> {
+    pub fn last(&self) -> Option<ValueChange> {
         self.changes.back().copied()
     }
 
@@ -48,7 +48,7 @@ impl Track {
     }
 
     /// Takes a change in; returns how long after the one before it came.
-    pub fn push(&mut self, change: Change) -> Option<f64> {
+    pub fn push(&mut self, change: ValueChange) -> Option<f64> {
         let gap = self.last().map(|last| change.ts - last.ts);
         match gap {
             // Overtaken by a newer one on the way.
@@ -57,7 +57,7 @@ impl Track {
             Some(0.0) => drop(self.changes.pop_back()),
             _ => {}
         }
-        if std::mem::take(&mut self.has_hole) {
+        if std::mem::take(&mut self.has_gap) {
             self.changes.clear();
             self.changes.push_back(change);
             return None;
@@ -78,14 +78,14 @@ impl Track {
 
     /// Forgets how the current value came about: changes may have been missed, or the clock, which
     /// says `now`, was set back.
-    pub fn forget(&mut self, now: f64) {
+    pub fn invalidate_rate(&mut self, now: f64) {
         let last = self.changes.pop_back();
         self.changes.clear();
-        self.changes.extend(last.map(|last| Change {
+        self.changes.extend(last.map(|last| ValueChange {
             ts: last.ts.min(now),
             ..last
         }));
-        self.has_hole = true;
+        self.has_gap = true;
     }
 
     /// Increase per second, from the times of samples. None until there are two of them.
@@ -97,7 +97,7 @@ impl Track {
         let (first, last) = (self.changes.front()?, self.changes.back()?);
         let sampled = period.map_or(now, |period| multiple_below(now, period));
         let end = sampled.max(last.ts);
-        let start = (end - window(period)).max(first.ts);
+        let start = (end - averaging_window(period)).max(first.ts);
         if end - start < 1e-3 {
             return None;
         }
@@ -123,7 +123,7 @@ impl Track {
 }
 
 /// Whole periods, so that every average covers equally many samples.
-pub fn window(period: Option<f64>) -> f64 {
+pub fn averaging_window(period: Option<f64>) -> f64 {
     match period {
         Some(period) => (WINDOW / period - 1e-6).ceil().max(1.0) * period,
         None => WINDOW,
@@ -144,11 +144,11 @@ mod tests {
 
     const START: f64 = 1_700_000_000.0;
 
-    fn track(changes: &[(f64, f64)]) -> Track {
+    fn track(changes: &[(f64, f64)]) -> SeriesTrack {
         let family = Family::new("c_total", Kind::Counter, "", 1, "");
-        let mut track = Track::new(Series::new(Arc::new(family), &[]).expect("valid"));
+        let mut track = SeriesTrack::new(Series::new(Arc::new(family), &[]).expect("valid"));
         for (offset, value) in changes {
-            track.push(Change {
+            track.push(ValueChange {
                 ts: START + offset,
                 value: *value,
             });
@@ -198,13 +198,13 @@ mod tests {
     #[test]
     fn only_a_clock_that_was_set_back_makes_older_samples_count() {
         let mut track = track(&[(0.0, 1.0), (1.0, 2.0)]);
-        let back = Change {
+        let back = ValueChange {
             ts: START - 100.0,
             value: 3.0,
         };
         assert_eq!(track.push(back), None);
         assert_eq!(track.last().map(|last| last.value), Some(2.0));
-        track.forget(START - 100.5);
+        track.invalidate_rate(START - 100.5);
         assert_eq!(track.push(back), None);
         assert_eq!(track.rate(START - 100.0, Some(0.5)), None);
         assert_eq!(track.last(), Some(back));
@@ -217,7 +217,7 @@ mod tests {
         track.prune(START + 1.0);
         assert_eq!(track.changes.len(), 3);
         assert_eq!(track.rate(START + 3.0, Some(1.0)), before);
-        track.forget(START + 3.0);
+        track.invalidate_rate(START + 3.0);
         assert_eq!(track.rate(START + 3.0, Some(1.0)), None);
         assert_eq!(track.last().map(|last| last.value), Some(9.0));
     }
@@ -225,9 +225,9 @@ mod tests {
     #[test]
     fn windows_hold_whole_periods() {
         assert_eq!(
-            [Some(0.5), Some(5.0), Some(2.0), None].map(window),
+            [Some(0.5), Some(5.0), Some(2.0), None].map(averaging_window),
             [2.0, 5.0, 2.0, 2.0]
         );
-        assert!((window(Some(0.3)) - 2.1).abs() < 1e-9);
+        assert!((averaging_window(Some(0.3)) - 2.1).abs() < 1e-9);
     }
 }

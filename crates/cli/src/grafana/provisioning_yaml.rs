@@ -4,23 +4,23 @@ use std::path::Path;
 
 use pegel_config::Secret;
 
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 
-const NOTE: &str =
+const FILE_HEADER: &str =
     "# Written by `pegel grafana provision`, which writes over it as long as nobody changes it.\n";
 
 /// An address of HTTP, looked at as far as it matters here.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Url {
+pub struct HttpUrl {
     text: String,
     pub is_encrypted: bool,
     pub is_loopback: bool,
 }
 
-impl Url {
-    pub fn parse(text: &str, flag: &str) -> anyhow::Result<Url> {
+impl HttpUrl {
+    pub fn parse(text: &str, flag: &str) -> anyhow::Result<HttpUrl> {
         let wrong = |why: &str| {
-            Failure::usage(format!(
+            CommandError::usage(format!(
                 "{flag} {text:?} {why}; it looks like http://localhost:4242"
             ))
         };
@@ -47,7 +47,7 @@ impl Url {
         let is_address = host
             .parse()
             .is_ok_and(|ip: std::net::IpAddr| ip.is_loopback());
-        Ok(Url {
+        Ok(HttpUrl {
             text: text.trim_end_matches('/').to_owned(),
             is_encrypted,
             is_loopback: is_address || host.eq_ignore_ascii_case("localhost"),
@@ -61,10 +61,10 @@ impl Url {
 
 /// `tsdbVersion` 3 has the browser form ask for the number of each query, which tells lines of equal metrics apart;
 /// resolution 1 is seconds, which is all that the newer backend form reads.
-pub fn opentsdb(url: &Url, token: Option<&Secret>) -> String {
+pub fn opentsdb(url: &HttpUrl, token: Option<&Secret>) -> String {
     let url = quoted(&url.text);
     let mut yaml = format!(
-        "{NOTE}apiVersion: 1
+        "{FILE_HEADER}apiVersion: 1
 datasources:
   - name: Pegel
     uid: pegel
@@ -90,10 +90,10 @@ datasources:
     yaml
 }
 
-pub fn prometheus(url: &Url) -> String {
+pub fn prometheus(url: &HttpUrl) -> String {
     let url = quoted(&url.text);
     format!(
-        "{NOTE}apiVersion: 1
+        "{FILE_HEADER}apiVersion: 1
 datasources:
   - name: Pegel (Prometheus)
     uid: pegel-prometheus
@@ -112,7 +112,7 @@ datasources:
 pub fn provider(path: &Path) -> String {
     let path = quoted(&path.to_string_lossy());
     format!(
-        "{NOTE}apiVersion: 1
+        "{FILE_HEADER}apiVersion: 1
 providers:
   - name: pegel
     orgId: 1
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn addresses_are_looked_at_before_they_are_written() {
-        let url = |text| Url::parse(text, "--url");
+        let url = |text| HttpUrl::parse(text, "--url");
         for (text, is_encrypted, is_loopback) in [
             ("http://localhost:4242", false, true),
             ("http://127.0.0.7:4242/", false, true),
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_token_is_written_so_that_grafana_reads_it_back() {
-        let url = Url::parse("http://localhost:4242", "--url").expect("valid");
+        let url = HttpUrl::parse("http://localhost:4242", "--url").expect("valid");
         let yaml = opentsdb(&url, Some(&Secret::new("a$b\"c\\d")));
         assert!(
             yaml.contains(r#"httpHeaderValue1: "Bearer a$$b\"c\\d""#),

@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 
 /// Grafana reads only YAML and JSON files, and not this.
-const LIST: &str = "pegel-provisioned.txt";
+const MANIFEST_FILE: &str = "pegel-provisioned.txt";
 
 /// A file to be: its path below the directory, and all that it holds.
 #[derive(Debug)]
-pub struct Wanted {
+pub struct ProvisionedFile {
     pub path: String,
     pub text: String,
     /// Only for those who must read it.
@@ -22,27 +22,27 @@ pub struct Wanted {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum ProvisionedState {
     New,
     /// As it should be.
-    Same,
+    UpToDate,
     /// Ours, and as we left it.
-    Ours,
+    Outdated,
     /// Ours once; someone changed it since.
-    Changed,
+    Modified,
     /// Somebody else's.
     Foreign,
 }
 
 #[derive(Debug)]
-pub struct Shelf {
+pub struct ProvisioningDir {
     dir: PathBuf,
     /// What we wrote, by path: a sum over the text.
-    written: BTreeMap<String, String>,
+    checksums: BTreeMap<String, String>,
 }
 
-impl Shelf {
-    pub fn open(dir: &Path) -> anyhow::Result<Shelf> {
+impl ProvisioningDir {
+    pub fn open(dir: &Path) -> anyhow::Result<ProvisioningDir> {
         let shown = dir.display();
         match fs::metadata(dir) {
             Ok(found) if found.is_dir() => {}
@@ -56,7 +56,7 @@ impl Shelf {
         }
         // Grafana wants a whole path, and a later run may be started elsewhere.
         let dir = fs::canonicalize(dir).with_context(|| format!("cannot use {shown}"))?;
-        let list = dir.join(LIST);
+        let list = dir.join(MANIFEST_FILE);
         let text = match fs::read_to_string(&list) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
@@ -69,8 +69,8 @@ impl Shelf {
             let (sum, path) = line.split_once(' ')?;
             Some((path.to_owned(), sum.to_owned()))
         });
-        Ok(Shelf {
-            written: written.collect(),
+        Ok(ProvisioningDir {
+            checksums: written.collect(),
             dir,
         })
     }
@@ -79,56 +79,58 @@ impl Shelf {
         &self.dir
     }
 
-    pub fn path(&self, wanted: &Wanted) -> PathBuf {
+    pub fn path(&self, wanted: &ProvisionedFile) -> PathBuf {
         self.dir.join(&wanted.path)
     }
 
-    pub fn state(&self, wanted: &Wanted) -> anyhow::Result<State> {
+    pub fn file_state(&self, wanted: &ProvisionedFile) -> anyhow::Result<ProvisionedState> {
         let path = self.path(wanted);
         let cannot = || format!("cannot look at {}", path.display());
         let found = match fs::symlink_metadata(&path) {
             Ok(found) => found,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(State::New),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(ProvisionedState::New);
+            }
             Err(error) => return Err(error).with_context(cannot),
         };
         if !found.is_file() {
-            return Ok(State::Foreign);
+            return Ok(ProvisionedState::Foreign);
         }
         let text = fs::read(&path).with_context(cannot)?;
         let is_exposed = wanted.is_secret && found.mode() & 0o007 != 0;
-        let ours = self.written.get(&wanted.path);
+        let ours = self.checksums.get(&wanted.path);
         Ok(match ours {
-            _ if text == wanted.text.as_bytes() && !is_exposed => State::Same,
-            Some(sum) if *sum == sum_of(&text) => State::Ours,
-            Some(_) => State::Changed,
-            None => State::Foreign,
+            _ if text == wanted.text.as_bytes() && !is_exposed => ProvisionedState::UpToDate,
+            Some(sum) if *sum == checksum(&text) => ProvisionedState::Outdated,
+            Some(_) => ProvisionedState::Modified,
+            None => ProvisionedState::Foreign,
         })
     }
 
     /// Whole or not at all: a reader finds the old file or the new one.
-    pub fn write(&mut self, wanted: &Wanted) -> anyhow::Result<()> {
+    pub fn write(&mut self, wanted: &ProvisionedFile) -> anyhow::Result<()> {
         let path = self.path(wanted);
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).with_context(|| cannot_write(parent))?;
         }
         self.replace(&path, &wanted.text, wanted.is_secret)?;
-        self.remember(wanted);
+        self.record(wanted);
         Ok(())
     }
 
     /// A file that is as it should be is ours from now on, whoever put it there.
-    pub fn remember(&mut self, wanted: &Wanted) {
-        let sum = sum_of(wanted.text.as_bytes());
-        self.written.insert(wanted.path.clone(), sum);
+    pub fn record(&mut self, wanted: &ProvisionedFile) {
+        let sum = checksum(wanted.text.as_bytes());
+        self.checksums.insert(wanted.path.clone(), sum);
     }
 
     /// Writes the list, unless it says so already.
-    pub fn close(&self) -> anyhow::Result<()> {
+    pub fn write_manifest(&self) -> anyhow::Result<()> {
         let mut text = "# What `pegel grafana provision` wrote here, with a sum of each file. It writes over these only.\n".to_owned();
-        for (path, sum) in &self.written {
+        for (path, sum) in &self.checksums {
             text.push_str(&format!("{sum} {path}\n"));
         }
-        let path = self.dir.join(LIST);
+        let path = self.dir.join(MANIFEST_FILE);
         if fs::read_to_string(&path).is_ok_and(|there| there == text) {
             return Ok(());
         }
@@ -158,7 +160,7 @@ impl Shelf {
             .create_new(true)
             .mode(if is_secret { 0o600 } else { 0o644 })
             .open(path)?;
-        if let Some(group) = self.group().filter(|_| is_secret) {
+        if let Some(group) = self.reader_group().filter(|_| is_secret) {
             fchown(&file, None, Some(group))?;
             file.set_permissions(Permissions::from_mode(0o640))?;
         }
@@ -168,7 +170,7 @@ impl Shelf {
 
     /// Who besides root must read a secret: the group to which root gave the directory, as Grafana's packages do
     /// it. Other users write for a Grafana of their own.
-    pub fn group(&self) -> Option<u32> {
+    pub fn reader_group(&self) -> Option<u32> {
         let is_root = rustix::process::geteuid().is_root();
         let group = fs::metadata(&self.dir).ok()?.gid();
         (is_root && group != 0).then_some(group)
@@ -183,7 +185,7 @@ fn cannot_write(path: &Path) -> String {
 }
 
 /// To notice changes, not to resist them: FNV-1a and the length.
-fn sum_of(text: &[u8]) -> String {
+fn checksum(text: &[u8]) -> String {
     let sum = text.iter().fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
         (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     });

@@ -8,33 +8,33 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 
-use crate::failure::{Failure, NO_AGENT};
+use crate::command_error::{CommandError, NO_AGENT};
 
 /// How long an agent may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// The largest answer that is taken; 200,000 series of ordinary length have about 40 MB.
-const ANSWER_BYTES_MAX: u64 = 512 << 20;
+const RESPONSE_BYTES_MAX: u64 = 512 << 20;
 const HEAD_BYTES_MAX: u64 = 64 << 10;
 
 /// How long a program that is about to start waits for an agent.
-pub const SHORT: Duration = Duration::from_secs(1);
+pub const STARTUP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// An agent's socket, found and checked.
 #[derive(Debug)]
-pub struct Client {
+pub struct AgentClient {
     socket: PathBuf,
-    patience: Duration,
+    timeout: Duration,
 }
 
 /// An answer whose body is still to be read.
 #[derive(Debug)]
-pub struct Answer {
+pub struct AgentResponse {
     pub status: u16,
     pub body: BufReader<UnixStream>,
 }
 
 /// Where agents are looked for: on the given socket alone, or on the usual ones and some more.
-pub fn sockets(given: Option<&Path>, more: &[PathBuf]) -> Vec<PathBuf> {
+pub fn candidate_sockets(given: Option<&Path>, more: &[PathBuf]) -> Vec<PathBuf> {
     let named = given.map(Path::to_owned).or_else(|| {
         std::env::var_os("PEGEL_SOCKET")
             .filter(|value| !value.is_empty())
@@ -49,10 +49,10 @@ pub fn sockets(given: Option<&Path>, more: &[PathBuf]) -> Vec<PathBuf> {
     }
 }
 
-impl Client {
+impl AgentClient {
     /// The agent on the given socket, else on the first of the usual ones that answers.
-    pub fn find(given: Option<&Path>, more: &[PathBuf]) -> anyhow::Result<Client> {
-        Client::find_within(TIMEOUT, given, more)
+    pub fn find(given: Option<&Path>, more: &[PathBuf]) -> anyhow::Result<AgentClient> {
+        AgentClient::find_within(TIMEOUT, given, more)
     }
 
     /// The same for somebody who does not wait longer than this for an answer.
@@ -60,38 +60,40 @@ impl Client {
         patience: Duration,
         given: Option<&Path>,
         more: &[PathBuf],
-    ) -> anyhow::Result<Client> {
-        let candidates = sockets(given, more);
+    ) -> anyhow::Result<AgentClient> {
+        let candidates = candidate_sockets(given, more);
         for socket in &candidates {
             match connect(socket, patience) {
                 Ok(_) => {
-                    return Ok(Client {
+                    return Ok(AgentClient {
                         socket: socket.clone(),
-                        patience,
+                        timeout: patience,
                     });
                 }
-                Err(Unreachable::Nobody) => {}
-                Err(Unreachable::Other(error)) => return Err(error),
+                Err(ConnectError::NotListening) => {}
+                Err(ConnectError::Other(error)) => return Err(error),
             }
         }
-        Err(no_agent(&candidates))
+        Err(no_agent_error(&candidates))
     }
 
     /// A connection of one's own to the agent.
     pub fn connect(&self) -> anyhow::Result<UnixStream> {
-        let stream = match connect(&self.socket, self.patience) {
+        let stream = match connect(&self.socket, self.timeout) {
             Ok(stream) => stream,
-            Err(Unreachable::Nobody) => return Err(no_agent(std::slice::from_ref(&self.socket))),
-            Err(Unreachable::Other(error)) => return Err(error),
+            Err(ConnectError::NotListening) => {
+                return Err(no_agent_error(std::slice::from_ref(&self.socket)));
+            }
+            Err(ConnectError::Other(error)) => return Err(error),
         };
         stream
-            .set_read_timeout(Some(self.patience))
+            .set_read_timeout(Some(self.timeout))
             .with_context(|| format!("cannot use {}", self.socket.display()))?;
         Ok(stream)
     }
 
     /// Sends a request and reads the head of the answer.
-    pub fn ask(&self, path: &str, query: &[(&str, &str)]) -> anyhow::Result<Answer> {
+    pub fn request(&self, path: &str, query: &[(&str, &str)]) -> anyhow::Result<AgentResponse> {
         let mut stream = self.connect()?;
         let request = format!(
             "GET {} HTTP/1.0\r\nHost: localhost\r\nAccept: application/json\r\n\r\n",
@@ -101,12 +103,12 @@ impl Client {
         stream.write_all(request.as_bytes()).with_context(what)?;
         let mut body = BufReader::new(stream);
         let status = read_head(&mut body).with_context(what)?;
-        Ok(Answer { status, body })
+        Ok(AgentResponse { status, body })
     }
 
     /// The whole answer as JSON.
     pub fn get(&self, path: &str, query: &[(&str, &str)]) -> anyhow::Result<serde_json::Value> {
-        let answer = self.ask(path, query)?;
+        let answer = self.request(path, query)?;
         let status = answer.status;
         let mut text = String::new();
         let what = || {
@@ -117,18 +119,18 @@ impl Client {
         };
         answer
             .body
-            .take(ANSWER_BYTES_MAX)
+            .take(RESPONSE_BYTES_MAX)
             .read_to_string(&mut text)
             .with_context(what)?;
         if status != 200 {
-            return Err(refusal(status, &text));
+            return Err(response_error(status, &text));
         }
         serde_json::from_str(&text).with_context(what)
     }
 }
 
 /// The agent's own words about a request that it refused.
-pub fn refusal(status: u16, text: &str) -> anyhow::Error {
+pub fn response_error(status: u16, text: &str) -> anyhow::Error {
     let said = serde_json::from_str::<serde_json::Value>(text).ok();
     let message = said.as_ref().and_then(|said| {
         let error = said.get("error")?;
@@ -136,43 +138,43 @@ pub fn refusal(status: u16, text: &str) -> anyhow::Error {
     });
     let message = message.unwrap_or(text.trim());
     match status {
-        400 => Failure::usage(message),
+        400 => CommandError::usage(message),
         _ => anyhow::anyhow!("the agent answered {status}: {message}"),
     }
 }
 
 /// A connection to an agent that can be trusted, for a program that is about to start.
-pub fn connect_to(socket: &Path) -> io::Result<UnixStream> {
-    connect(socket, SHORT).map_err(|error| match error {
-        Unreachable::Nobody => io::ErrorKind::NotFound.into(),
-        Unreachable::Other(error) => io::Error::other(format!("{error:#}")),
+pub fn connect_trusted(socket: &Path) -> io::Result<UnixStream> {
+    connect(socket, STARTUP_TIMEOUT).map_err(|error| match error {
+        ConnectError::NotListening => io::ErrorKind::NotFound.into(),
+        ConnectError::Other(error) => io::Error::other(format!("{error:#}")),
     })
 }
 
-enum Unreachable {
+enum ConnectError {
     /// No socket there, or nobody behind it.
-    Nobody,
+    NotListening,
     Other(anyhow::Error),
 }
 
 /// Connects, and makes sure of whom we talk to before anything is sent.
-fn connect(socket: &Path, patience: Duration) -> Result<UnixStream, Unreachable> {
-    let stream = open(socket, patience).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Unreachable::Nobody,
-        io::ErrorKind::WouldBlock => Unreachable::Other(anyhow::anyhow!(
+fn connect(socket: &Path, patience: Duration) -> Result<UnixStream, ConnectError> {
+    let stream = open_stream(socket, patience).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ConnectError::NotListening,
+        io::ErrorKind::WouldBlock => ConnectError::Other(anyhow::anyhow!(
             "the agent on {} does not answer: it takes no connections",
             socket.display()
         )),
-        _ => Unreachable::Other(
+        _ => ConnectError::Other(
             anyhow::Error::from(error).context(format!("cannot connect to {}", socket.display())),
         ),
     })?;
-    check_owner(socket, &stream).map_err(Unreachable::Other)?;
+    check_owner(socket, &stream).map_err(ConnectError::Other)?;
     Ok(stream)
 }
 
 /// Connecting waits while the agent has too many others to welcome, but not for ever.
-fn open(socket: &Path, patience: Duration) -> io::Result<UnixStream> {
+fn open_stream(socket: &Path, patience: Duration) -> io::Result<UnixStream> {
     use rustix::net::sockopt::{Timeout, set_socket_timeout};
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
     let kind = SocketType::STREAM;
@@ -190,7 +192,7 @@ fn check_owner(socket: &Path, stream: &UnixStream) -> anyhow::Result<()> {
     if uid == own || uid == 0 {
         return Ok(());
     }
-    if socket == Path::new(pegel_agent::SYSTEM_SOCKET) && is_given_by_root(socket, uid) {
+    if socket == Path::new(pegel_agent::SYSTEM_SOCKET) && is_delegated_by_root(socket, uid) {
         return Ok(());
     }
     let file_owner = std::fs::metadata(socket).map_or(uid, |metadata| metadata.uid());
@@ -204,7 +206,7 @@ fn check_owner(socket: &Path, stream: &UnixStream) -> anyhow::Result<()> {
 
 /// Whether root made the socket's directory for this user, and nobody else can put anything there: so it does for the
 /// daemon of the whole system, which runs as a user of its own.
-fn is_given_by_root(socket: &Path, uid: u32) -> bool {
+fn is_delegated_by_root(socket: &Path, uid: u32) -> bool {
     let found = |path: Option<&Path>| std::fs::symlink_metadata(path?).ok();
     let is_for = |found: &std::fs::Metadata, uid: u32| {
         found.is_dir() && found.uid() == uid && found.mode() & 0o022 == 0
@@ -214,7 +216,7 @@ fn is_given_by_root(socket: &Path, uid: u32) -> bool {
         && found(dir.and_then(Path::parent)).is_some_and(|above| is_for(&above, 0))
 }
 
-fn no_agent(tried: &[PathBuf]) -> anyhow::Error {
+fn no_agent_error(tried: &[PathBuf]) -> anyhow::Error {
     let tried: Vec<String> = tried
         .iter()
         .map(|path| path.display().to_string())
@@ -223,7 +225,7 @@ fn no_agent(tried: &[PathBuf]) -> anyhow::Error {
         "no agent answers on {}\nhint: start one with `pegel agent`, or name its socket with -u or $PEGEL_SOCKET",
         tried.join(" or ")
     );
-    Failure::coded(NO_AGENT, message)
+    CommandError::with_code(NO_AGENT, message)
 }
 
 fn target(path: &str, query: &[(&str, &str)]) -> String {
@@ -280,11 +282,11 @@ mod tests {
     #[test]
     fn the_agents_own_words_are_kept() {
         assert_eq!(
-            refusal(400, "{\"error\":\"bad match\"}").to_string(),
+            response_error(400, "{\"error\":\"bad match\"}").to_string(),
             "bad match"
         );
         assert_eq!(
-            refusal(503, "busy\n").to_string(),
+            response_error(503, "busy\n").to_string(),
             "the agent answered 503: busy"
         );
     }
@@ -307,18 +309,21 @@ mod tests {
         };
         set(home.path(), 0, 0o755);
         set(&dir, 4711, 0o755);
-        assert!(is_given_by_root(&socket, 4711));
-        assert!(!is_given_by_root(&socket, 4712));
+        assert!(is_delegated_by_root(&socket, 4711));
+        assert!(!is_delegated_by_root(&socket, 4712));
         set(&dir, 4711, 0o777);
-        assert!(!is_given_by_root(&socket, 4711), "everyone can write there");
+        assert!(
+            !is_delegated_by_root(&socket, 4711),
+            "everyone can write there"
+        );
         set(&dir, 4711, 0o755);
         set(home.path(), 0, 0o1777);
         assert!(
-            !is_given_by_root(&socket, 4711),
+            !is_delegated_by_root(&socket, 4711),
             "anyone could have made it"
         );
         set(home.path(), 4711, 0o755);
-        assert!(!is_given_by_root(&socket, 4711), "not root made it");
-        assert!(!is_given_by_root(Path::new("push.sock"), 4711));
+        assert!(!is_delegated_by_root(&socket, 4711), "not root made it");
+        assert!(!is_delegated_by_root(Path::new("push.sock"), 4711));
     }
 }

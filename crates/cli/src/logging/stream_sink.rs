@@ -6,42 +6,46 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::Sink;
+use super::LogSink;
 
 /// A pipe that can be written to at all takes this much at once (PIPE_BUF).
-const PIECE_BYTES: usize = 4096;
+const CHUNK_BYTES: usize = 4096;
 /// How long a reader may take that read so far. One that did not is given no time at all until it reads again.
-const PATIENCE_MS: i64 = 20;
+const WRITE_TIMEOUT_MS: i64 = 20;
 
 #[derive(Debug)]
-pub struct Stream<W> {
-    inner: Mutex<Inner<W>>,
+pub struct StreamSink<W> {
+    state: Mutex<StreamSinkState<W>>,
 }
 
 #[derive(Debug)]
-struct Inner<W> {
+struct StreamSinkState<W> {
     stream: W,
-    is_stuck: bool,
+    is_blocked: bool,
 }
 
-impl<W> Stream<W> {
-    pub fn new(stream: W) -> Stream<W> {
-        Stream {
-            inner: Mutex::new(Inner {
+impl<W> StreamSink<W> {
+    pub fn new(stream: W) -> StreamSink<W> {
+        StreamSink {
+            state: Mutex::new(StreamSinkState {
                 stream,
-                is_stuck: false,
+                is_blocked: false,
             }),
         }
     }
 }
 
-impl<W: Write + AsFd + Send + std::fmt::Debug> Sink for Stream<W> {
-    fn take(&self, message: &[u8]) -> io::Result<()> {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        for piece in message.chunks(PIECE_BYTES) {
-            let patience = if inner.is_stuck { 0 } else { PATIENCE_MS };
-            inner.is_stuck = !can_write(&inner.stream, patience)?;
-            if inner.is_stuck {
+impl<W: Write + AsFd + Send + std::fmt::Debug> LogSink for StreamSink<W> {
+    fn write_message(&self, message: &[u8]) -> io::Result<()> {
+        let mut inner = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        for piece in message.chunks(CHUNK_BYTES) {
+            let patience = if inner.is_blocked {
+                0
+            } else {
+                WRITE_TIMEOUT_MS
+            };
+            inner.is_blocked = !can_write(&inner.stream, patience)?;
+            if inner.is_blocked {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
             inner.stream.write_all(piece)?;
@@ -74,23 +78,27 @@ mod tests {
     #[test]
     fn a_pipe_that_nobody_reads_does_not_stop_us() {
         let (mut reader, writer) = io::pipe().expect("a pipe");
-        let stream = Stream::new(writer);
+        let stream = StreamSink::new(writer);
         let line = [b'x'; 1000];
         let started = Instant::now();
-        let refused = (0..10_000).filter(|_| stream.take(&line).is_err()).count();
+        let refused = (0..10_000)
+            .filter(|_| stream.write_message(&line).is_err())
+            .count();
         assert!((9_000..10_000).contains(&refused), "{refused}");
         assert!(started.elapsed() < Duration::from_secs(10));
         let mut buffer = [0; 64 << 10];
         let count = reader.read(&mut buffer).expect("read");
-        assert!(count >= PIECE_BYTES, "{count}");
-        stream.take(&line).expect("there is room again");
+        assert!(count >= CHUNK_BYTES, "{count}");
+        stream.write_message(&line).expect("there is room again");
     }
 
     #[test]
     fn a_reader_that_is_gone_is_an_error_and_no_signal() {
         let (reader, writer) = io::pipe().expect("a pipe");
         drop(reader);
-        let error = Stream::new(writer).take(b"x\n").expect_err("nobody reads");
+        let error = StreamSink::new(writer)
+            .write_message(b"x\n")
+            .expect_err("nobody reads");
         assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
     }
 }

@@ -4,12 +4,15 @@
 
 use serde_json::{Map, Value, json};
 
-use super::dashboard::{Dashboard, Panel, Query, Row, Shape, Variable, What};
+use super::dashboard::{
+    Dashboard, DashboardPanel, DashboardRow, DashboardVariable, PanelKind, PanelQuery,
+    PanelQueryMode,
+};
 
 const COLUMNS: u32 = 24;
 const PANEL_HEIGHT: u32 = 8;
 /// What Grafana sends in place of `$host` when all nodes are chosen.
-const EVERY: &str = ".*";
+const ALL_NODES: &str = ".*";
 
 /// The text of the file.
 pub fn text(dashboard: &Dashboard) -> String {
@@ -23,7 +26,7 @@ fn json(dashboard: &Dashboard) -> Value {
         "id": null,
         "uid": format!("pegel-{}", dashboard.name),
         "title": dashboard.title,
-        "description": dashboard.about,
+        "description": dashboard.description,
         "tags": ["pegel"],
         "schemaVersion": 39,
         "version": 1,
@@ -40,7 +43,7 @@ fn json(dashboard: &Dashboard) -> Value {
             "tooltip": "", "url": "",
         }],
         "templating": {"list": variables(dashboard)},
-        "panels": Page::default().rows(dashboard.rows),
+        "panels": PanelLayout::default().rows(dashboard.rows),
     })
 }
 
@@ -51,12 +54,12 @@ fn variables(dashboard: &Dashboard) -> Vec<Value> {
         "multi": false, "options": [], "refresh": 1, "regex": "", "skipUrlSync": false,
     });
     // The agent keeps its own figures at every level, so that every node has this metric.
-    let nodes = Variable::Query {
+    let nodes = DashboardVariable::Query {
         name: "host",
         label: "Nodes",
         query: "tag_values(pegel_cpu_seconds_total, host)",
         regex: "",
-        chosen: "All",
+        initial_value: "All",
     };
     let chosen = std::iter::once(&nodes).chain(dashboard.variables);
     std::iter::once(source)
@@ -64,14 +67,14 @@ fn variables(dashboard: &Dashboard) -> Vec<Value> {
         .collect()
 }
 
-fn variable(variable: &Variable) -> Value {
+fn variable(variable: &DashboardVariable) -> Value {
     match variable {
-        Variable::Query {
+        DashboardVariable::Query {
             name,
             label,
             query,
             regex,
-            chosen,
+            initial_value: chosen,
         } => {
             let has_all = *chosen == "All";
             let current = match has_all {
@@ -80,17 +83,17 @@ fn variable(variable: &Variable) -> Value {
             };
             let mut variable = json!({
                 "type": "query", "name": name, "label": label, "query": query, "definition": query,
-                "datasource": source(), "regex": regex, "current": current, "hide": 0,
+                "datasource": datasource(), "regex": regex, "current": current, "hide": 0,
                 "includeAll": has_all, "multi": has_all,
                 "options": [], "refresh": 2, "sort": 5, "skipUrlSync": false,
             });
             // Metrics are repeated one by one; nodes are a filter, which may say "all" shortly.
             if *name == "host" {
-                variable["allValue"] = json!(EVERY);
+                variable["allValue"] = json!(ALL_NODES);
             }
             variable
         }
-        Variable::Text { name, label } => json!({
+        DashboardVariable::Text { name, label } => json!({
             "type": "textbox", "name": name, "label": label, "query": "", "hide": 0,
             "current": {"selected": true, "text": "", "value": ""},
             "options": [{"selected": true, "text": "", "value": ""}], "skipUrlSync": false,
@@ -98,35 +101,35 @@ fn variable(variable: &Variable) -> Value {
     }
 }
 
-fn source() -> Value {
+fn datasource() -> Value {
     json!({"type": "opentsdb", "uid": "${datasource}"})
 }
 
 /// Where the next panel goes.
 #[derive(Debug, Default)]
-struct Page {
+struct PanelLayout {
     last_id: u32,
     x: u32,
     y: u32,
     /// Of the line that is being filled.
-    height: u32,
+    row_height: u32,
 }
 
-impl Page {
-    fn rows(mut self, rows: &[Row]) -> Vec<Value> {
+impl PanelLayout {
+    fn rows(mut self, rows: &[DashboardRow]) -> Vec<Value> {
         let mut panels = Vec::new();
         for row in rows {
-            let place = self.place(COLUMNS, 1);
+            let place = self.allocate(COLUMNS, 1);
             let inner: Vec<Value> = row.panels.iter().map(|panel| self.panel(panel)).collect();
-            self.end_line();
+            self.finish_row();
             let id = self.next_id();
-            let (inside, after) = match row.is_closed {
+            let (inside, after) = match row.is_collapsed {
                 true => (inner, Vec::new()),
                 false => (Vec::new(), inner),
             };
             let mut header = json!({
                 "type": "row", "id": id, "title": row.title, "gridPos": place,
-                "collapsed": row.is_closed, "panels": inside,
+                "collapsed": row.is_collapsed, "panels": inside,
             });
             if let Some(variable) = row.repeat {
                 header["repeat"] = json!(variable);
@@ -137,43 +140,43 @@ impl Page {
         panels
     }
 
-    fn panel(&mut self, panel: &Panel) -> Value {
-        let height = match panel.shape {
-            Shape::Lines => PANEL_HEIGHT,
-            Shape::Figures => PANEL_HEIGHT / 2,
+    fn panel(&mut self, panel: &DashboardPanel) -> Value {
+        let height = match panel.kind {
+            PanelKind::TimeSeries => PANEL_HEIGHT,
+            PanelKind::Stat => PANEL_HEIGHT / 2,
         };
-        let place = self.place(panel.width, height);
+        let place = self.allocate(panel.width, height);
         let queries = panel.queries.iter().zip('A'..='Z');
         let targets: Vec<Value> = queries.map(|(query, id)| target(query, id)).collect();
         json!({
-            "type": match panel.shape {
-                Shape::Lines => "timeseries",
-                Shape::Figures => "stat",
+            "type": match panel.kind {
+                PanelKind::TimeSeries => "timeseries",
+                PanelKind::Stat => "stat",
             },
-            "id": self.next_id(), "title": panel.title, "description": panel.about,
-            "datasource": source(), "gridPos": place, "interval": "1s",
-            "fieldConfig": {"defaults": fields(panel), "overrides": []},
+            "id": self.next_id(), "title": panel.title, "description": panel.description,
+            "datasource": datasource(), "gridPos": place, "interval": "1s",
+            "fieldConfig": {"defaults": field_config(panel), "overrides": []},
             "options": options(panel), "targets": targets,
         })
     }
 
     /// Left to right, in lines of equal height.
-    fn place(&mut self, width: u32, height: u32) -> Value {
+    fn allocate(&mut self, width: u32, height: u32) -> Value {
         if self.x + width > COLUMNS {
-            self.end_line();
+            self.finish_row();
         }
         let place = json!({"x": self.x, "y": self.y, "w": width, "h": height});
         self.x += width;
-        self.height = self.height.max(height);
+        self.row_height = self.row_height.max(height);
         if self.x >= COLUMNS {
-            self.end_line();
+            self.finish_row();
         }
         place
     }
 
-    fn end_line(&mut self) {
-        self.y += self.height;
-        (self.x, self.height) = (0, 0);
+    fn finish_row(&mut self) {
+        self.y += self.row_height;
+        (self.x, self.row_height) = (0, 0);
     }
 
     fn next_id(&mut self) -> u32 {
@@ -182,7 +185,7 @@ impl Page {
     }
 }
 
-fn fields(panel: &Panel) -> Value {
+fn field_config(panel: &DashboardPanel) -> Value {
     let mut fields = Map::new();
     fields.insert("unit".into(), json!(panel.unit));
     let is_signed = panel.unit == "celsius";
@@ -193,7 +196,7 @@ fn fields(panel: &Panel) -> Value {
         fields.insert("max".into(), json!(max));
     }
     let mut steps = vec![json!({"color": "green", "value": null})];
-    if let Some((yellow, red)) = panel.limits {
+    if let Some((yellow, red)) = panel.thresholds {
         steps.push(json!({"color": "yellow", "value": yellow}));
         steps.push(json!({"color": "red", "value": red}));
     }
@@ -201,8 +204,8 @@ fn fields(panel: &Panel) -> Value {
         "thresholds".into(),
         json!({"mode": "absolute", "steps": steps}),
     );
-    if panel.shape == Shape::Lines {
-        let style = match panel.limits {
+    if panel.kind == PanelKind::TimeSeries {
+        let style = match panel.thresholds {
             Some(_) => "dashed",
             None => "off",
         };
@@ -221,16 +224,16 @@ fn fields(panel: &Panel) -> Value {
     Value::Object(fields)
 }
 
-fn options(panel: &Panel) -> Value {
-    match panel.shape {
-        Shape::Lines => json!({
+fn options(panel: &DashboardPanel) -> Value {
+    match panel.kind {
+        PanelKind::TimeSeries => json!({
             "legend": {
                 "showLegend": true, "displayMode": "table", "placement": "bottom",
                 "calcs": ["lastNotNull", "max"], "sortBy": "Last *", "sortDesc": true,
             },
             "tooltip": {"mode": "multi", "sort": "desc"},
         }),
-        Shape::Figures => json!({
+        PanelKind::Stat => json!({
             "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": false},
             "colorMode": "value", "graphMode": "area", "justifyMode": "auto",
             "orientation": "auto", "textMode": "value_and_name",
@@ -238,9 +241,12 @@ fn options(panel: &Panel) -> Value {
     }
 }
 
-fn target(query: &Query, id: char) -> Value {
-    let is_rate = matches!(query.what, What::Rate | What::EachRate);
-    let is_each = matches!(query.what, What::EachValue | What::EachRate);
+fn target(query: &PanelQuery, id: char) -> Value {
+    let is_rate = matches!(query.mode, PanelQueryMode::Rate | PanelQueryMode::EachRate);
+    let is_each = matches!(
+        query.mode,
+        PanelQueryMode::EachValue | PanelQueryMode::EachRate
+    );
     let mut filters = vec![json!({
         "type": "regexp", "tagk": "host", "filter": "^${host:regex}$", "groupBy": true,
     })];
@@ -251,12 +257,12 @@ fn target(query: &Query, id: char) -> Value {
             .map(|key| json!({"type": "wildcard", "tagk": key, "filter": "*", "groupBy": true})),
     );
     let mut target = json!({
-        "refId": id.to_string(), "datasource": source(), "metric": query.metric, "hide": false,
+        "refId": id.to_string(), "datasource": datasource(), "metric": query.metric, "hide": false,
         "aggregator": if is_each { "none" } else { "sum" },
-        "downsampleAggregator": match query.what {
-            What::Value | What::EachValue => "avg",
-            What::Highest => "max",
-            What::Rate | What::EachRate => "last",
+        "downsampleAggregator": match query.mode {
+            PanelQueryMode::Value | PanelQueryMode::EachValue => "avg",
+            PanelQueryMode::Max => "max",
+            PanelQueryMode::Rate | PanelQueryMode::EachRate => "last",
         },
         "downsampleFillPolicy": "none", "disableDownsampling": false,
         // Without a highest value of the counter, Grafana asks that resets be dropped.
@@ -270,11 +276,11 @@ fn target(query: &Query, id: char) -> Value {
     target
 }
 
-fn alias(query: &Query) -> String {
+fn alias(query: &PanelQuery) -> String {
     let mut words = vec!["$tag_host".to_owned()];
     words.extend(query.by.iter().map(|key| format!("$tag_{key}")));
-    if !query.word.is_empty() {
-        words.push(query.word.to_owned());
+    if !query.legend.is_empty() {
+        words.push(query.legend.to_owned());
     }
     words.join(" ")
 }

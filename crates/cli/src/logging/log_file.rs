@@ -8,17 +8,17 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::OFlags;
 
-use super::Sink;
+use super::LogSink;
 
 #[derive(Debug)]
-pub struct LogFile {
+pub struct LogFileSink {
     path: PathBuf,
     file: Mutex<Option<File>>,
 }
 
-impl LogFile {
-    pub fn new(path: &Path) -> LogFile {
-        LogFile {
+impl LogFileSink {
+    pub fn new(path: &Path) -> LogFileSink {
+        LogFileSink {
             path: path.to_owned(),
             file: Mutex::new(None),
         }
@@ -43,8 +43,8 @@ impl LogFile {
     }
 }
 
-impl Sink for LogFile {
-    fn take(&self, message: &[u8]) -> io::Result<()> {
+impl LogSink for LogFileSink {
+    fn write_message(&self, message: &[u8]) -> io::Result<()> {
         self.with_file(|file| file.write_all(message))
     }
 
@@ -78,12 +78,12 @@ mod tests {
     fn after_a_rotation_the_new_file_is_written() {
         let dir = TempDir::new();
         let (path, old) = (dir.join("pegel.log"), dir.join("pegel.log.1"));
-        let log = LogFile::new(&path);
-        log.take(b"one\n").expect("taken");
+        let log = LogFileSink::new(&path);
+        log.write_message(b"one\n").expect("taken");
         fs::rename(&path, &old).expect("rotated");
-        log.take(b"two\n").expect("still the old one");
+        log.write_message(b"two\n").expect("still the old one");
         log.reopen();
-        log.take(b"three\n").expect("taken");
+        log.write_message(b"three\n").expect("taken");
         assert_eq!(fs::read(&old).expect("there"), b"one\ntwo\n");
         assert_eq!(fs::read(&path).expect("there"), b"three\n");
     }
@@ -91,10 +91,10 @@ mod tests {
     #[test]
     fn a_directory_that_comes_later_is_found() {
         let dir = TempDir::new();
-        let log = LogFile::new(&dir.join("later/pegel.log"));
-        assert!(log.check().is_err() && log.take(b"lost\n").is_err());
+        let log = LogFileSink::new(&dir.join("later/pegel.log"));
+        assert!(log.check().is_err() && log.write_message(b"lost\n").is_err());
         fs::create_dir(dir.join("later")).expect("made");
-        log.take(b"kept\n").expect("taken");
+        log.write_message(b"kept\n").expect("taken");
         assert_eq!(
             fs::read(dir.join("later/pegel.log")).expect("there"),
             b"kept\n"
@@ -107,6 +107,6 @@ mod tests {
         let path = dir.join("pipe");
         let made = std::process::Command::new("mkfifo").arg(&path).status();
         assert!(made.expect("mkfifo").success());
-        assert!(LogFile::new(&path).take(b"lost\n").is_err());
+        assert!(LogFileSink::new(&path).write_message(b"lost\n").is_err());
     }
 }

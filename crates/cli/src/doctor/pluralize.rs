@@ -3,7 +3,7 @@
 pub use pegel_agent::words::bytes;
 
 /// `1 file`, `2 files`.
-pub fn count(count: u64, what: &str) -> String {
+pub fn pluralized(count: u64, what: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {what}{plural}")
 }
@@ -18,7 +18,7 @@ mod tests {
         assert_eq!(bytes(1_500_000_000), "1.3 GiB");
         assert_eq!(bytes(12), "12 bytes");
         assert_eq!(
-            (count(1, "time"), count(0, "time")),
+            (pluralized(1, "time"), pluralized(0, "time")),
             ("1 time".into(), "0 times".into())
         );
     }

@@ -9,23 +9,26 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use crate::answer::{Reading, readings};
-use crate::client::{Client, refusal};
+use crate::agent_client::{AgentClient, response_error};
+use crate::api_values::{SeriesValue, parse_values};
 
 /// The longest event that is taken.
 const EVENT_BYTES_MAX: u64 = 512 << 20;
 
-pub struct Stream {
+pub struct AgentEventStream {
     body: BufReader<UnixStream>,
     stopped: Arc<AtomicBool>,
     line: Vec<u8>,
 }
 
-impl Stream {
+impl AgentEventStream {
     /// From now on SIGINT and SIGTERM end the stream instead of the process.
-    pub fn open(client: &Client, query: &[(&str, &str)]) -> anyhow::Result<Stream> {
+    pub fn open_until_signal(
+        client: &AgentClient,
+        query: &[(&str, &str)],
+    ) -> anyhow::Result<AgentEventStream> {
         // A value may stay the same for hours.
-        let stream = Stream::connect(client, query, None)?;
+        let stream = AgentEventStream::connect(client, query, None)?;
         let other_end = stream.body.get_ref().try_clone();
         let other_end = other_end.context("cannot wait for signals")?;
         let flag = stream.stopped.clone();
@@ -40,25 +43,25 @@ impl Stream {
 
     /// A stream that ends when nothing at all came for `silence`: an agent speaks every ten seconds.
     pub fn connect(
-        client: &Client,
+        client: &AgentClient,
         query: &[(&str, &str)],
         silence: Option<Duration>,
-    ) -> anyhow::Result<Stream> {
-        let mut answer = client.ask("/api/v1/stream", query)?;
+    ) -> anyhow::Result<AgentEventStream> {
+        let mut answer = client.request("/api/v1/stream", query)?;
         if answer.status != 200 {
             let mut text = String::new();
             answer
                 .body
                 .read_to_string(&mut text)
                 .context("the agent broke off its answer")?;
-            return Err(refusal(answer.status, &text));
+            return Err(response_error(answer.status, &text));
         }
         answer
             .body
             .get_ref()
             .set_read_timeout(silence)
             .context("cannot wait for the agent")?;
-        Ok(Stream {
+        Ok(AgentEventStream {
             body: answer.body,
             stopped: Arc::new(AtomicBool::new(false)),
             line: Vec::new(),
@@ -66,7 +69,7 @@ impl Stream {
     }
 
     /// The changes of one step; `None` at the end.
-    pub fn next_step(&mut self) -> anyhow::Result<Option<Vec<Reading>>> {
+    pub fn next_step(&mut self) -> anyhow::Result<Option<Vec<SeriesValue>>> {
         loop {
             self.line.clear();
             let read = (&mut self.body)
@@ -80,7 +83,7 @@ impl Stream {
             if let Some(data) = self.line.strip_prefix(b"data:") {
                 let json =
                     serde_json::from_slice(data).context("the agent's stream is not JSON")?;
-                return readings(&json).map(Some);
+                return parse_values(&json).map(Some);
             }
         }
     }

@@ -11,14 +11,14 @@ pub const NOTHING_MATCHED: u8 = 4;
 
 /// An error that knows its exit code. Every other error exits with [`FAILED`].
 #[derive(Debug)]
-pub struct Failure {
+pub struct CommandError {
     pub code: u8,
     pub message: String,
 }
 
-impl Failure {
-    pub fn coded(code: u8, message: impl Into<String>) -> anyhow::Error {
-        Failure {
+impl CommandError {
+    pub fn with_code(code: u8, message: impl Into<String>) -> anyhow::Error {
+        CommandError {
             code,
             message: message.into(),
         }
@@ -26,25 +26,25 @@ impl Failure {
     }
 
     pub fn usage(message: impl Into<String>) -> anyhow::Error {
-        Failure::coded(USAGE, message)
+        CommandError::with_code(USAGE, message)
     }
 
     pub fn nothing_matched(message: impl Into<String>) -> anyhow::Error {
-        Failure::coded(NOTHING_MATCHED, message)
+        CommandError::with_code(NOTHING_MATCHED, message)
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for CommandError {}
 
 /// The exit code of an error, and whether it is worth a message.
-pub fn judge(error: &anyhow::Error) -> (u8, bool) {
-    if let Some(failure) = error.downcast_ref::<Failure>() {
+pub fn exit_code(error: &anyhow::Error) -> (u8, bool) {
+    if let Some(failure) = error.downcast_ref::<CommandError>() {
         return (failure.code, true);
     }
     // The reader of our output went away: `pegel list | head` is no failure.
@@ -63,13 +63,13 @@ mod tests {
     fn a_closed_pipe_ends_quietly() {
         let pipe = std::io::Error::from(std::io::ErrorKind::BrokenPipe);
         assert_eq!(
-            judge(&anyhow::Error::from(pipe).context("cannot write")),
+            exit_code(&anyhow::Error::from(pipe).context("cannot write")),
             (OK, false)
         );
         assert_eq!(
-            judge(&Failure::nothing_matched("none")),
+            exit_code(&CommandError::nothing_matched("none")),
             (NOTHING_MATCHED, true)
         );
-        assert_eq!(judge(&anyhow::anyhow!("other")), (FAILED, true));
+        assert_eq!(exit_code(&anyhow::anyhow!("other")), (FAILED, true));
     }
 }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
-use super::Args;
-use crate::failure::Failure;
+use super::RunArgs;
+use crate::command_error::CommandError;
 use crate::{output, tau_proxy};
 
 pub const NAME: &str = "tau_metric_proxy_run";
@@ -26,7 +26,7 @@ Wrapper to run commands instrumented for the tau_metric_proxy.
 
 #[derive(Debug, Parser)]
 #[command(name = NAME, disable_help_flag = true)]
-struct Old {
+struct TauRunArgs {
     #[arg(short = 'm')]
     mpi: bool,
     #[arg(short = 's')]
@@ -45,7 +45,7 @@ struct Old {
 }
 
 pub fn run(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
-    let old = Old::try_parse_from(arguments).map_err(|error| {
+    let old = TauRunArgs::try_parse_from(arguments).map_err(|error| {
         let text = error.to_string();
         let line = text.lines().next().unwrap_or_default();
         usage(line.strip_prefix("error: ").unwrap_or(line))
@@ -56,7 +56,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
     if old.command.is_empty() && old.pid.is_none() {
         return Err(usage("no command is given"));
     }
-    super::run(&Args {
+    super::run(&RunArgs {
         // With a process to attach to, these two mean nothing.
         mpi: old.mpi && old.pid.is_none(),
         command: match old.pid {
@@ -66,7 +66,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
         syscalls: old.syscalls,
         pid: old.pid,
         verbose: old.verbose,
-        socket: old.socket.or_else(usual_socket),
+        socket: old.socket.or_else(tau_socket_if_present),
         job: None,
         method: None,
         io_only: false,
@@ -77,12 +77,12 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
 }
 
 /// Where a proxy of this user that runs under its old name says that it is, unless something else is meant.
-fn usual_socket() -> Option<PathBuf> {
+fn tau_socket_if_present() -> Option<PathBuf> {
     let is_named = std::env::var_os("PEGEL_SOCKET").is_some_and(|path| !path.is_empty());
-    let usual = tau_proxy::usual_socket();
+    let usual = tau_proxy::default_socket();
     (!is_named && usual.exists()).then_some(usual)
 }
 
 fn usage(message: &str) -> anyhow::Error {
-    Failure::usage(format!("{NAME}: {message}\n\n{HELP}"))
+    CommandError::usage(format!("{NAME}: {message}\n\n{HELP}"))
 }

@@ -2,35 +2,35 @@
 
 use ratatui::style::{Color, Modifier, Style};
 
-use crate::top::model::Mode;
+use crate::top::model::CpuMode;
 
 /// What a piece of the screen means; the look decides how that appears.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub enum StyleRole {
     Plain,
     /// Less important: units of measure, empty parts of bars.
     Faint,
     Title,
     /// The row or the tab that is chosen.
-    Chosen,
+    Selected,
     Key,
     Good,
-    Warm,
-    Hot,
-    Cpu(Mode),
+    Warning,
+    Critical,
+    Cpu(CpuMode),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Look {
+pub struct TerminalTheme {
     pub has_colours: bool,
     pub has_blocks: bool,
     /// Bold and reverse.
     pub has_attributes: bool,
 }
 
-impl Look {
+impl TerminalTheme {
     /// From what the environment says about the terminal, in the order of precedence of `setlocale`.
-    pub fn choose(variable: impl Fn(&str) -> Option<String>) -> Look {
+    pub fn detect(variable: impl Fn(&str) -> Option<String>) -> TerminalTheme {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
         let term = set("TERM").unwrap_or_else(|| "dumb".to_owned());
         let locale = set("LC_ALL")
@@ -42,7 +42,7 @@ impl Look {
         });
         let is_old = ["dumb", "vt52", "vt100", "vt102", "vt220"].contains(&term.as_str());
         let is_plain = is_old || term.ends_with("-mono") || term.ends_with("-m");
-        Look {
+        TerminalTheme {
             has_colours: !is_plain && set("NO_COLOR").is_none(),
             // The font of the Linux console lacks most blocks.
             has_blocks: is_utf8 && !is_old && term != "linux",
@@ -50,37 +50,39 @@ impl Look {
         }
     }
 
-    pub fn style(self, role: Role) -> Style {
+    pub fn style(self, role: StyleRole) -> Style {
         if self.has_colours {
             return coloured(role);
         }
         let plain = Style::new();
         match role {
             _ if !self.has_attributes => plain,
-            Role::Title | Role::Key | Role::Hot => plain.add_modifier(Modifier::BOLD),
-            Role::Chosen => plain.add_modifier(Modifier::REVERSED),
+            StyleRole::Title | StyleRole::Key | StyleRole::Critical => {
+                plain.add_modifier(Modifier::BOLD)
+            }
+            StyleRole::Selected => plain.add_modifier(Modifier::REVERSED),
             _ => plain,
         }
     }
 
     /// A share of time, by how alarming it is.
-    pub fn heat(share: f64) -> Role {
+    pub fn usage_role(share: f64) -> StyleRole {
         match share {
-            s if s >= 0.9 => Role::Hot,
-            s if s >= 0.6 => Role::Warm,
-            _ => Role::Good,
+            s if s >= 0.9 => StyleRole::Critical,
+            s if s >= 0.6 => StyleRole::Warning,
+            _ => StyleRole::Good,
         }
     }
 
     /// A whole cell of a bar. Modes differ in shape as well as in colour.
-    pub fn cell(self, role: Role) -> &'static str {
+    pub fn cell(self, role: StyleRole) -> &'static str {
         let (block, letter) = match role {
-            Role::Cpu(Mode::User) => ("█", "#"),
-            Role::Cpu(Mode::System) => ("▓", "="),
-            Role::Cpu(Mode::Irq) => ("▒", "%"),
-            Role::Cpu(Mode::Steal) => ("▒", "$"),
-            Role::Cpu(Mode::Wait) => ("░", "~"),
-            Role::Faint | Role::Cpu(Mode::Idle) => ("·", "."),
+            StyleRole::Cpu(CpuMode::User) => ("█", "#"),
+            StyleRole::Cpu(CpuMode::System) => ("▓", "="),
+            StyleRole::Cpu(CpuMode::Irq) => ("▒", "%"),
+            StyleRole::Cpu(CpuMode::Steal) => ("▒", "$"),
+            StyleRole::Cpu(CpuMode::IoWait) => ("░", "~"),
+            StyleRole::Faint | StyleRole::Cpu(CpuMode::Idle) => ("·", "."),
             _ => ("█", "#"),
         };
         if self.has_blocks { block } else { letter }
@@ -123,20 +125,20 @@ impl Look {
     }
 }
 
-fn coloured(role: Role) -> Style {
+fn coloured(role: StyleRole) -> Style {
     let plain = Style::new();
     match role {
-        Role::Plain => plain,
-        Role::Faint | Role::Cpu(Mode::Idle) => plain.fg(Color::DarkGray),
-        Role::Title => plain.fg(Color::Cyan).add_modifier(Modifier::BOLD),
-        Role::Chosen => plain.add_modifier(Modifier::REVERSED),
-        Role::Key => plain.add_modifier(Modifier::BOLD),
-        Role::Good | Role::Cpu(Mode::User) => plain.fg(Color::Green),
-        Role::Warm => plain.fg(Color::Yellow),
-        Role::Hot | Role::Cpu(Mode::System) => plain.fg(Color::Red),
-        Role::Cpu(Mode::Irq) => plain.fg(Color::Magenta),
-        Role::Cpu(Mode::Steal) => plain.fg(Color::Yellow),
-        Role::Cpu(Mode::Wait) => plain.fg(Color::Blue),
+        StyleRole::Plain => plain,
+        StyleRole::Faint | StyleRole::Cpu(CpuMode::Idle) => plain.fg(Color::DarkGray),
+        StyleRole::Title => plain.fg(Color::Cyan).add_modifier(Modifier::BOLD),
+        StyleRole::Selected => plain.add_modifier(Modifier::REVERSED),
+        StyleRole::Key => plain.add_modifier(Modifier::BOLD),
+        StyleRole::Good | StyleRole::Cpu(CpuMode::User) => plain.fg(Color::Green),
+        StyleRole::Warning => plain.fg(Color::Yellow),
+        StyleRole::Critical | StyleRole::Cpu(CpuMode::System) => plain.fg(Color::Red),
+        StyleRole::Cpu(CpuMode::Irq) => plain.fg(Color::Magenta),
+        StyleRole::Cpu(CpuMode::Steal) => plain.fg(Color::Yellow),
+        StyleRole::Cpu(CpuMode::IoWait) => plain.fg(Color::Blue),
     }
 }
 
@@ -145,7 +147,7 @@ mod tests {
     use super::*;
 
     fn look(variables: &[(&str, &str)]) -> (bool, bool, bool) {
-        let look = Look::choose(|name| {
+        let look = TerminalTheme::detect(|name| {
             let found = variables.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| (*value).to_owned())
         });
@@ -180,12 +182,17 @@ mod tests {
 
     #[test]
     fn without_colours_no_style_has_one() {
-        let look = Look {
+        let look = TerminalTheme {
             has_colours: false,
             has_blocks: true,
             has_attributes: true,
         };
-        for role in [Role::Hot, Role::Chosen, Role::Cpu(Mode::Wait), Role::Faint] {
+        for role in [
+            StyleRole::Critical,
+            StyleRole::Selected,
+            StyleRole::Cpu(CpuMode::IoWait),
+            StyleRole::Faint,
+        ] {
             let style = look.style(role);
             assert_eq!((style.fg, style.bg), (None, None), "{role:?}");
         }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 /// One line of `/api/v1/list`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Listed {
+pub struct SeriesInfo {
     pub name: String,
     pub doc: String,
     pub kind: String,
@@ -14,13 +14,13 @@ pub struct Listed {
 
 /// One current value; `ts` is when it last changed, in seconds.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Reading {
+pub struct SeriesValue {
     pub name: String,
     pub ts: f64,
     pub value: f64,
 }
 
-pub fn listed(json: &Value) -> anyhow::Result<Vec<Listed>> {
+pub fn parse_series_list(json: &Value) -> anyhow::Result<Vec<SeriesInfo>> {
     let items = json.as_array().context("the agent's list is not a list")?;
     items
         .iter()
@@ -29,7 +29,7 @@ pub fn listed(json: &Value) -> anyhow::Result<Vec<Listed>> {
             let name = item["name"]
                 .as_str()
                 .context("the agent's list has an item without name")?;
-            Ok(Listed {
+            Ok(SeriesInfo {
                 name: name.to_owned(),
                 doc: text("doc"),
                 kind: text("type"),
@@ -39,7 +39,7 @@ pub fn listed(json: &Value) -> anyhow::Result<Vec<Listed>> {
         .collect()
 }
 
-pub fn readings(json: &Value) -> anyhow::Result<Vec<Reading>> {
+pub fn parse_values(json: &Value) -> anyhow::Result<Vec<SeriesValue>> {
     let items = json
         .as_array()
         .context("the agent's values are not a list")?;
@@ -49,9 +49,10 @@ pub fn readings(json: &Value) -> anyhow::Result<Vec<Reading>> {
             let name = item["name"]
                 .as_str()
                 .context("the agent sent a value without name")?;
-            let ts = number(&item["ts"]).context("the agent sent a value without time")?;
-            let value = number(&item["value"]).context("the agent sent a name without value")?;
-            Ok(Reading {
+            let ts = parse_number(&item["ts"]).context("the agent sent a value without time")?;
+            let value =
+                parse_number(&item["value"]).context("the agent sent a name without value")?;
+            Ok(SeriesValue {
                 name: name.to_owned(),
                 ts,
                 value,
@@ -61,7 +62,7 @@ pub fn readings(json: &Value) -> anyhow::Result<Vec<Reading>> {
 }
 
 /// JSON has no word for what is not finite: it comes as text, or as null.
-fn number(json: &Value) -> Option<f64> {
+fn parse_number(json: &Value) -> Option<f64> {
     match json {
         Value::Null => Some(f64::NAN),
         Value::String(text) => text.parse().ok(),
@@ -80,10 +81,10 @@ mod tests {
             {"name": "b", "ts": 1.5, "value": "+Inf"},
             {"name": "c", "ts": 1.5, "value": null},
         ]);
-        let read = readings(&json).expect("valid");
+        let read = parse_values(&json).expect("valid");
         assert_eq!((read[0].value, read[1].value), (2.0, f64::INFINITY));
         assert!(read[2].value.is_nan());
-        assert!(readings(&serde_json::json!([{"ts": 1}])).is_err());
-        assert!(readings(&serde_json::json!({})).is_err());
+        assert!(parse_values(&serde_json::json!([{"ts": 1}])).is_err());
+        assert!(parse_values(&serde_json::json!({})).is_err());
     }
 }

@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use clap::Parser;
 use pegel_metric::split_names;
 
-use crate::answer::Listed;
-use crate::ask::{self, all_listed};
-use crate::client::Client;
-use crate::failure::Failure;
-use crate::format::{self, Format};
-use crate::track::{self, Tracking};
+use crate::agent_client::AgentClient;
+use crate::agent_query::{self, fetch_series_list};
+use crate::api_values::SeriesInfo;
+use crate::command_error::CommandError;
+use crate::format::{self, OutputFormat};
+use crate::track::{self, TrackOptions};
 use crate::{output, tau_proxy};
 
 pub const NAME: &str = "tau_metric_client";
@@ -43,7 +43,7 @@ optional arguments:
 
 #[derive(Debug, Parser)]
 #[command(name = NAME, disable_help_flag = true, infer_long_args = true)]
-struct Args {
+struct TauClientArgs {
     #[arg(short = 'h', long = "help")]
     help: bool,
     #[arg(short = 'o', long = "output")]
@@ -72,43 +72,54 @@ struct Args {
 }
 
 pub fn run(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
-    let args = Args::try_parse_from(arguments).map_err(|error| usage(&first_line(&error)))?;
+    let args =
+        TauClientArgs::try_parse_from(arguments).map_err(|error| usage(&first_line(&error)))?;
     if args.help {
         return output::write(None, &format!("{USAGE}{OPTIONS}"));
     }
     let format = args.format.as_deref().map(parse_format).transpose()?;
     let socket = args.unix.as_deref();
-    let find = || Client::find(socket, &[tau_proxy::usual_socket()]);
+    let find = || AgentClient::find(socket, &[tau_proxy::default_socket()]);
     let write = |text: &str| output::write(args.output.as_deref(), text);
-    let by_default = |default| Format::choose(format, None, default);
+    let by_default = |default| OutputFormat::choose(format, None, default);
     if args.list {
-        let listed: Vec<Listed> = all_listed(&find()?)?
+        let listed: Vec<SeriesInfo> = fetch_series_list(&find()?)?
             .into_iter()
-            .map(under_old_name)
+            .map(with_tau_kind)
             .collect();
         let title = "List of tau_metric_exporter Metrics";
-        return write(&format::list(by_default(Format::Md), &listed, title));
+        return write(&format::list(by_default(OutputFormat::Md), &listed, title));
     }
     if args.values {
-        let readings = ask::values(&find()?, &[])?;
-        let page = ask::page(args.output.as_deref());
-        return write(&format::values(by_default(Format::Md), &readings, page));
+        let readings = agent_query::fetch_values(&find()?, &[])?;
+        let page = agent_query::display_context(args.output.as_deref());
+        return write(&format::values(
+            by_default(OutputFormat::Md),
+            &readings,
+            page,
+        ));
     }
     if let Some(list) = &args.get {
-        let names = names(list, "-g/--get")?;
-        let readings = ask::values(&find()?, &[("names", &names.join(","))])?;
+        let names = parse_names(list, "-g/--get")?;
+        let readings = agent_query::fetch_values(&find()?, &[("names", &names.join(","))])?;
         if readings.is_empty() {
-            return Err(Failure::nothing_matched(format!("no metric named {list}")));
+            return Err(CommandError::nothing_matched(format!(
+                "no metric named {list}"
+            )));
         }
-        let page = ask::page(args.output.as_deref());
-        return write(&format::values(by_default(Format::Md), &readings, page));
+        let page = agent_query::display_context(args.output.as_deref());
+        return write(&format::values(
+            by_default(OutputFormat::Md),
+            &readings,
+            page,
+        ));
     }
     let names = match (&args.track_list, args.track) {
-        (Some(list), _) => names(list, "-T/--track-list")?,
+        (Some(list), _) => parse_names(list, "-T/--track-list")?,
         (None, true) => Vec::new(),
         (None, false) => return Err(usage("one of the arguments -l -v -g -t -T is required")),
     };
-    let hz = track::frequency(&args.freq)?;
+    let hz = track::parse_frequency(&args.freq)?;
     let client = find()?;
     if let Some(path) = &args.output {
         let path = path.display();
@@ -117,17 +128,17 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
             &format!("Logging in {path} interrupt with CTRL + C when done...\n"),
         )?;
     }
-    let tracking = Tracking {
+    let tracking = TrackOptions {
         names,
         pattern: None,
         hz,
-        format: by_default(Format::Json),
+        format: by_default(OutputFormat::Json),
         output: args.output,
     };
     track::track(&client, &tracking)
 }
 
-fn names(list: &str, option: &str) -> anyhow::Result<Vec<String>> {
+fn parse_names(list: &str, option: &str) -> anyhow::Result<Vec<String>> {
     let names: Vec<String> = split_names(list).into_iter().map(str::to_owned).collect();
     if names.is_empty() {
         return Err(usage(&format!("argument {option}: no name is given")));
@@ -135,19 +146,19 @@ fn names(list: &str, option: &str) -> anyhow::Result<Vec<String>> {
     Ok(names)
 }
 
-fn parse_format(text: &str) -> anyhow::Result<Format> {
+fn parse_format(text: &str) -> anyhow::Result<OutputFormat> {
     match text {
-        "md" => Ok(Format::Md),
-        "json" => Ok(Format::Json),
-        "yaml" => Ok(Format::Yaml),
-        "txt" => Ok(Format::Txt),
+        "md" => Ok(OutputFormat::Md),
+        "json" => Ok(OutputFormat::Json),
+        "yaml" => Ok(OutputFormat::Yaml),
+        "txt" => Ok(OutputFormat::Txt),
         _ => Err(usage(&format!(
             "argument -f/--format: invalid choice: '{text}' (choose from 'md', 'json', 'yaml', 'txt')"
         ))),
     }
 }
 
-fn under_old_name(mut item: Listed) -> Listed {
+fn with_tau_kind(mut item: SeriesInfo) -> SeriesInfo {
     item.kind = match item.kind.as_str() {
         "counter" => "TAU_METRIC_COUNTER",
         _ => "TAU_METRIC_GAUGE",
@@ -158,7 +169,7 @@ fn under_old_name(mut item: Listed) -> Listed {
 }
 
 fn usage(message: &str) -> anyhow::Error {
-    Failure::usage(format!("{USAGE}{NAME}: error: {message}"))
+    CommandError::usage(format!("{USAGE}{NAME}: error: {message}"))
 }
 
 fn first_line(error: &clap::Error) -> String {

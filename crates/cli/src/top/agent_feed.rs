@@ -8,42 +8,42 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use serde_json::Value;
 
-use super::Event;
-use super::model::{Agent, SECONDS};
-use crate::answer::{Listed, Reading, listed};
-use crate::ask;
-use crate::client::Client;
-use crate::track::stream::Stream;
+use super::TopEvent;
+use super::model::{AgentSummary, HISTORY_SECONDS};
+use crate::agent_client::AgentClient;
+use crate::agent_query;
+use crate::api_values::{SeriesInfo, SeriesValue, parse_series_list};
+use crate::track::event_stream::AgentEventStream;
 
 /// An agent says something every ten seconds.
-const SILENCE: Duration = Duration::from_secs(25);
+const STREAM_TIMEOUT: Duration = Duration::from_secs(25);
 const RETRY: Duration = Duration::from_millis(500);
 /// How often the list of series and the agent's state are asked for.
 const REFRESH: Duration = Duration::from_secs(10);
 /// New series are asked about sooner, but not each by itself.
-const LIST_AGAIN: Duration = Duration::from_secs(1);
+const LIST_REFRESH_MIN: Duration = Duration::from_secs(1);
 /// Series in one question about the past.
-const PAST_SERIES_MAX: usize = 32;
+const HISTORY_SERIES_MAX: usize = 32;
 
 /// The text of a series, and its samples: seconds and values.
-type Past = (String, Vec<(f64, f64)>);
+type SeriesSamples = (String, Vec<(f64, f64)>);
 
 #[derive(Debug)]
-pub enum News {
+pub enum FeedUpdate {
     /// A new stream begins, and these series exist.
-    Connected(Agent, Vec<Listed>),
-    Status(Agent),
-    Listed(Vec<Listed>),
-    Step(Vec<Reading>),
-    Past(Vec<Past>),
+    Connected(AgentSummary, Vec<SeriesInfo>),
+    Status(AgentSummary),
+    Listed(Vec<SeriesInfo>),
+    Step(Vec<SeriesValue>),
+    History(Vec<SeriesSamples>),
     /// Since when, and why.
-    Gone(f64, String),
+    Lost(f64, String),
 }
 
 #[derive(Debug)]
-pub enum Wish {
+pub enum FeedRequest {
     /// The last minutes of these series.
-    Past(Vec<String>),
+    History(Vec<String>),
     /// The list anew: there is a series that is not in it.
     List,
     /// All current values.
@@ -52,29 +52,29 @@ pub enum Wish {
 
 /// Where wishes go. The agent's news come as events.
 #[derive(Debug)]
-pub struct Feed {
-    wishes: SyncSender<Wish>,
+pub struct AgentFeed {
+    requests: SyncSender<FeedRequest>,
 }
 
-impl Feed {
+impl AgentFeed {
     /// Starts the threads. They end with the process.
     pub fn start(
-        client: Client,
+        client: AgentClient,
         query: Vec<(&'static str, String)>,
-        events: SyncSender<Event>,
-    ) -> anyhow::Result<Feed> {
+        events: SyncSender<TopEvent>,
+    ) -> anyhow::Result<AgentFeed> {
         let client = Arc::new(client);
         let (wishes, wanted) = sync_channel(16);
         let (asker, news) = (client.clone(), events.clone());
-        spawn("stream", move || follow(&client, &query, &events))?;
-        spawn("questions", move || answer_wishes(&asker, &wanted, &news))?;
-        Ok(Feed { wishes })
+        spawn("stream", move || follow_stream(&client, &query, &events))?;
+        spawn("questions", move || serve_requests(&asker, &wanted, &news))?;
+        Ok(AgentFeed { requests: wishes })
     }
 
     /// Returns whether it could be taken; there is no waiting.
-    pub fn wish(&self, wish: Wish) -> bool {
+    pub fn try_request(&self, wish: FeedRequest) -> bool {
         !matches!(
-            self.wishes.try_send(wish),
+            self.requests.try_send(wish),
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_))
         )
     }
@@ -89,24 +89,28 @@ pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> anyhow::Result
 }
 
 /// Reads the stream, and opens it again whenever it ends. Returns when nobody listens any more.
-fn follow(client: &Client, query: &[(&'static str, String)], events: &SyncSender<Event>) {
+fn follow_stream(
+    client: &AgentClient,
+    query: &[(&'static str, String)],
+    events: &SyncSender<TopEvent>,
+) {
     let query: Vec<(&str, &str)> = query
         .iter()
         .map(|(key, value)| (*key, value.as_str()))
         .collect();
-    let send = |news| events.send(Event::News(news)).is_ok();
+    let send = |news| events.send(TopEvent::Feed(news)).is_ok();
     let mut gone_since = None;
     loop {
         let ended = match open(client, &query) {
             Ok((agent, list, mut stream)) => {
                 gone_since = None;
-                if !send(News::Connected(agent, list)) {
+                if !send(FeedUpdate::Connected(agent, list)) {
                     return;
                 }
                 loop {
                     match stream.next_step() {
                         Ok(Some(step)) => {
-                            if !send(News::Step(step)) {
+                            if !send(FeedUpdate::Step(step)) {
                                 return;
                             }
                         }
@@ -120,17 +124,20 @@ fn follow(client: &Client, query: &[(&'static str, String)], events: &SyncSender
         // Only the first line: hints are for those who have not started an agent yet.
         let why = ended.lines().next().unwrap_or_default().to_owned();
         let since = *gone_since.get_or_insert_with(wall_clock);
-        if !send(News::Gone(since, why)) {
+        if !send(FeedUpdate::Lost(since, why)) {
             return;
         }
         thread::sleep(RETRY);
     }
 }
 
-fn open(client: &Client, query: &[(&str, &str)]) -> anyhow::Result<(Agent, Vec<Listed>, Stream)> {
-    let agent = Agent::read(&client.get("/status", &[])?);
-    let list = ask::all_listed(client)?;
-    let stream = Stream::connect(client, query, Some(SILENCE))?;
+fn open(
+    client: &AgentClient,
+    query: &[(&str, &str)],
+) -> anyhow::Result<(AgentSummary, Vec<SeriesInfo>, AgentEventStream)> {
+    let agent = AgentSummary::from_status(&client.get("/status", &[])?);
+    let list = agent_query::fetch_series_list(client)?;
+    let stream = AgentEventStream::connect(client, query, Some(STREAM_TIMEOUT))?;
     Ok((agent, list, stream))
 }
 
@@ -141,33 +148,42 @@ fn wall_clock() -> f64 {
 
 /// Grants wishes, and asks for the list and the state from time to time. An agent that is gone is the
 /// stream's business: what fails here is left out.
-fn answer_wishes(client: &Client, wanted: &Receiver<Wish>, events: &SyncSender<Event>) {
-    let send = |news| events.send(Event::News(news)).is_ok();
+fn serve_requests(
+    client: &AgentClient,
+    wanted: &Receiver<FeedRequest>,
+    events: &SyncSender<TopEvent>,
+) {
+    let send = |news| events.send(TopEvent::Feed(news)).is_ok();
     let mut refresh = Instant::now() + REFRESH;
     let mut list_from = Instant::now();
     loop {
         let wait = refresh.saturating_duration_since(Instant::now());
         let news = match wanted.recv_timeout(wait) {
-            Ok(Wish::Past(texts)) => past(client, &texts).ok().map(News::Past),
-            Ok(Wish::Values) => ask::values(client, &[]).ok().map(News::Step),
-            Ok(Wish::List) => {
+            Ok(FeedRequest::History(texts)) => {
+                fetch_history(client, &texts).ok().map(FeedUpdate::History)
+            }
+            Ok(FeedRequest::Values) => agent_query::fetch_values(client, &[])
+                .ok()
+                .map(FeedUpdate::Step),
+            Ok(FeedRequest::List) => {
                 refresh = refresh.min(list_from.max(Instant::now()));
                 None
             }
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {
                 let started = Instant::now();
-                let list = listed_or_none(client);
+                let list = try_fetch_series_list(client);
                 let status = client.get("/status", &[]).ok();
-                let status = status.map(|status| News::Status(Agent::read(&status)));
+                let status =
+                    status.map(|status| FeedUpdate::Status(AgentSummary::from_status(&status)));
                 if status.is_some_and(|status| !send(status)) {
                     return;
                 }
                 // Where there is much to list, it is asked for less often.
                 let took = started.elapsed();
                 refresh = Instant::now() + REFRESH.max(took * 100);
-                list_from = Instant::now() + LIST_AGAIN.max(took * 20);
-                list.map(News::Listed)
+                list_from = Instant::now() + LIST_REFRESH_MIN.max(took * 20);
+                list.map(FeedUpdate::Listed)
             }
         };
         if news.is_some_and(|news| !send(news)) {
@@ -176,33 +192,33 @@ fn answer_wishes(client: &Client, wanted: &Receiver<Wish>, events: &SyncSender<E
     }
 }
 
-fn listed_or_none(client: &Client) -> Option<Vec<Listed>> {
-    listed(&client.get("/api/v1/list", &[]).ok()?).ok()
+fn try_fetch_series_list(client: &AgentClient) -> Option<Vec<SeriesInfo>> {
+    parse_series_list(&client.get("/api/v1/list", &[]).ok()?).ok()
 }
 
 /// The last minutes of some series, one value per second.
-fn past(client: &Client, texts: &[String]) -> anyhow::Result<Vec<Past>> {
-    let start = format!("-{SECONDS}s");
+fn fetch_history(client: &AgentClient, texts: &[String]) -> anyhow::Result<Vec<SeriesSamples>> {
+    let start = format!("-{HISTORY_SECONDS}s");
     let mut all = Vec::new();
-    for texts in texts.chunks(PAST_SERIES_MAX) {
+    for texts in texts.chunks(HISTORY_SERIES_MAX) {
         let mut query = vec![("start", start.as_str()), ("step", "1s")];
         query.extend(texts.iter().map(|text| ("match", text.as_str())));
         let answer = client.get("/api/v1/range", &query)?;
         let tracks = answer
             .as_array()
             .context("the agent's past is not a list")?;
-        all.extend(tracks.iter().filter_map(remembered));
+        all.extend(tracks.iter().filter_map(parse_history));
     }
     Ok(all)
 }
 
-fn remembered(track: &Value) -> Option<Past> {
+fn parse_history(track: &Value) -> Option<SeriesSamples> {
     let labels: Vec<(&str, &str)> = track["labels"]
         .as_object()?
         .iter()
         .map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default()))
         .collect();
-    let text = ask::series_text(track["name"].as_str()?, &labels)?;
+    let text = agent_query::series_text(track["name"].as_str()?, &labels)?;
     let points = track["points"].as_array()?;
     let samples = points
         .iter()
@@ -222,9 +238,9 @@ mod tests {
             "name": "m", "labels": {"b": "x\"y", "a": "1"},
             "points": [[1500, 2.0], [2500, null], [3500, 4]],
         });
-        let (text, samples) = remembered(&track).expect("valid");
+        let (text, samples) = parse_history(&track).expect("valid");
         assert_eq!(text, r#"m{a="1",b="x\"y"}"#);
         assert_eq!(samples, [(1.5, 2.0), (3.5, 4.0)]);
-        assert_eq!(remembered(&json!({"name": 1})), None);
+        assert_eq!(parse_history(&json!({"name": 1})), None);
     }
 }

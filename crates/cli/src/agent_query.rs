@@ -6,20 +6,20 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use pegel_metric::{Family, Input, Kind, Selector, Series, split_names};
 
-use crate::answer::{Listed, Reading, listed, readings};
-use crate::client::Client;
-use crate::failure::Failure;
-use crate::format::{Format, Page};
+use crate::agent_client::AgentClient;
+use crate::api_values::{SeriesInfo, SeriesValue, parse_series_list, parse_values};
+use crate::command_error::CommandError;
+use crate::format::{DisplayContext, OutputFormat};
 use crate::output;
 
 #[derive(Debug, Clone, clap::Args)]
-pub struct Ask {
+pub struct AgentQueryArgs {
     /// The agent's socket [default: $PEGEL_SOCKET, yours, the system's]
     #[arg(short = 'u', value_name = "SOCKET")]
     pub socket: Option<PathBuf>,
     /// The form of the answer [default: by the ending of FILE, else md]
     #[arg(short, long, value_enum)]
-    pub format: Option<Format>,
+    pub format: Option<OutputFormat>,
     /// Write to FILE instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -28,29 +28,29 @@ pub struct Ask {
     pub pattern: Option<String>,
 }
 
-impl Ask {
-    pub fn client(&self) -> anyhow::Result<Client> {
-        Client::find(self.socket.as_deref(), &[])
+impl AgentQueryArgs {
+    pub fn client(&self) -> anyhow::Result<AgentClient> {
+        AgentClient::find(self.socket.as_deref(), &[])
     }
 
-    pub fn format(&self) -> Format {
-        Format::choose(self.format, self.output.as_deref(), Format::Md)
+    pub fn format(&self) -> OutputFormat {
+        OutputFormat::choose(self.format, self.output.as_deref(), OutputFormat::Md)
     }
 
     pub fn write(&self, text: &str) -> anyhow::Result<()> {
         output::write(self.output.as_deref(), text)
     }
 
-    pub fn page(&self) -> Page {
-        page(self.output.as_deref())
+    pub fn display_context(&self) -> DisplayContext {
+        display_context(self.output.as_deref())
     }
 
     pub fn selector(&self) -> anyhow::Result<Option<Selector>> {
-        self.pattern.as_deref().map(selector).transpose()
+        self.pattern.as_deref().map(parse_selector).transpose()
     }
 }
 
-pub fn page(output: Option<&Path>) -> Page {
+pub fn display_context(output: Option<&Path>) -> DisplayContext {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
@@ -59,33 +59,36 @@ pub fn page(output: Option<&Path>) -> Page {
     } else {
         None
     };
-    Page {
+    DisplayContext {
         now: now.as_secs_f64(),
         width,
     }
 }
 
-pub fn selector(pattern: &str) -> anyhow::Result<Selector> {
+pub fn parse_selector(pattern: &str) -> anyhow::Result<Selector> {
     Selector::parse(pattern)
-        .map_err(|error| Failure::usage(format!("--match \"{pattern}\": {error}")))
+        .map_err(|error| CommandError::usage(format!("--match \"{pattern}\": {error}")))
 }
 
 /// All series that the agent knows, sorted by name.
-pub fn all_listed(client: &Client) -> anyhow::Result<Vec<Listed>> {
-    let mut all = listed(&client.get("/api/v1/list", &[])?)?;
+pub fn fetch_series_list(client: &AgentClient) -> anyhow::Result<Vec<SeriesInfo>> {
+    let mut all = parse_series_list(&client.get("/api/v1/list", &[])?)?;
     all.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(all)
 }
 
 /// The values that fit the query, sorted by name.
-pub fn values(client: &Client, query: &[(&str, &str)]) -> anyhow::Result<Vec<Reading>> {
-    let mut all = readings(&client.get("/api/v1/values", query)?)?;
+pub fn fetch_values(
+    client: &AgentClient,
+    query: &[(&str, &str)],
+) -> anyhow::Result<Vec<SeriesValue>> {
+    let mut all = parse_values(&client.get("/api/v1/values", query)?)?;
     all.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(all)
 }
 
 /// Whether a series text such as `name{k="v"}` fits.
-pub fn fits(selector: &Selector, text: &str) -> bool {
+pub fn series_matches(selector: &Selector, text: &str) -> bool {
     // Only name and labels matter to a selector.
     let family = |name: &str| {
         Arc::new(Family {
@@ -115,27 +118,27 @@ pub fn series_text(name: &str, labels: &[(&str, &str)]) -> Option<String> {
 }
 
 /// The names that several arguments hold, each a list with commas.
-pub fn names(arguments: &[String]) -> anyhow::Result<Vec<String>> {
+pub fn parse_names(arguments: &[String]) -> anyhow::Result<Vec<String>> {
     let names: Vec<String> = arguments
         .iter()
         .flat_map(|list| split_names(list))
         .map(str::to_owned)
         .collect();
     if names.is_empty() {
-        return Err(Failure::usage("no name is given"));
+        return Err(CommandError::usage("no name is given"));
     }
     Ok(names)
 }
 
 /// Those of the names that none of the answers belongs to.
-pub fn missing<'a>(names: &'a [String], readings: &[Reading]) -> Vec<&'a str> {
+pub fn unmatched_names<'a>(names: &'a [String], readings: &[SeriesValue]) -> Vec<&'a str> {
     let answers = |name: &str| {
         let Ok(selector) = Selector::parse(name) else {
             return false;
         };
         readings
             .iter()
-            .any(|reading| reading.name == name || fits(&selector, &reading.name))
+            .any(|reading| reading.name == name || series_matches(&selector, &reading.name))
     };
     names
         .iter()

@@ -7,45 +7,47 @@ use pegel_config::open_plain;
 use serde_json::Value;
 
 use super::finding::Finding;
-use super::machine::{BPF, Machine, Mount, PERFMON, Rights, SYS_ADMIN, SYS_PTRACE, mounts};
-use super::words;
+use super::host::{
+    BPF, HostFiles, MountInfo, PERFMON, ProcessCapabilities, SYS_ADMIN, SYS_PTRACE, parse_mountinfo,
+};
+use super::pluralize;
 
 #[derive(Debug, Default)]
-pub struct Facts {
-    pub rights: Rights,
+pub struct PermissionProbe {
+    pub capabilities: ProcessCapabilities,
     pub perf_event_paranoid: Option<i64>,
     pub unprivileged_bpf_disabled: Option<i64>,
     /// The agent counts by BPF for whoever may ask it.
-    pub agent_counts: bool,
+    pub agent_has_ebpf: bool,
     pub ptrace_scope: Option<i64>,
     /// RAPL counters: all there are, and those that could not be opened.
-    pub energy: (u64, u64),
+    pub rapl_counters: (u64, u64),
     pub nvidia: Option<CollectorStatus>,
-    pub proc: Option<Mount>,
+    pub proc: Option<MountInfo>,
 }
 
-pub fn read(
-    machine: &Machine,
-    rights: Rights,
+pub fn probe(
+    machine: &HostFiles,
+    rights: ProcessCapabilities,
     collectors: &[CollectorStatus],
     status: Option<&Value>,
-) -> Facts {
+) -> PermissionProbe {
     let mountinfo = machine.read("/proc/self/mountinfo").unwrap_or_default();
-    Facts {
-        rights,
+    PermissionProbe {
+        capabilities: rights,
         perf_event_paranoid: machine.number("/proc/sys/kernel/perf_event_paranoid"),
         unprivileged_bpf_disabled: machine.number("/proc/sys/kernel/unprivileged_bpf_disabled"),
-        agent_counts: status.is_some_and(|status| status["watching"]["ebpf"] == true),
+        agent_has_ebpf: status.is_some_and(|status| status["watching"]["ebpf"] == true),
         ptrace_scope: machine.number("/proc/sys/kernel/yama/ptrace_scope"),
-        energy: energy(machine),
+        rapl_counters: count_rapl_counters(machine),
         nvidia: collectors.iter().find(|c| c.name == "nvidia").cloned(),
-        proc: mounts(&mountinfo)
+        proc: parse_mountinfo(&mountinfo)
             .into_iter()
-            .rfind(|mount| mount.at == "/proc"),
+            .rfind(|mount| mount.mountpoint == "/proc"),
     }
 }
 
-fn energy(machine: &Machine) -> (u64, u64) {
+fn count_rapl_counters(machine: &HostFiles) -> (u64, u64) {
     let zones = machine.list("/sys/class/powercap").unwrap_or_default();
     let mut counts = (0, 0);
     for zone in zones {
@@ -60,19 +62,19 @@ fn energy(machine: &Machine) -> (u64, u64) {
     counts
 }
 
-pub fn judge(facts: &Facts) -> Vec<Finding> {
-    let (rights, mut findings) = (&facts.rights, Vec::new());
+pub fn evaluate(facts: &PermissionProbe) -> Vec<Finding> {
+    let (rights, mut findings) = (&facts.capabilities, Vec::new());
     findings.push(perf(facts.perf_event_paranoid, rights));
     findings.push(bpf(facts, rights));
     findings.push(ptrace(facts.ptrace_scope, rights));
-    findings.push(rapl(facts.energy));
+    findings.push(rapl(facts.rapl_counters));
     findings.extend(facts.nvidia.as_ref().map(nvml));
     findings.push(processes(facts.proc.as_ref(), rights));
     findings
 }
 
-fn perf(paranoid: Option<i64>, rights: &Rights) -> Finding {
-    let is_allowed = rights.can(PERFMON) || rights.can(SYS_ADMIN);
+fn perf(paranoid: Option<i64>, rights: &ProcessCapabilities) -> Finding {
+    let is_allowed = rights.has(PERFMON) || rights.has(SYS_ADMIN);
     match paranoid {
         None => Finding::better(
             "perf",
@@ -95,14 +97,14 @@ fn perf(paranoid: Option<i64>, rights: &Rights) -> Finding {
     }
 }
 
-fn bpf(facts: &Facts, rights: &Rights) -> Finding {
-    if rights.can(SYS_ADMIN) || (rights.can(BPF) && rights.can(PERFMON)) {
+fn bpf(facts: &PermissionProbe, rights: &ProcessCapabilities) -> Finding {
+    if rights.has(SYS_ADMIN) || (rights.has(BPF) && rights.has(PERFMON)) {
         return Finding::ok(
             "bpf",
             "this process may load BPF programs: `pegel run -s` counts by eBPF",
         );
     }
-    if facts.agent_counts {
+    if facts.agent_has_ebpf {
         return Finding::ok(
             "bpf",
             "the agent may load BPF programs: `pegel run -s` counts by its eBPF",
@@ -122,14 +124,14 @@ fn bpf(facts: &Facts, rights: &Rights) -> Finding {
     }
 }
 
-fn ptrace(scope: Option<i64>, rights: &Rights) -> Finding {
+fn ptrace(scope: Option<i64>, rights: &ProcessCapabilities) -> Finding {
     match scope {
         Some(3) => Finding::better(
             "ptrace",
             "ptrace_scope is 3: no program can be traced until the next boot",
             "boot with kernel.yama.ptrace_scope=1 in sysctl.d (weaker: programs may then trace those they start)",
         ),
-        _ if rights.can(SYS_PTRACE) => {
+        _ if rights.has(SYS_PTRACE) => {
             Finding::ok("ptrace", "this process may trace every program")
         }
         Some(2) => Finding::better(
@@ -150,7 +152,10 @@ fn rapl((all, refused): (u64, u64)) -> Finding {
         (0, _) => Finding::ok("energy", "no RAPL counters here"),
         (all, 0) => Finding::ok(
             "energy",
-            format!("{} (RAPL) can be read", words::count(all, "counter")),
+            format!(
+                "{} (RAPL) can be read",
+                pluralize::pluralized(all, "counter")
+            ),
         ),
         (all, refused) => Finding::better(
             "energy",
@@ -177,7 +182,7 @@ fn nvml(status: &CollectorStatus) -> Finding {
 }
 
 /// Which `/proc/PID` there are, by the mount's option `hidepid`.
-fn processes(proc: Option<&Mount>, rights: &Rights) -> Finding {
+fn processes(proc: Option<&MountInfo>, rights: &ProcessCapabilities) -> Finding {
     let hidden = proc.and_then(|mount| {
         let option = mount
             .options
@@ -187,7 +192,7 @@ fn processes(proc: Option<&Mount>, rights: &Rights) -> Finding {
     });
     match hidden {
         None => Finding::ok("processes", "those of all users are visible"),
-        Some(_) if rights.uid == 0 || rights.can(SYS_PTRACE) => {
+        Some(_) if rights.uid == 0 || rights.has(SYS_PTRACE) => {
             Finding::ok("processes", "hidden from users, but not from this process")
         }
         Some(option) => Finding::better(
@@ -205,30 +210,30 @@ mod tests {
     use pegel_testkit::TempDir;
 
     use super::*;
-    use crate::doctor::finding::State;
+    use crate::doctor::finding::FindingState;
 
     const USER: &str = "CapEff:\t0000000000000000\n";
     const ROOT: &str = "CapEff:\t000001ffffffffff\n";
 
-    fn user() -> Rights {
-        Rights::new(1000, USER)
+    fn user() -> ProcessCapabilities {
+        ProcessCapabilities::new(1000, USER)
     }
 
-    fn root() -> Rights {
-        Rights::new(0, ROOT)
+    fn root() -> ProcessCapabilities {
+        ProcessCapabilities::new(0, ROOT)
     }
 
-    fn disabled() -> Facts {
-        Facts {
+    fn disabled() -> PermissionProbe {
+        PermissionProbe {
             unprivileged_bpf_disabled: Some(2),
-            ..Facts::default()
+            ..PermissionProbe::default()
         }
     }
 
-    fn proc(options: &str) -> Mount {
-        Mount {
-            at: "/proc".to_owned(),
-            kind: "proc".to_owned(),
+    fn proc(options: &str) -> MountInfo {
+        MountInfo {
+            mountpoint: "/proc".to_owned(),
+            fs_type: "proc".to_owned(),
             options: options.split(',').map(str::to_owned).collect(),
         }
     }
@@ -244,8 +249,8 @@ mod tests {
                 processes(Some(&proc("rw,hidepid=2")), &root()),
             ),
         ] {
-            assert_eq!(finding.state, State::Better, "{finding:?}");
-            assert_eq!(of_root.state, State::Ok, "{of_root:?}");
+            assert_eq!(finding.state, FindingState::Better, "{finding:?}");
+            assert_eq!(of_root.state, FindingState::Ok, "{of_root:?}");
             // Whatever opens something says so.
             let fix = finding.fix.expect("a fix");
             assert!(
@@ -269,31 +274,37 @@ mod tests {
             processes(Some(&proc("rw,hidepid=off")), &user()),
             processes(None, &user()),
         ] {
-            assert_eq!((finding.state, finding.fix), (State::Ok, None));
+            assert_eq!((finding.state, finding.fix), (FindingState::Ok, None));
         }
-        let partly = Rights::new(1000, "CapEff:\t000000c000000000\n");
-        assert_eq!(bpf(&disabled(), &partly).state, State::Ok);
-        let by_agent = Facts {
-            agent_counts: true,
+        let partly = ProcessCapabilities::new(1000, "CapEff:\t000000c000000000\n");
+        assert_eq!(bpf(&disabled(), &partly).state, FindingState::Ok);
+        let by_agent = PermissionProbe {
+            agent_has_ebpf: true,
             ..disabled()
         };
-        assert_eq!(bpf(&by_agent, &user()).state, State::Ok);
-        assert_eq!(ptrace(Some(3), &root()).state, State::Better);
-        assert_eq!(perf(None, &root()).state, State::Better);
-        assert_eq!(bpf(&Facts::default(), &user()).state, State::Better);
+        assert_eq!(bpf(&by_agent, &user()).state, FindingState::Ok);
+        assert_eq!(ptrace(Some(3), &root()).state, FindingState::Better);
+        assert_eq!(perf(None, &root()).state, FindingState::Better);
+        assert_eq!(
+            bpf(&PermissionProbe::default(), &user()).state,
+            FindingState::Better
+        );
     }
 
     #[test]
     fn energy_is_absent_readable_or_for_root() {
-        assert_eq!(rapl((0, 0)).state, State::Ok);
-        assert_eq!(rapl((4, 0)).says, "4 counters (RAPL) can be read");
-        assert_eq!(rapl((4, 4)).state, State::Better);
+        assert_eq!(rapl((0, 0)).state, FindingState::Ok);
+        assert_eq!(rapl((4, 0)).message, "4 counters (RAPL) can be read");
+        assert_eq!(rapl((4, 4)).state, FindingState::Better);
         let machine = TempDir::new();
         let zone = machine.join("sys/class/powercap/intel-rapl:0");
         std::fs::create_dir_all(&zone).expect("made");
         std::fs::create_dir(machine.join("sys/class/powercap/intel-rapl")).expect("made");
         std::fs::write(zone.join("energy_uj"), "1\n").expect("written");
-        assert_eq!(energy(&Machine::at(machine.path().to_owned())), (1, 0));
+        assert_eq!(
+            count_rapl_counters(&HostFiles::at(machine.path().to_owned())),
+            (1, 0)
+        );
     }
 
     #[test]
@@ -312,9 +323,9 @@ mod tests {
             CollectorState::Failed,
             Some("Driver/library version mismatch"),
         ));
-        assert_eq!(failed.state, State::Broken);
+        assert_eq!(failed.state, FindingState::Broken);
         assert_eq!(
-            failed.says,
+            failed.message,
             "the NVIDIA driver: Driver/library version mismatch"
         );
         for state in [
@@ -322,7 +333,7 @@ mod tests {
             CollectorState::Absent,
             CollectorState::Disabled,
         ] {
-            assert_eq!(nvml(&status(state, None)).state, State::Ok);
+            assert_eq!(nvml(&status(state, None)).state, FindingState::Ok);
         }
     }
 }
