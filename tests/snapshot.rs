@@ -12,7 +12,7 @@ use serde_json::Value;
 #[path = "../crates/snapshot/tests/snapshot/service.rs"]
 mod service;
 
-use service::{FakeService, Reply};
+use service::{FakeReply, FakeService};
 
 const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
 const PLANTED: &str = "PLANTED";
@@ -184,7 +184,7 @@ fn an_eviction_becomes_a_metric() {
     let document =
         |name: &str| fs::read_to_string(fixture("metadata").join(name)).expect("a document");
     let set = |path: &str, text: String| {
-        service.set(&format!("GET /metadata/{path}"), None, Reply::ok(text))
+        service.set(&format!("GET /metadata/{path}"), None, FakeReply::ok(text))
     };
     set(
         "instance?api-version=2021-12-13",
@@ -219,7 +219,7 @@ fn an_eviction_becomes_a_metric() {
     });
     assert_eq!(snapshot["cloud"]["facts"]["type"], "Standard_HB120rs_v3");
     assert!(!snapshot.to_string().contains(PLANTED), "{snapshot}");
-    let asked = service.asked();
+    let asked = service.requests();
     let is_known = |path: &String| path.starts_with("GET /metadata/");
     assert!(asked.iter().all(is_known), "{asked:?}");
 }

@@ -4,15 +4,15 @@
 //! With `PEGEL_BENCH_ONCE=1` it runs one time and passes whatever it measures.
 
 mod binary;
-mod hour;
-mod meter;
-mod node;
-mod question;
+mod cpu_meter;
+mod cpu_query;
+mod recorded_hour;
 mod report;
+mod simulated_node;
 
 pub use binary::release_binary;
-pub use hour::Hour;
-pub use meter::{cpu_time, process_cpu_time, resident_mb, thread_cpu_time};
-pub use node::Node;
-pub use question::sum_of_192;
-pub use report::{Gate, Report, is_once, median};
+pub use cpu_meter::{cpu_time, process_cpu_time, resident_mb, thread_cpu_time};
+pub use cpu_query::sum_of_192;
+pub use recorded_hour::RecordedHour;
+pub use report::{BenchReport, FigureGate, is_trial_run, median};
+pub use simulated_node::SimulatedNode;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 /// What a figure must keep to.
 #[derive(Debug, Clone, Copy)]
-pub enum Gate {
+pub enum FigureGate {
     AtMost(f64),
     AtLeast(f64),
     /// Reported beside the others, without a bound.
@@ -13,24 +13,24 @@ pub enum Gate {
 
 /// The figures of one scenario.
 #[derive(Debug)]
-pub struct Report {
+pub struct BenchReport {
     scenario: &'static str,
     missed: usize,
 }
 
 /// Whether this is only a trial run, with few repetitions and without gates.
-pub fn is_once() -> bool {
+pub fn is_trial_run() -> bool {
     std::env::var_os("PEGEL_BENCH_ONCE").is_some()
 }
 
-impl Report {
-    pub fn new(scenario: &'static str) -> Report {
+impl BenchReport {
+    pub fn new(scenario: &'static str) -> BenchReport {
         println!("\n{scenario}");
         println!(
             "  {:<52} {:>12} {:>12} {:>20}",
             "work", "budget", "here", "spread"
         );
-        Report {
+        BenchReport {
             scenario,
             missed: 0,
         }
@@ -38,28 +38,28 @@ impl Report {
 
     /// How often to measure.
     pub fn repetitions(&self, usual: usize) -> usize {
-        if is_once() { 1 } else { usual }
+        if is_trial_run() { 1 } else { usual }
     }
 
     /// Reports the median of `figures` with their smallest and largest.
-    pub fn row(&mut self, work: &str, unit: &str, gate: Gate, figures: Vec<f64>) {
-        self.row_beside(work, unit, gate, figures, &[]);
+    pub fn row(&mut self, work: &str, unit: &str, gate: FigureGate, figures: Vec<f64>) {
+        self.row_with_peers(work, unit, gate, figures, &[]);
     }
 
     /// The same, with what others took for the same work in the same run.
-    pub fn row_beside(
+    pub fn row_with_peers(
         &mut self,
         work: &str,
         unit: &str,
-        gate: Gate,
+        gate: FigureGate,
         mut figures: Vec<f64>,
         peers: &[(&str, f64)],
     ) {
         let median = median(&mut figures);
         let (budget, is_kept) = match gate {
-            Gate::AtMost(most) => (format!("≤ {}", rounded(most)), median <= most),
-            Gate::AtLeast(least) => (format!("≥ {}", rounded(least)), median >= least),
-            Gate::None => ("–".to_owned(), true),
+            FigureGate::AtMost(most) => (format!("≤ {}", rounded(most)), median <= most),
+            FigureGate::AtLeast(least) => (format!("≥ {}", rounded(least)), median >= least),
+            FigureGate::None => ("–".to_owned(), true),
         };
         let spread = format!(
             "{} … {}",
@@ -81,7 +81,7 @@ impl Report {
 
     /// Fails when a gate was missed in a full run.
     pub fn finish(self) -> ExitCode {
-        if self.missed > 0 && !is_once() {
+        if self.missed > 0 && !is_trial_run() {
             println!("  {}: {} gate(s) missed", self.scenario, self.missed);
             return ExitCode::FAILURE;
         }

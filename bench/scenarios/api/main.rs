@@ -8,39 +8,39 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use pegel_bench::{Gate, Report, is_once, process_cpu_time, release_binary};
+use pegel_bench::{BenchReport, FigureGate, is_trial_run, process_cpu_time, release_binary};
 use pegel_metric::{Clock, SystemClock};
 use pegel_testkit::{Address, AgentBuilder, AgentProcess};
 
 const BATCH: usize = 100;
 /// How many batches one figure is made of.
-const MEASURED: usize = 200;
+const BATCHES_PER_FIGURE: usize = 200;
 const BUDGET: f64 = 5.0;
 
 /// How a batch is written.
 #[derive(Clone, Copy)]
-enum Form {
+enum PostFormat {
     Put,
     Dragon,
 }
 
-impl Form {
+impl PostFormat {
     fn path(self) -> &'static str {
         match self {
-            Form::Put => "/api/put",
-            Form::Dragon => "/api/metrics",
+            PostFormat::Put => "/api/put",
+            PostFormat::Dragon => "/api/metrics",
         }
     }
 
     fn body(self, time: i64, value: usize) -> String {
         let mut body = String::with_capacity(BATCH * 100);
-        if let Form::Dragon = self {
+        if let PostFormat::Dragon = self {
             let _ = write!(body, "{{\"timestamp\":{time},\"dps\":");
         }
         for at in 0..BATCH {
             body.push(if at == 0 { '[' } else { ',' });
             let _ = write!(body, "{{\"metric\":\"app.work.figure{}\",", at % 25);
-            if let Form::Put = self {
+            if let PostFormat::Put = self {
                 let _ = write!(body, "\"timestamp\":{time},");
             }
             let rank = at / 25;
@@ -51,7 +51,7 @@ impl Form {
             );
         }
         body.push(']');
-        if let Form::Dragon = self {
+        if let PostFormat::Dragon = self {
             body.push('}');
         }
         body
@@ -59,24 +59,24 @@ impl Form {
 }
 
 /// One connection that stays, as a program's would.
-struct Client {
+struct PostClient {
     stream: TcpStream,
-    form: Form,
+    format: PostFormat,
     time: i64,
     step: i64,
     sent: usize,
 }
 
-impl Client {
-    fn new(agent: &AgentProcess, form: Form, time: i64) -> Client {
+impl PostClient {
+    fn new(agent: &AgentProcess, form: PostFormat, time: i64) -> PostClient {
         let Address::Tcp(address) = *agent.http() else {
             panic!("the first listener is TCP");
         };
         let stream = TcpStream::connect(address).expect("connected");
         stream.set_nodelay(true).expect("set");
-        Client {
+        PostClient {
             stream,
-            form,
+            format: form,
             time,
             step: 100,
             sent: 0,
@@ -84,12 +84,12 @@ impl Client {
     }
 
     fn post(&mut self) {
-        let body = self.form.body(self.time, self.sent);
+        let body = self.format.body(self.time, self.sent);
         self.time += self.step;
         self.sent += BATCH;
         let request = format!(
             "POST {} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}",
-            self.form.path(),
+            self.format.path(),
             body.len()
         );
         self.stream.write_all(request.as_bytes()).expect("sent");
@@ -109,12 +109,15 @@ impl Client {
 }
 
 fn main() -> ExitCode {
-    let mut report = Report::new("api");
+    let mut report = BenchReport::new("api");
     let binary = release_binary();
-    let held = if is_once() { 50_000 } else { 1_000_000 };
-    for (form, name) in [(Form::Put, "/api/put"), (Form::Dragon, "/api/metrics")] {
-        let mut few = Trial::new(&binary, form);
-        let mut many = Trial::new(&binary, form);
+    let held = if is_trial_run() { 50_000 } else { 1_000_000 };
+    for (form, name) in [
+        (PostFormat::Put, "/api/put"),
+        (PostFormat::Dragon, "/api/metrics"),
+    ] {
+        let mut few = ApiTrial::new(&binary, form);
+        let mut many = ApiTrial::new(&binary, form);
         many.client.post_until(held);
         // In turn, so that whatever else the machine does is the same for both.
         let repetitions = report.repetitions(9);
@@ -128,7 +131,7 @@ fn main() -> ExitCode {
             report.row(
                 &format!("{name}, {work}"),
                 unit,
-                Gate::AtMost(most),
+                FigureGate::AtMost(most),
                 figures,
             );
         };
@@ -151,24 +154,24 @@ fn main() -> ExitCode {
 }
 
 /// An agent and its one client.
-struct Trial {
+struct ApiTrial {
     agent: AgentProcess,
-    client: Client,
+    client: PostClient,
     /// What the agent takes of a core by itself.
     idle: f64,
 }
 
-impl Trial {
-    fn new(binary: &Path, form: Form) -> Trial {
+impl ApiTrial {
+    fn new(binary: &Path, form: PostFormat) -> ApiTrial {
         let agent = AgentBuilder::new(binary).start();
-        let time = Duration::from_secs(if is_once() { 1 } else { 5 });
+        let time = Duration::from_secs(if is_trial_run() { 1 } else { 5 });
         let before = process_cpu_time(agent.pid());
         std::thread::sleep(time);
         let idle = (process_cpu_time(agent.pid()) - before).as_secs_f64() / time.as_secs_f64();
         let start = SystemClock.utc() - 50 * 60 * 1000;
-        let mut client = Client::new(&agent, form, start);
+        let mut client = PostClient::new(&agent, form, start);
         client.post();
-        Trial {
+        ApiTrial {
             agent,
             client,
             idle,
@@ -178,12 +181,12 @@ impl Trial {
     /// Microseconds of the agent's CPU per point.
     fn figure(&mut self) -> f64 {
         let (before, begun) = (process_cpu_time(self.agent.pid()), Instant::now());
-        for _ in 0..MEASURED {
+        for _ in 0..BATCHES_PER_FIGURE {
             self.client.post();
         }
         let used = (process_cpu_time(self.agent.pid()) - before).as_secs_f64();
         let own = used - self.idle * begun.elapsed().as_secs_f64();
-        own * 1e6 / (MEASURED * BATCH) as f64
+        own * 1e6 / (BATCHES_PER_FIGURE * BATCH) as f64
     }
 
     fn end(self) {

@@ -3,14 +3,16 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use pegel_bench::{Gate, Report, is_once, process_cpu_time, release_binary, resident_mb};
+use pegel_bench::{
+    BenchReport, FigureGate, is_trial_run, process_cpu_time, release_binary, resident_mb,
+};
 use pegel_testkit::AgentBuilder;
 
 fn main() -> ExitCode {
-    let mut report = Report::new("idle");
+    let mut report = BenchReport::new("idle");
     let agent = AgentBuilder::new(release_binary()).start();
-    let (window, windows) = if is_once() { (2, 1) } else { (20, 4) };
-    std::thread::sleep(Duration::from_secs(if is_once() { 1 } else { 5 }));
+    let (window, windows) = if is_trial_run() { (2, 1) } else { (20, 4) };
+    std::thread::sleep(Duration::from_secs(if is_trial_run() { 1 } else { 5 }));
     let (mut shares, mut resident) = (Vec::new(), Vec::new());
     for _ in 0..windows {
         let (before, started) = (process_cpu_time(agent.pid()), Instant::now());
@@ -19,8 +21,18 @@ fn main() -> ExitCode {
         shares.push(used.as_secs_f64() / started.elapsed().as_secs_f64() * 100.0);
         resident.push(resident_mb(agent.pid()));
     }
-    report.row("idle agent, 2 Hz", "% of a core", Gate::AtMost(0.2), shares);
-    report.row("idle agent, resident", "MB", Gate::AtMost(20.0), resident);
+    report.row(
+        "idle agent, 2 Hz",
+        "% of a core",
+        FigureGate::AtMost(0.2),
+        shares,
+    );
+    report.row(
+        "idle agent, resident",
+        "MB",
+        FigureGate::AtMost(20.0),
+        resident,
+    );
     agent.stop();
     report.finish()
 }

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pegel_bench::{Gate, Report, cpu_time, is_once};
+use pegel_bench::{BenchReport, FigureGate, cpu_time, is_trial_run};
 use pegel_lane::reader::{LaneFile, Value};
 use pegel_lane::{
     Calls, Counter, FloatCounter, Gauge, Handle, Histogram, Home, Kind, Points, Spec,
@@ -18,7 +18,7 @@ const LANES: usize = 1000;
 const SERIES: usize = 10;
 
 fn main() -> ExitCode {
-    let mut report = Report::new("lane");
+    let mut report = BenchReport::new("lane");
     updates(&mut report);
     passes(&mut report);
     report.finish()
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
 
 /// Nanoseconds of CPU time for one call of `work`.
 fn nanos(mut work: impl FnMut(u64)) -> f64 {
-    let times = if is_once() { 100_000 } else { 10_000_000 };
+    let times = if is_trial_run() { 100_000 } else { 10_000_000 };
     let before = cpu_time();
     for number in 0..times {
         work(number);
@@ -34,7 +34,7 @@ fn nanos(mut work: impl FnMut(u64)) -> f64 {
     (cpu_time() - before).as_nanos() as f64 / times as f64
 }
 
-fn updates(report: &mut Report) {
+fn updates(report: &mut BenchReport) {
     let dir = TempDir::new();
     let home = Home::in_directory(dir.path());
     let spec = Spec::new(Kind::Counter, "bench_total");
@@ -52,16 +52,25 @@ fn updates(report: &mut Report) {
     let plain = black_box(AtomicU64::new(0));
 
     let mut floor = Vec::new();
-    let mut rows: Vec<(&str, Gate, Vec<f64>)> = [
-        ("counter, over an atomic add", Gate::AtMost(10.0)),
-        ("striped counter, over an atomic add", Gate::AtMost(10.0)),
-        ("float counter, over an atomic add", Gate::AtMost(10.0)),
-        ("gauge, over an atomic add", Gate::AtMost(10.0)),
-        ("call: hits, bytes, time, over an atomic add", Gate::None),
-        ("histogram, over an atomic add", Gate::AtMost(10.0)),
-        ("timer with two looks at the clock", Gate::None),
-        ("point, over an atomic add", Gate::AtMost(10.0)),
-        ("turned off, over an atomic add", Gate::None),
+    let mut rows: Vec<(&str, FigureGate, Vec<f64>)> = [
+        ("counter, over an atomic add", FigureGate::AtMost(10.0)),
+        (
+            "striped counter, over an atomic add",
+            FigureGate::AtMost(10.0),
+        ),
+        (
+            "float counter, over an atomic add",
+            FigureGate::AtMost(10.0),
+        ),
+        ("gauge, over an atomic add", FigureGate::AtMost(10.0)),
+        (
+            "call: hits, bytes, time, over an atomic add",
+            FigureGate::None,
+        ),
+        ("histogram, over an atomic add", FigureGate::AtMost(10.0)),
+        ("timer with two looks at the clock", FigureGate::None),
+        ("point, over an atomic add", FigureGate::AtMost(10.0)),
+        ("turned off, over an atomic add", FigureGate::None),
     ]
     .into_iter()
     .map(|(work, gate)| (work, gate, Vec::new()))
@@ -91,13 +100,13 @@ fn updates(report: &mut Report) {
             row.2.push(figure - add);
         }
     }
-    report.row("a plain atomic add", "ns", Gate::None, floor);
+    report.row("a plain atomic add", "ns", FigureGate::None, floor);
     for (work, gate, figures) in rows {
         report.row(work, "ns", gate, figures);
     }
 }
 
-fn passes(report: &mut Report) {
+fn passes(report: &mut BenchReport) {
     allow_open_files(LANES as u64 + 100);
     let dir = TempDir::new();
     for number in 0..LANES {
@@ -131,23 +140,23 @@ fn passes(report: &mut Report) {
         assert!(!lanes.iter().any(|lane| lane.is_ended().expect("asked")));
         ended.push((cpu_time() - before).as_secs_f64() * 1e3);
     }
-    report.row("find and open 1,000 lanes", "ms", Gate::None, open);
+    report.row("find and open 1,000 lanes", "ms", FigureGate::None, open);
     report.row(
         "first read of 1,000 lanes of 10 series",
         "ms",
-        Gate::None,
+        FigureGate::None,
         first,
     );
     report.row(
         "read 1,000 lanes of 10 series",
         "ms",
-        Gate::AtMost(1.0),
+        FigureGate::AtMost(1.0),
         pass,
     );
     report.row(
         "ask 1,000 lanes whether they ended",
         "ms",
-        Gate::None,
+        FigureGate::None,
         ended,
     );
 }

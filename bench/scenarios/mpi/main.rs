@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use pegel_bench::{Gate, Report, median};
+use pegel_bench::{BenchReport, FigureGate, median};
 use pegel_testkit::{TempDir, need};
 
 const LIBRARIES: [(&str, &str); 2] = [("Open MPI", "openmpi"), ("MPICH", "mpich")];
 
 fn main() -> ExitCode {
-    let mut report = Report::new("mpi");
+    let mut report = BenchReport::new("mpi");
     for (name, package) in LIBRARIES {
         let dir = TempDir::new();
         let Some(program) = compile(&dir, package) else {
@@ -34,7 +34,7 @@ fn compile(dir: &TempDir, package: &str) -> Option<PathBuf> {
     Some(program)
 }
 
-fn measure(report: &mut Report, dir: &TempDir, program: &Path, what: (&str, &str, f64)) {
+fn measure(report: &mut BenchReport, dir: &TempDir, program: &Path, what: (&str, &str, f64)) {
     let (name, level, most) = what;
     let library = pegel_preload::place_in(&dir.join("preload")).expect("a place");
     let mut plain: BTreeMap<String, Vec<f64>> = BTreeMap::new();
@@ -51,12 +51,12 @@ fn measure(report: &mut Report, dir: &TempDir, program: &Path, what: (&str, &str
     for (call, figures) in added {
         // Its twelve arguments alone cost a quarter of the smaller budget to pass on.
         let gate = match (call.as_str(), level) {
-            ("MPI_Sendrecv", "single") => Gate::None,
-            _ => Gate::AtMost(most),
+            ("MPI_Sendrecv", "single") => FigureGate::None,
+            _ => FigureGate::AtMost(most),
         };
         let alone = plain.get_mut(&call).map_or(0.0, |figures| median(figures));
         let work = format!("{name}, {level}: {call}, added");
-        report.row_beside(&work, "ns", gate, figures, &[("alone", alone)]);
+        report.row_with_peers(&work, "ns", gate, figures, &[("alone", alone)]);
     }
 }
 

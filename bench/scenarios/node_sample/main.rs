@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use pegel_bench::{Gate, Report, cpu_time};
+use pegel_bench::{BenchReport, FigureGate, cpu_time};
 use pegel_collect::{CollectorSet, Host, Settings};
 use pegel_metric::{Input, Ledger, SystemClock, Tick};
 
@@ -11,7 +11,7 @@ use pegel_metric::{Input, Ledger, SystemClock, Tick};
 const PASSES: u32 = 200;
 
 fn main() -> ExitCode {
-    let mut report = Report::new("node_sample");
+    let mut report = BenchReport::new("node_sample");
     let mut set = CollectorSet::open(
         &Settings::default(),
         Host::local(),
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     report.row(
         &format!("one sample, {} series", tick.sample_count()),
         "µs CPU",
-        Gate::AtMost(100.0),
+        FigureGate::AtMost(100.0),
         figures,
     );
     report.finish()

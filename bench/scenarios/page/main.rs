@@ -11,20 +11,20 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use browser::Page;
-use pegel_bench::{Gate, Report, is_once, release_binary};
+use pegel_bench::{BenchReport, FigureGate, is_trial_run, release_binary};
 use pegel_testkit::{AgentBuilder, AgentProcess, get_with, need};
 
 const TICK: Duration = Duration::from_millis(500);
 const POINTS: usize = 600;
 
 fn main() -> ExitCode {
-    let mut report = Report::new("page");
+    let mut report = BenchReport::new("page");
     let agent = AgentBuilder::new(release_binary()).start();
     let kilobytes = transferred(&agent) as f64 / 1000.0;
     report.row(
         "all files of the page, compressed",
         "KB",
-        Gate::AtMost(100.0),
+        FigureGate::AtMost(100.0),
         vec![kilobytes],
     );
     if let Some(chromium) = need("chromium") {
@@ -37,14 +37,14 @@ fn main() -> ExitCode {
         page.until("document.querySelectorAll('.panel').length === 50");
         page.eval(&format!("makeTicks(names, {})", POINTS + 10));
         page.until("document.querySelectorAll('.panel canvas').length === 50");
-        let (ticks, windows) = if is_once() { (2, 1) } else { (20, 3) };
+        let (ticks, windows) = if is_trial_run() { (2, 1) } else { (20, 3) };
         let figures = (0..windows)
             .map(|_| cpu_per_tick(&mut page, ticks))
             .collect();
         report.row(
             "50 panels × 600 points at 2 Hz, all processes",
             "ms per tick",
-            Gate::AtMost(50.0),
+            FigureGate::AtMost(50.0),
             figures,
         );
     }

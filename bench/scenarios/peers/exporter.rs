@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use pegel_bench::{Gate, Report, process_cpu_time, release_binary};
+use pegel_bench::{BenchReport, FigureGate, process_cpu_time, release_binary};
 use pegel_testkit::{Address, AgentBuilder, Neighbour, get, need};
 
 /// The collectors that both have.
-const SAME: [&str; 8] = [
+const SHARED_COLLECTORS: [&str; 8] = [
     "cpu",
     "stat",
     "meminfo",
@@ -17,12 +17,14 @@ const SAME: [&str; 8] = [
     "vmstat",
 ];
 
-pub fn measure(report: &mut Report) {
+pub fn measure(report: &mut BenchReport) {
     let scrapes = report.repetitions(200);
     let mut theirs = Vec::new();
     if let Some(program) = need("prometheus-node-exporter") {
         let same = Neighbour::start(&program, |_| {
-            let only = SAME.iter().map(|name| format!("--collector.{name}"));
+            let only = SHARED_COLLECTORS
+                .iter()
+                .map(|name| format!("--collector.{name}"));
             std::iter::once("--collector.disable-defaults".to_owned())
                 .chain(only)
                 .collect()
@@ -41,7 +43,13 @@ pub fn measure(report: &mut Report) {
     let agent = AgentBuilder::new(release_binary()).start();
     std::thread::sleep(Duration::from_secs(1));
     let here = scrape_us(agent.pid(), agent.http(), scrapes);
-    report.row_beside("one scrape", "µs CPU", Gate::None, vec![here], &theirs);
+    report.row_with_peers(
+        "one scrape",
+        "µs CPU",
+        FigureGate::None,
+        vec![here],
+        &theirs,
+    );
     agent.stop();
 }
 

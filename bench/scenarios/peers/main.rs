@@ -9,33 +9,34 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use pegel_bench::{
-    Gate, Hour, Report, cpu_time, median, process_cpu_time, release_binary, sum_of_192,
+    BenchReport, FigureGate, RecordedHour, cpu_time, median, process_cpu_time, release_binary,
+    sum_of_192,
 };
 use pegel_metric::{Clock, SystemClock};
 use pegel_testkit::{AgentBuilder, get};
 
-use peer::{Kind, Peer};
+use peer::{PeerKind, PeerStore};
 
 fn main() -> ExitCode {
-    let mut report = Report::new("peers");
+    let mut report = BenchReport::new("peers");
     // The last but one whole hour: over for long enough to be sealed, young enough for every retention.
-    let start = (SystemClock.utc() / Hour::MILLIS - 2) * Hour::MILLIS;
-    let hour = Hour::record(start);
-    let mut peers: Vec<Peer> = [Kind::VictoriaMetrics, Kind::Prometheus]
+    let start = (SystemClock.utc() / RecordedHour::MILLIS - 2) * RecordedHour::MILLIS;
+    let hour = RecordedHour::record(start);
+    let mut peers: Vec<PeerStore> = [PeerKind::VictoriaMetrics, PeerKind::Prometheus]
         .into_iter()
-        .filter_map(|kind| Peer::load(kind, &hour))
+        .filter_map(|kind| PeerStore::load(kind, &hour))
         .collect();
     hour.seal();
 
     bytes(&mut report, &hour, &peers);
-    questions(&mut report, &hour, &peers);
+    queries(&mut report, &hour, &peers);
     series_over_http(&mut report, &hour, &peers);
     restart(&mut report, &hour, &mut peers);
     exporter::measure(&mut report);
     report.finish()
 }
 
-fn bytes(report: &mut Report, hour: &Hour, peers: &[Peer]) {
+fn bytes(report: &mut BenchReport, hour: &RecordedHour, peers: &[PeerStore]) {
     let per_sample = |bytes: u64| bytes as f64 / hour.samples as f64;
     let here = per_sample(hour.store.status().block_bytes);
     let theirs: Vec<_> = peers
@@ -44,9 +45,11 @@ fn bytes(report: &mut Report, hour: &Hour, peers: &[Peer]) {
         .collect();
     let victoria = theirs
         .iter()
-        .find(|(name, _)| *name == Kind::VictoriaMetrics.name());
-    let gate = victoria.map_or(Gate::None, |(_, figure)| Gate::AtMost(1.05 * figure));
-    report.row_beside(
+        .find(|(name, _)| *name == PeerKind::VictoriaMetrics.name());
+    let gate = victoria.map_or(FigureGate::None, |(_, figure)| {
+        FigureGate::AtMost(1.05 * figure)
+    });
+    report.row_with_peers(
         "sealed hour on disk, all included",
         "bytes/sample",
         gate,
@@ -55,7 +58,7 @@ fn bytes(report: &mut Report, hour: &Hour, peers: &[Peer]) {
     );
 }
 
-fn questions(report: &mut Report, hour: &Hour, peers: &[Peer]) {
+fn queries(report: &mut BenchReport, hour: &RecordedHour, peers: &[PeerStore]) {
     let repetitions = report.repetitions(31);
     for (work, rate, budget, query) in [
         (
@@ -88,12 +91,12 @@ fn questions(report: &mut Report, hour: &Hour, peers: &[Peer]) {
                 )
             })
             .collect();
-        report.row_beside(work, "ms", Gate::AtMost(budget), figures, &theirs);
+        report.row_with_peers(work, "ms", FigureGate::AtMost(budget), figures, &theirs);
     }
 }
 
 /// The whole way: an agent process, HTTP and JSON, 192 series of 360 points each.
-fn series_over_http(report: &mut Report, hour: &Hour, peers: &[Peer]) {
+fn series_over_http(report: &mut BenchReport, hour: &RecordedHour, peers: &[PeerStore]) {
     hour.store.close();
     let agent = AgentBuilder::new(release_binary())
         .dir(hour.dir.path())
@@ -101,7 +104,7 @@ fn series_over_http(report: &mut Report, hour: &Hour, peers: &[Peer]) {
     let path = format!(
         "/api/v1/range?match=node_cpu_seconds_total%7Bcpu%3D~%22%5B0-9%5D%2B%22%7D&start={}&end={}&step=10s&agg=last",
         hour.start,
-        hour.start + Hour::MILLIS - 1
+        hour.start + RecordedHour::MILLIS - 1
     );
     let repetitions = report.repetitions(31);
     let mut figures = Vec::new();
@@ -122,10 +125,10 @@ fn series_over_http(report: &mut Report, hour: &Hour, peers: &[Peer]) {
             (peer.name(), peer.cpu_ms(repetitions, ask))
         })
         .collect();
-    report.row_beside(
+    report.row_with_peers(
         "192 series as JSON over HTTP",
         "ms",
-        Gate::None,
+        FigureGate::None,
         figures,
         &theirs,
     );
@@ -133,12 +136,12 @@ fn series_over_http(report: &mut Report, hour: &Hour, peers: &[Peer]) {
 }
 
 /// From the start of the process to its first answer, after a kill -9.
-fn restart(report: &mut Report, hour: &Hour, peers: &mut [Peer]) {
+fn restart(report: &mut BenchReport, hour: &RecordedHour, peers: &mut [PeerStore]) {
     let binary = release_binary();
     let path = format!(
         "/api/v1/range?match=node_load1&start={}&end={}",
         hour.start,
-        hour.start + Hour::MILLIS - 1
+        hour.start + RecordedHour::MILLIS - 1
     );
     let mut figures = Vec::new();
     let repetitions = report.repetitions(7);
@@ -160,10 +163,10 @@ fn restart(report: &mut Report, hour: &Hour, peers: &mut [Peer]) {
             (peer.name(), median(&mut figures))
         })
         .collect();
-    report.row_beside(
+    report.row_with_peers(
         "first answer after kill -9, wall time",
         "ms",
-        Gate::AtMost(50.0),
+        FigureGate::AtMost(50.0),
         figures,
         &theirs,
     );

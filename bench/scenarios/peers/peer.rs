@@ -5,44 +5,44 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use pegel_bench::{Hour, process_cpu_time};
+use pegel_bench::{RecordedHour, process_cpu_time};
 use pegel_metric::{Kind as MetricKind, Millis, Selector, format_value};
 use pegel_store::Question;
 use pegel_testkit::{Address, Process, TempDir, eventually_within, get, need};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum PeerKind {
     VictoriaMetrics,
     Prometheus,
 }
 
-impl Kind {
+impl PeerKind {
     pub fn name(self) -> &'static str {
         match self {
-            Kind::VictoriaMetrics => "VictoriaMetrics",
-            Kind::Prometheus => "Prometheus",
+            PeerKind::VictoriaMetrics => "VictoriaMetrics",
+            PeerKind::Prometheus => "Prometheus",
         }
     }
 }
 
 /// Another store with the same hour in it, running.
-pub struct Peer {
-    kind: Kind,
+pub struct PeerStore {
+    kind: PeerKind,
     program: PathBuf,
     dir: TempDir,
     process: Option<Process>,
     address: SocketAddr,
 }
 
-impl Peer {
+impl PeerStore {
     /// Starts the peer and gives it the hour; None where it is not installed.
-    pub fn load(kind: Kind, hour: &Hour) -> Option<Peer> {
+    pub fn load(kind: PeerKind, hour: &RecordedHour) -> Option<PeerStore> {
         let program = match kind {
-            Kind::VictoriaMetrics => need("victoria-metrics")?,
-            Kind::Prometheus => need("prometheus")?,
+            PeerKind::VictoriaMetrics => need("victoria-metrics")?,
+            PeerKind::Prometheus => need("prometheus")?,
         };
         let dir = TempDir::new();
-        let mut peer = Peer {
+        let mut peer = PeerStore {
             kind,
             program,
             dir,
@@ -50,7 +50,7 @@ impl Peer {
             address: ([127, 0, 0, 1], 0).into(),
         };
         match kind {
-            Kind::VictoriaMetrics => {
+            PeerKind::VictoriaMetrics => {
                 peer.start();
                 peer.post("/api/v1/import/prometheus", exposition(hour, 1).as_bytes());
                 for path in ["/internal/force_flush", "/internal/force_merge"] {
@@ -58,7 +58,7 @@ impl Peer {
                 }
                 peer.wait_until_merged();
             }
-            Kind::Prometheus => {
+            PeerKind::Prometheus => {
                 let file = peer.dir.path().join("hour.om");
                 std::fs::write(&file, exposition(hour, 1000)).expect("written");
                 let made = Command::new(need("promtool")?)
@@ -98,7 +98,7 @@ impl Peer {
     /// The answer to a range question over the hour, in steps of ten seconds.
     pub fn query(&self, query: &str, start: Millis) -> String {
         let encoded = query.replace('[', "%5B").replace(']', "%5D");
-        let end = start + Hour::MILLIS - 10_000;
+        let end = start + RecordedHour::MILLIS - 10_000;
         let path = format!(
             "/api/v1/query_range?query={encoded}&start={}&end={}&step=10s&nocache=1",
             start as f64 / 1e3,
@@ -152,10 +152,10 @@ impl Peer {
         let data = self.dir.path().join("data");
         let mut command = Command::new(&self.program);
         match self.kind {
-            Kind::VictoriaMetrics => command
+            PeerKind::VictoriaMetrics => command
                 .arg(format!("-storageDataPath={}", data.display()))
                 .arg(format!("-httpListenAddr={}", self.address)),
-            Kind::Prometheus => {
+            PeerKind::Prometheus => {
                 let config = self.dir.path().join("prometheus.yml");
                 std::fs::write(&config, "scrape_configs: []\n").expect("written");
                 command
@@ -165,7 +165,7 @@ impl Peer {
             }
         };
         let process = Process::start(&mut command);
-        let path = if self.kind == Kind::Prometheus {
+        let path = if self.kind == PeerKind::Prometheus {
             "/-/ready"
         } else {
             "/health"
@@ -219,10 +219,15 @@ impl Peer {
 }
 
 /// The hour as text with times, series by series; times are divided by `per`.
-fn exposition(hour: &Hour, per: Millis) -> String {
+fn exposition(hour: &RecordedHour, per: Millis) -> String {
     let mut text = String::new();
     let mut family = String::new();
-    let mut question = Question::new(Selector::all(), hour.start, hour.start + Hour::MILLIS, None);
+    let mut question = Question::new(
+        Selector::all(),
+        hour.start,
+        hour.start + RecordedHour::MILLIS,
+        None,
+    );
     question.bytes_max = 1 << 30;
     hour.store
         .range(&question, &mut |series, points| {

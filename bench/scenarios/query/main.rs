@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
-use pegel_bench::{Gate, Hour, Report, cpu_time, sum_of_192};
+use pegel_bench::{BenchReport, FigureGate, RecordedHour, cpu_time, sum_of_192};
 use pegel_metric::{Clock, Selector};
 use pegel_query::{Annotations, Engine, Pairs, Request};
 use pegel_store::{Options, Question, Store};
@@ -14,8 +14,8 @@ use pegel_testkit::TempDir;
 const START: i64 = 1_700_006_400_000;
 
 fn main() -> ExitCode {
-    let mut report = Report::new("query");
-    let hour = Hour::record(START);
+    let mut report = BenchReport::new("query");
+    let hour = RecordedHour::record(START);
     measure(&mut report, &hour, "recent");
     opentsdb(&mut report, &hour, "recent");
     restart(&mut report, &hour);
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
     report.finish()
 }
 
-fn measure(report: &mut Report, hour: &Hour, from: &str) {
+fn measure(report: &mut BenchReport, hour: &RecordedHour, from: &str) {
     let repetitions = report.repetitions(51);
     let time = |rate: bool| {
         let mut figures = Vec::new();
@@ -42,19 +42,19 @@ fn measure(report: &mut Report, hour: &Hour, from: &str) {
     report.row(
         &format!("sum of 192 series, 1 h, 10 s step, {from}"),
         "ms",
-        Gate::AtMost(3.0),
+        FigureGate::AtMost(3.0),
         time(false),
     );
     report.row(
         &format!("rate of the same, {from}"),
         "ms",
-        Gate::AtMost(4.0),
+        FigureGate::AtMost(4.0),
         time(true),
     );
 }
 
 /// The same questions as Grafana asks them, from the body of the request to that of the answer.
-fn opentsdb(report: &mut Report, hour: &Hour, from: &str) {
+fn opentsdb(report: &mut BenchReport, hour: &RecordedHour, from: &str) {
     let annotations = Annotations::open(hour.dir.path()).expect("no annotations");
     let engine = Engine::new(hour.store.clone(), Arc::new(annotations), "nid1", false);
     let repetitions = report.repetitions(51);
@@ -78,7 +78,7 @@ fn opentsdb(report: &mut Report, hour: &Hour, from: &str) {
         let body = format!(
             r#"{{"start":{},"end":{},"queries":[{{"metric":"node_cpu_seconds_total","aggregator":"sum",{fields}}}]}}"#,
             hour.start,
-            hour.start + Hour::MILLIS - 1
+            hour.start + RecordedHour::MILLIS - 1
         );
         let mut figures = Vec::new();
         for _ in 0..repetitions {
@@ -93,14 +93,14 @@ fn opentsdb(report: &mut Report, hour: &Hour, from: &str) {
         report.row(
             &format!("{question}, {from}"),
             "ms",
-            Gate::AtMost(gate),
+            FigureGate::AtMost(gate),
             figures,
         );
     }
 }
 
 /// Opens a copy of the files, as a crash would leave them, and asks a first question.
-fn restart(report: &mut Report, hour: &Hour) {
+fn restart(report: &mut BenchReport, hour: &RecordedHour) {
     let mut figures = Vec::new();
     for _ in 0..report.repetitions(11) {
         let copy = TempDir::new();
@@ -127,7 +127,7 @@ fn restart(report: &mut Report, hour: &Hour) {
     report.row(
         "first answer after a crash, wall time",
         "ms",
-        Gate::AtMost(50.0),
+        FigureGate::AtMost(50.0),
         figures,
     );
 }

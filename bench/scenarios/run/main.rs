@@ -8,20 +8,20 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
-use pegel_bench::{Gate, Report, cpu_time, is_once, median, release_binary};
+use pegel_bench::{BenchReport, FigureGate, cpu_time, is_trial_run, median, release_binary};
 use pegel_testkit::TempDir;
 use rustix::process::WaitOptions;
 
-const LOAD: &str = "--make-calls";
+const LOAD_FLAG: &str = "--make-calls";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().collect();
-    if words.get(1).map(String::as_str) == Some(LOAD) {
+    if words.get(1).map(String::as_str) == Some(LOAD_FLAG) {
         return make_calls(words[2].parse().expect("a number"));
     }
     let own = rustix::process::getpid();
     rustix::process::set_child_subreaper(Some(own)).expect("it is a flag of this process");
-    let mut report = Report::new("run");
+    let mut report = BenchReport::new("run");
     let pegel = release_binary();
     let dir = TempDir::new();
     calls(&mut report, &pegel, &dir);
@@ -40,7 +40,7 @@ fn make_calls(count: u64) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn own(dir: &TempDir, program: &Path) -> Command {
+fn isolated_command(dir: &TempDir, program: &Path) -> Command {
     let mut command = Command::new(program);
     command
         .env("PEGEL_LANES", dir.path())
@@ -50,29 +50,32 @@ fn own(dir: &TempDir, program: &Path) -> Command {
 }
 
 /// Runs the load under these words; what it says that a call cost. None where they do not work here.
-fn cost(dir: &TempDir, words: &[&str], count: u64) -> Option<f64> {
+fn cost_in_caller(dir: &TempDir, words: &[&str], count: u64) -> Option<f64> {
     let load = std::env::current_exe().expect("this program");
     let (first, rest) = match words.split_first() {
         Some((first, rest)) => (PathBuf::from(first), rest),
         None => (load.clone(), words),
     };
-    let mut command = own(dir, &first);
+    let mut command = isolated_command(dir, &first);
     command.args(rest);
     if !words.is_empty() {
         command.arg(&load);
     }
-    let done = command.args([LOAD, &count.to_string()]).output().ok()?;
+    let done = command
+        .args([LOAD_FLAG, &count.to_string()])
+        .output()
+        .ok()?;
     let text = String::from_utf8_lossy(&done.stdout);
     let figure = text.split_whitespace().next()?.parse().ok()?;
     done.status.success().then_some(figure)
 }
 
 /// The same in the processor time of all processes that took part, without what a start takes.
-fn whole_cost(dir: &TempDir, words: &[&str], count: u64) -> Option<f64> {
+fn cost_in_all_processes(dir: &TempDir, words: &[&str], count: u64) -> Option<f64> {
     let mut used = [0.0; 2];
     for (used, count) in used.iter_mut().zip([1, count]) {
         let before = children_seconds();
-        let figure = cost(dir, words, count);
+        let figure = cost_in_caller(dir, words, count);
         *used = children_seconds() - before;
         figure?;
     }
@@ -92,10 +95,10 @@ fn children_seconds() -> f64 {
     ticks / rustix::param::clock_ticks_per_second() as f64
 }
 
-fn calls(report: &mut Report, pegel: &Path, dir: &TempDir) {
+fn calls(report: &mut BenchReport, pegel: &Path, dir: &TempDir) {
     let pegel = pegel.display().to_string();
     let by = |method: &'static str| [pegel.as_str(), "run", "-s", "--method", method, "--"];
-    let (fast, slow) = if is_once() {
+    let (fast, slow) = if is_trial_run() {
         (100_000, 2_000)
     } else {
         (2_000_000, 50_000)
@@ -104,28 +107,28 @@ fn calls(report: &mut Report, pegel: &Path, dir: &TempDir) {
     let (mut ptrace, mut seccomp, mut strace, mut perf) = (vec![], vec![], vec![], vec![]);
     let is_ebpf = is_counted_by_ebpf(dir, &pegel);
     for _ in 0..report.repetitions(7) {
-        let free = cost(dir, &[], fast).expect("it runs by itself");
+        let free = cost_in_caller(dir, &[], fast).expect("it runs by itself");
         plain.push(free);
         if is_ebpf {
-            let watched = cost(dir, &by("ebpf"), fast).expect("it runs");
+            let watched = cost_in_caller(dir, &by("ebpf"), fast).expect("it runs");
             ebpf.push(watched - free);
-            let counted = cost(
+            let counted = cost_in_caller(
                 dir,
                 &[&by("ebpf")[..5], &["--no-time", "--"]].concat(),
                 fast,
             );
             untimed.push(counted.expect("it runs") - free);
-            let mut other = own(dir, Path::new(&pegel));
+            let mut other = isolated_command(dir, Path::new(&pegel));
             other.args(["run", "-s", "--method", "ebpf", "--", "sleep", "1000"]);
             let mut other = other.spawn().expect("started");
             // Until the programs are in place.
             std::thread::sleep(std::time::Duration::from_millis(500));
-            let beside = cost(dir, &[], fast).expect("it runs by itself");
+            let beside = cost_in_caller(dir, &[], fast).expect("it runs by itself");
             other.kill().expect("ours");
             other.wait().expect("ours");
             bystander.push(beside - free);
         }
-        let stopped = whole_cost(dir, &by("ptrace"), slow).expect("it runs");
+        let stopped = cost_in_all_processes(dir, &by("ptrace"), slow).expect("it runs");
         ptrace.push(stopped - free);
         let filter = [
             pegel.as_str(),
@@ -136,51 +139,51 @@ fn calls(report: &mut Report, pegel: &Path, dir: &TempDir) {
             "--io-only",
             "--",
         ];
-        let filtered = cost(dir, &filter, fast).expect("it runs");
+        let filtered = cost_in_caller(dir, &filter, fast).expect("it runs");
         seccomp.push(filtered - free);
         let table = ["strace", "-c", "-f", "-o", "/dev/null", "--"];
-        strace.extend(whole_cost(dir, &table, slow).map(|peer| peer - free));
+        strace.extend(cost_in_all_processes(dir, &table, slow).map(|peer| peer - free));
         let trace = ["perf", "trace", "-s", "-o", "/dev/null", "--"];
-        perf.extend(whole_cost(dir, &trace, slow).map(|peer| peer - free));
+        perf.extend(cost_in_all_processes(dir, &trace, slow).map(|peer| peer - free));
     }
-    report.row("a system call by itself", "ns", Gate::None, plain);
+    report.row("a system call by itself", "ns", FigureGate::None, plain);
     if is_ebpf {
         report.row(
             "added by eBPF: hits, bytes, time, errors",
             "ns",
-            Gate::AtMost(260.0),
+            FigureGate::AtMost(260.0),
             ebpf,
         );
         report.row(
             "added by eBPF: hits, bytes, errors",
             "ns",
-            Gate::AtMost(120.0),
+            FigureGate::AtMost(120.0),
             untimed,
         );
         report.row(
             "added to a process that is not watched",
             "ns",
-            Gate::None,
+            FigureGate::None,
             bystander,
         );
     }
     report.row(
         "added by seccomp to a call that passes",
         "ns",
-        Gate::None,
+        FigureGate::None,
         seccomp,
     );
     let mut peers = Vec::new();
-    let mut gate = Gate::None;
+    let mut gate = FigureGate::None;
     if !strace.is_empty() {
         let peer = median(&mut strace);
         peers.push(("strace -c -f", peer));
-        gate = Gate::AtMost(peer);
+        gate = FigureGate::AtMost(peer);
     }
     if !perf.is_empty() {
         peers.push(("perf trace -s", median(&mut perf)));
     }
-    report.row_beside(
+    report.row_with_peers(
         "added by ptrace, in all processes",
         "ns",
         gate,
@@ -191,26 +194,30 @@ fn calls(report: &mut Report, pegel: &Path, dir: &TempDir) {
 
 /// Whether this machine lets us.
 fn is_counted_by_ebpf(dir: &TempDir, pegel: &str) -> bool {
-    let mut command = own(dir, Path::new(pegel));
+    let mut command = isolated_command(dir, Path::new(pegel));
     command.args(["run", "-v", "-s", "--method", "ebpf", "--", "true"]);
     let said = command.output().expect("it starts").stderr;
     String::from_utf8_lossy(&said).contains("counted by eBPF")
 }
 
 /// From the start of a process to its end, for a program that does nothing.
-fn starts(report: &mut Report, pegel: &Path, dir: &TempDir) {
-    let ways: [(&str, &[&str], Gate); 4] = [
-        ("start and end of `true` by itself", &[], Gate::None),
-        ("added by `pegel run`", &["run", "--"], Gate::AtMost(5.0)),
+fn starts(report: &mut BenchReport, pegel: &Path, dir: &TempDir) {
+    let ways: [(&str, &[&str], FigureGate); 4] = [
+        ("start and end of `true` by itself", &[], FigureGate::None),
+        (
+            "added by `pegel run`",
+            &["run", "--"],
+            FigureGate::AtMost(5.0),
+        ),
         (
             "added by `pegel run -s`, ptrace",
             &["run", "-s", "--method", "ptrace", "--"],
-            Gate::None,
+            FigureGate::None,
         ),
         (
             "added by `pegel run -s`, eBPF",
             &["run", "-s", "--method", "ebpf", "--"],
-            Gate::None,
+            FigureGate::None,
         ),
     ];
     let mut figures: Vec<Vec<f64>> = vec![Vec::new(); ways.len()];
@@ -218,8 +225,8 @@ fn starts(report: &mut Report, pegel: &Path, dir: &TempDir) {
         let mut floor = 0.0;
         for ((_, words, _), figures) in ways.iter().zip(&mut figures) {
             let mut command = match words.is_empty() {
-                true => own(dir, Path::new("true")),
-                false => own(dir, pegel),
+                true => isolated_command(dir, Path::new("true")),
+                false => isolated_command(dir, pegel),
             };
             if !words.is_empty() {
                 command.args(*words).arg("true");

@@ -30,17 +30,17 @@ pub fn datagrams(lines: usize) -> Vec<Vec<u8>> {
         .collect()
 }
 
-pub trait Sender {
+pub trait DatagramSender {
     fn send(&self, datagram: &[u8]) -> io::Result<usize>;
 }
 
-impl Sender for UdpSocket {
+impl DatagramSender for UdpSocket {
     fn send(&self, datagram: &[u8]) -> io::Result<usize> {
         UdpSocket::send(self, datagram)
     }
 }
 
-impl Sender for UnixDatagram {
+impl DatagramSender for UnixDatagram {
     fn send(&self, datagram: &[u8]) -> io::Result<usize> {
         UnixDatagram::send(self, datagram)
     }
@@ -48,7 +48,7 @@ impl Sender for UnixDatagram {
 
 /// Sends datagrams at a steady rate per second, in steps of a millisecond; 0 means as fast as it goes. Returns
 /// how many were sent.
-pub fn send(to: &dyn Sender, datagrams: &[Vec<u8>], rate: u64, time: Duration) -> u64 {
+pub fn send(to: &dyn DatagramSender, datagrams: &[Vec<u8>], rate: u64, time: Duration) -> u64 {
     let started = Instant::now();
     let mut sent: u64 = 0;
     while started.elapsed() < time {

@@ -1,8 +1,8 @@
 //! statsd lines into the agent, and into others in the same run: CPU per million metrics, what one core can send
 //! without loss, and memory per name.
 
-mod bare;
-mod lines;
+mod bare_receiver;
+mod line_cost;
 mod load;
 mod peers;
 
@@ -12,26 +12,28 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use pegel_bench::{Gate, Report, is_once, median, process_cpu_time, release_binary, resident_mb};
+use pegel_bench::{
+    BenchReport, FigureGate, is_trial_run, median, process_cpu_time, release_binary, resident_mb,
+};
 use pegel_testkit::{AgentBuilder, AgentProcess, eventually};
 
-use load::Sender;
+use load::DatagramSender;
 
 fn main() -> ExitCode {
-    if let Some(path) = bare::wanted() {
-        panic!("the bare loop ended: {}", bare::receive(&path));
+    if let Some(path) = bare_receiver::socket_argument() {
+        panic!("the bare loop ended: {}", bare_receiver::receive(&path));
     }
-    let mut report = Report::new("statsd");
-    lines::row(&mut report);
+    let mut report = BenchReport::new("statsd");
+    line_cost::measure(&mut report);
     let agent = AgentBuilder::new(release_binary())
         .config("limits: {series_per_sender: 150000}")
         .start();
-    let peers: Vec<peers::Peer> = [peers::collectd(), peers::statsd()]
+    let peers: Vec<peers::StatsdPeer> = [peers::collectd(), peers::statsd()]
         .into_iter()
         .flatten()
         .collect();
     let udp = address(&agent, "udp");
-    let time = Duration::from_secs(if is_once() { 1 } else { 5 });
+    let time = Duration::from_secs(if is_trial_run() { 1 } else { 5 });
     // Every name is known before anything is measured.
     load::send(
         &connect(udp),
@@ -63,7 +65,13 @@ fn main() -> ExitCode {
             "UDP, {lines} per datagram, {} k/s",
             rate * lines as u64 / 1000
         );
-        report.row_beside(&work, "s per 1 M", Gate::AtMost(budget), ours, &beside);
+        report.row_with_peers(
+            &work,
+            "s per 1 M",
+            FigureGate::AtMost(budget),
+            ours,
+            &beside,
+        );
     }
 
     unix_datagrams(&mut report, &agent, time, idle);
@@ -97,7 +105,7 @@ fn idle_share(agent: &AgentProcess, time: Duration) -> f64 {
 /// CPU seconds for a million metrics, without what the process uses anyway.
 fn per_million(
     pid: u32,
-    to: &dyn Sender,
+    to: &dyn DatagramSender,
     lines: usize,
     rate: u64,
     time: Duration,
@@ -112,7 +120,7 @@ fn per_million(
     (used - own) / (sent * lines as u64) as f64 * 1e6
 }
 
-fn unix_datagrams(report: &mut Report, agent: &AgentProcess, time: Duration, idle: f64) {
+fn unix_datagrams(report: &mut BenchReport, agent: &AgentProcess, time: Duration, idle: f64) {
     let connected = |path: &Path| {
         let socket = UnixDatagram::unbound().expect("a socket");
         socket.connect(path).expect("it listens");
@@ -120,7 +128,7 @@ fn unix_datagrams(report: &mut Report, agent: &AgentProcess, time: Duration, idl
     };
     let path = agent.endpoint.json["statsd"]["unix"].as_str();
     let ours = connected(Path::new(path.expect("a path")));
-    let bare = bare::Bare::start();
+    let bare = bare_receiver::BareReceiver::start();
     let to_bare = connected(&bare.path);
     // In turn, so that both have the same machine.
     let (figures, mut floor): (Vec<f64>, Vec<f64>) = (0..report.repetitions(5))
@@ -132,17 +140,17 @@ fn unix_datagrams(report: &mut Report, agent: &AgentProcess, time: Duration, idl
             )
         })
         .unzip();
-    report.row_beside(
+    report.row_with_peers(
         "UNIX datagrams, 1 per datagram, 60 k/s",
         "s per 1 M",
-        Gate::AtMost(1.15),
+        FigureGate::AtMost(1.15),
         figures,
         &[("received and thrown away", median(&mut floor))],
     );
 }
 
 /// What the books say that statsd received and what the kernel dropped.
-fn books(agent: &AgentProcess) -> (u64, u64) {
+fn statsd_ledger(agent: &AgentProcess) -> (u64, u64) {
     let status = agent.status();
     let inputs = status["inputs"].as_array().expect("a list");
     let statsd = inputs
@@ -156,12 +164,12 @@ fn books(agent: &AgentProcess) -> (u64, u64) {
     )
 }
 
-fn full_speed(report: &mut Report, agent: &AgentProcess, udp: SocketAddr, time: Duration) {
+fn full_speed(report: &mut BenchReport, agent: &AgentProcess, udp: SocketAddr, time: Duration) {
     const LINES: u64 = 20;
     let (mut rates, mut lost, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
     let datagrams = load::datagrams(LINES as usize);
     for _ in 0..report.repetitions(5) {
-        let (received, dropped) = books(agent);
+        let (received, dropped) = statsd_ledger(agent);
         let started = Instant::now();
         let sent = load::send(&connect(udp), &datagrams, 0, time);
         rates.push((sent * LINES) as f64 / started.elapsed().as_secs_f64() / 1e6);
@@ -169,7 +177,7 @@ fn full_speed(report: &mut Report, agent: &AgentProcess, udp: SocketAddr, time: 
         let mut missing = 0;
         let deadline = Instant::now() + Duration::from_secs(2);
         while Instant::now() < deadline {
-            let (now_received, now_dropped) = books(agent);
+            let (now_received, now_dropped) = statsd_ledger(agent);
             let known = (now_received - received) + (now_dropped - dropped) * LINES;
             missing = (sent * LINES).abs_diff(known);
             if missing == 0 {
@@ -178,30 +186,30 @@ fn full_speed(report: &mut Report, agent: &AgentProcess, udp: SocketAddr, time: 
             std::thread::sleep(Duration::from_millis(100));
         }
         unknown.push(missing as f64);
-        lost.push((books(agent).1 - dropped) as f64 / sent as f64 * 100.0);
+        lost.push((statsd_ledger(agent).1 - dropped) as f64 / sent as f64 * 100.0);
     }
     report.row(
         "one core sends all it can, 20 per datagram",
         "M/s",
-        Gate::None,
+        FigureGate::None,
         rates,
     );
     report.row(
         "of it dropped by the kernel, and counted",
         "%",
-        Gate::AtMost(0.0),
+        FigureGate::AtMost(0.0),
         lost,
     );
     report.row(
         "of it neither received nor counted",
         "metrics",
-        Gate::AtMost(0.0),
+        FigureGate::AtMost(0.0),
         unknown,
     );
 }
 
 /// Counters and gauges, as many as a large job has.
-fn memory(report: &mut Report) {
+fn memory(report: &mut BenchReport) {
     const NAMES: usize = 100_000;
     let mut figures = Vec::new();
     for _ in 0..report.repetitions(3) {
@@ -227,7 +235,7 @@ fn memory(report: &mut Report) {
             socket.send(chunk.join("\n").as_bytes()).expect("sent");
             std::thread::sleep(Duration::from_micros(50));
         }
-        eventually("all names", || match books(&agent).0 {
+        eventually("all names", || match statsd_ledger(&agent).0 {
             count if count == NAMES as u64 => Ok(()),
             other => Err(other),
         });
@@ -235,5 +243,10 @@ fn memory(report: &mut Report) {
         figures.push(resident_mb(agent.pid()) - before);
         agent.stop();
     }
-    report.row("100,000 names more", "MB", Gate::AtMost(25.0), figures);
+    report.row(
+        "100,000 names more",
+        "MB",
+        FigureGate::AtMost(25.0),
+        figures,
+    );
 }

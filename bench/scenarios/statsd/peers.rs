@@ -8,20 +8,20 @@ use std::time::Duration;
 
 use pegel_testkit::TempDir;
 
-pub struct Peer {
+pub struct StatsdPeer {
     pub name: &'static str,
     pub port: u16,
     child: Child,
     _dir: TempDir,
 }
 
-impl Peer {
+impl StatsdPeer {
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 }
 
-impl Drop for Peer {
+impl Drop for StatsdPeer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -33,7 +33,7 @@ fn free_port() -> u16 {
     socket.local_addr().expect("bound").port()
 }
 
-fn start(name: &'static str, port: u16, dir: TempDir, mut command: Command) -> Option<Peer> {
+fn start(name: &'static str, port: u16, dir: TempDir, mut command: Command) -> Option<StatsdPeer> {
     let child = command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -42,7 +42,7 @@ fn start(name: &'static str, port: u16, dir: TempDir, mut command: Command) -> O
         .ok()?;
     // Both need a moment, and neither says when it is ready.
     std::thread::sleep(Duration::from_secs(2));
-    let mut peer = Peer {
+    let mut peer = StatsdPeer {
         name,
         port,
         child,
@@ -53,7 +53,7 @@ fn start(name: &'static str, port: u16, dir: TempDir, mut command: Command) -> O
 }
 
 /// Debian's collectd with nothing but its statsd plugin.
-pub fn collectd() -> Option<Peer> {
+pub fn collectd() -> Option<StatsdPeer> {
     let (dir, port) = (TempDir::new(), free_port());
     let place = dir.path().display();
     let config = format!(
@@ -69,7 +69,7 @@ pub fn collectd() -> Option<Peer> {
 }
 
 /// statsd of npm with a backend that does nothing.
-pub fn statsd() -> Option<Peer> {
+pub fn statsd() -> Option<StatsdPeer> {
     let root = PathBuf::from(concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../target/peers/node/node_modules/statsd"

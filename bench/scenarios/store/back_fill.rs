@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use pegel_bench::{Gate, Report, cpu_time, is_once};
+use pegel_bench::{BenchReport, FigureGate, cpu_time, is_trial_run};
 use pegel_metric::{Clock, Family, Input, Kind, Point, Series, SystemClock};
 use pegel_store::{Options, Store};
 use pegel_testkit::TempDir;
@@ -13,7 +13,7 @@ const POINTS: i64 = 1_000_003;
 const STRIDE: i64 = 618_034;
 const PER_PUSH: i64 = 1000;
 
-pub fn report(report: &mut Report) {
+pub fn report(report: &mut BenchReport) {
     let (mut pushed, mut replayed) = (Vec::new(), Vec::new());
     for _ in 0..report.repetitions(3) {
         let figures = measure();
@@ -24,17 +24,17 @@ pub fn report(report: &mut Report) {
     report.row(
         "shuffled back-fill of one series",
         unit,
-        Gate::AtMost(3.0),
+        FigureGate::AtMost(3.0),
         pushed,
     );
-    report.row("replay of its log", unit, Gate::AtMost(3.0), replayed);
+    report.row("replay of its log", unit, FigureGate::AtMost(3.0), replayed);
 }
 
 fn measure() -> (f64, f64) {
     let dir = TempDir::new();
     let options = || Options::new(dir.path());
     let store = Store::open(options()).expect("the store opens");
-    let count = if is_once() { POINTS / 10 } else { POINTS };
+    let count = if is_trial_run() { POINTS / 10 } else { POINTS };
     let base = SystemClock.utc() - POINTS * 100;
     let family = Arc::new(Family::new("filled", Kind::Gauge, "", 1, ""));
     let series = Arc::new(Series::new(family, &[]).expect("a valid series"));

@@ -8,7 +8,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pegel_bench::{Gate, Node, Report, cpu_time, is_once, thread_cpu_time};
+use pegel_bench::{
+    BenchReport, FigureGate, SimulatedNode, cpu_time, is_trial_run, thread_cpu_time,
+};
 use pegel_metric::{Clock, Input, Millis};
 use pegel_store::{Options, Store};
 use pegel_testkit::{FakeClock, TempDir};
@@ -17,7 +19,7 @@ const START: Millis = 1_700_006_400_000;
 const HOUR_S: i64 = 3600;
 
 fn main() -> ExitCode {
-    let mut report = Report::new("store");
+    let mut report = BenchReport::new("store");
     let (mut fast, mut single, mut log, mut sealed) = Default::default();
     for _ in 0..report.repetitions(7) {
         fast_and_single(&mut fast, &mut single, &mut log, &mut sealed);
@@ -26,15 +28,20 @@ fn main() -> ExitCode {
     report.row(
         "append at 1000 Hz, log included",
         unit,
-        Gate::AtLeast(15.0),
+        FigureGate::AtLeast(15.0),
         fast,
     );
-    report.row("append, each tick waited for", unit, Gate::None, single);
-    report.row("log", "bytes/sample", Gate::AtMost(2.0), log);
+    report.row(
+        "append, each tick waited for",
+        unit,
+        FigureGate::None,
+        single,
+    );
+    report.row("log", "bytes/sample", FigureGate::AtMost(2.0), log);
     report.row(
         "sealed block, all included",
         "bytes/sample",
-        Gate::AtMost(0.66),
+        FigureGate::AtMost(0.66),
         sealed,
     );
     back_fill::report(&mut report);
@@ -63,9 +70,9 @@ fn measure(is_fast: bool) -> (f64, f64, f64) {
     // The whole hour in one log segment, so that its size is the log's cost.
     options.keep_memory = Duration::from_secs(2 * 3600);
     let store = Store::open(options).expect("the store opens");
-    let seconds = if is_once() { HOUR_S / 6 } else { HOUR_S };
+    let seconds = if is_trial_run() { HOUR_S / 6 } else { HOUR_S };
 
-    let mut node = Node::new(1);
+    let mut node = SimulatedNode::new(1);
     let begun = Instant::now();
     let (whole, this_thread) = (cpu_time(), thread_cpu_time());
     let mut used = Duration::ZERO;

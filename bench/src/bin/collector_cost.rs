@@ -16,7 +16,7 @@ use pegel_metric::{Input, Ledger, SystemClock, Tick};
 const LEVEL: u8 = 4;
 const PASSES: u32 = 16;
 /// Those that run aside are awaited each time.
-const PASSES_ASIDE: u32 = 4;
+const PASSES_THREADED: u32 = 4;
 /// The median of so many rounds is not disturbed by others on the machine.
 const ROUNDS: usize = 21;
 
@@ -26,7 +26,7 @@ fn main() {
     for entry in REGISTRY {
         let passes = match entry.pace {
             Pace::Here => PASSES,
-            Pace::Aside => PASSES_ASIDE,
+            Pace::Aside => PASSES_THREADED,
         };
         let live = measure(entry.name, Host::local(), passes);
         let (on, status) = match live {

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use pegel_bench::process_cpu_time;
 use pegel_testkit::{AgentBuilder, AgentProcess};
 
-struct Plan {
+struct LoadPlan {
     senders: u64,
     time: Duration,
     lines: u64,
@@ -29,7 +29,7 @@ struct Plan {
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
-    let Some((binary, plan)) = args.next().zip(read(args)) else {
+    let Some((binary, plan)) = args.next().zip(parse_args(args)) else {
         eprintln!(
             "usage: statsd_load PEGEL [senders=4] [seconds=5] [lines=20] [rates=2,4,5,6,7,8] [threads=auto]"
         );
@@ -45,14 +45,14 @@ fn main() -> ExitCode {
     );
     println!("wanted M/s | sent M/s | received M/s | lost % | unaccounted | CPU s per M | helping");
     for &rate in &plan.rates {
-        run(&agent, &plan, rate);
+        measure_rate(&agent, &plan, rate);
     }
     agent.stop();
     ExitCode::SUCCESS
 }
 
-fn read(args: impl Iterator<Item = String>) -> Option<Plan> {
-    let mut plan = Plan {
+fn parse_args(args: impl Iterator<Item = String>) -> Option<LoadPlan> {
+    let mut plan = LoadPlan {
         senders: 4,
         time: Duration::from_secs(5),
         lines: 20,
@@ -90,7 +90,7 @@ fn counts(agent: &AgentProcess) -> (u64, u64, u64) {
     (received, kernel, helping)
 }
 
-fn run(agent: &AgentProcess, plan: &Plan, rate: f64) {
+fn measure_rate(agent: &AgentProcess, plan: &LoadPlan, rate: f64) {
     let to = agent.endpoint.json["statsd"]["udp"][0].as_str();
     let to: SocketAddr = to.expect("a text").parse().expect("an address");
     let datagrams = load::datagrams(plan.lines as usize);

@@ -14,7 +14,7 @@ use pegel_ingest::rules::Rules;
 use pegel_ingest::statsd::Plan as StatsdPlan;
 use pegel_serve::socket::default_socket;
 use pegel_serve::{LocalUsers, Settings as ServeSettings, TlsFiles, TokenSource};
-use pegel_snapshot::Subject;
+use pegel_snapshot::SnapshotOptions;
 use pegel_store::{DiskFiles, Options as StoreOptions};
 use pegel_supervisor::Supervisor;
 
@@ -47,7 +47,7 @@ pub struct Plan {
     pub statsd: StatsdPlan,
     pub serve: ServeSettings,
     /// What is looked at to describe this machine, and how often.
-    pub snapshot: (Subject, Duration),
+    pub snapshot: (SnapshotOptions, Duration),
     /// Where log messages go, where somebody made a place for them.
     pub log: Option<Arc<dyn LogOutput>>,
     pub(crate) notify: Option<Notify>,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use pegel_collect::Own;
 use pegel_config::Setting;
 use pegel_metric::{Family, Kind};
-use pegel_snapshot::{Configuration, Environment, Subject};
+use pegel_snapshot::{ProcessEnvironment, RedactedConfig, SnapshotOptions};
 
 use crate::place;
 use crate::plan::host;
@@ -35,14 +35,14 @@ pub(crate) fn families() -> impl Iterator<Item = &'static Family> {
 }
 
 /// What a snapshot looks at.
-pub fn snapshot_subject(loaded: &Loaded, environment: sources::Environment<'_>) -> Subject {
+pub fn snapshot_subject(loaded: &Loaded, environment: sources::Environment<'_>) -> SnapshotOptions {
     let config = &loaded.config;
-    Subject {
+    SnapshotOptions {
         root: host(environment).root,
         node: config.own.node.clone().unwrap_or_else(place::host_name),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        environment: Environment::of_process(),
-        configuration: Some(Configuration::new(
+        environment: ProcessEnvironment::current(),
+        configuration: Some(RedactedConfig::new(
             loaded.file.as_deref(),
             &config.written(),
         )),

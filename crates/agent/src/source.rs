@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use pegel_collect::Sampler;
 use pegel_serve::StatusSource;
-use pegel_snapshot::{Event, Keeper, Provider};
+use pegel_snapshot::{CloudEvent, CloudProvider, SnapshotWorker};
 use pegel_supervisor::Supervisor;
 use serde_json::{Map, Value, json};
 
@@ -22,7 +22,7 @@ const WITHHELD_PAUSE: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(crate) struct Source {
     sampler: Mutex<Option<Sampler>>,
-    keeper: Mutex<Option<Keeper>>,
+    keeper: Mutex<Option<SnapshotWorker>>,
     /// When the last sample was handed over.
     last: Mutex<Option<Instant>>,
     rate: Duration,
@@ -68,20 +68,21 @@ impl Source {
     /// Begins to keep a snapshot of the machine. An agent without one is of use all the same.
     pub fn keep_snapshot(&self, plan: &Plan) {
         let (subject, every) = plan.snapshot.clone();
-        let started = Keeper::start(subject, plan.store.dir.clone(), every, &self.supervisor);
+        let started =
+            SnapshotWorker::start(subject, plan.store.dir.clone(), every, &self.supervisor);
         let started = started.inspect_err(|error| {
             tracing::warn!(%error, "cannot start the thread that takes snapshots");
         });
         *self.keeper.lock().unwrap_or_else(PoisonError::into_inner) = started.ok();
     }
 
-    fn with_keeper<T>(&self, ask: impl FnOnce(&Keeper) -> T) -> Option<T> {
+    fn with_keeper<T>(&self, ask: impl FnOnce(&SnapshotWorker) -> T) -> Option<T> {
         let keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
         keeper.as_ref().map(ask)
     }
 
     pub fn retake_snapshot(&self) {
-        self.with_keeper(Keeper::retake);
+        self.with_keeper(SnapshotWorker::retake);
     }
 
     pub fn drop_keeper(&self) {
@@ -93,8 +94,8 @@ impl Source {
         drop(keeper);
     }
 
-    pub fn cloud_events(&self) -> Option<(Provider, Vec<Event>)> {
-        self.with_keeper(Keeper::events)?
+    pub fn cloud_events(&self) -> Option<(CloudProvider, Vec<CloudEvent>)> {
+        self.with_keeper(SnapshotWorker::events)?
     }
 
     pub fn ticked(&self) {
@@ -143,7 +144,7 @@ impl StatusSource for Source {
     }
 
     fn snapshot(&self) -> Option<Arc<str>> {
-        self.with_keeper(Keeper::current)?
+        self.with_keeper(SnapshotWorker::current)?
     }
 
     fn config(&self) -> Value {
@@ -166,7 +167,7 @@ impl StatusSource for Source {
         });
         facts.insert("sampling".to_owned(), sampling);
         facts.insert("threads".to_owned(), json!(self.supervisor.threads()));
-        if let Some(status) = self.with_keeper(Keeper::status) {
+        if let Some(status) = self.with_keeper(SnapshotWorker::status) {
             facts.insert("snapshot".to_owned(), json!(status));
         }
         if let Some(log) = &self.log {

@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use pegel_snapshot::{Moment, Snapshot};
+use pegel_snapshot::{Snapshot, Timestamp};
 
 use crate::command_error::{CommandError, USAGE};
 use crate::output;
@@ -40,7 +40,7 @@ impl SnapshotFormat {
 
     fn text(self, snapshot: &Snapshot) -> String {
         match self {
-            SnapshotFormat::Md => snapshot.page(),
+            SnapshotFormat::Md => snapshot.markdown(),
             SnapshotFormat::Json => snapshot.json(),
             SnapshotFormat::Yaml => snapshot.yaml(),
         }
@@ -57,7 +57,7 @@ pub fn run(args: &SnapshotArgs) -> anyhow::Result<()> {
         .format
         .or_else(|| ending.and_then(SnapshotFormat::from_extension));
     let subject = pegel_agent::snapshot_subject(&loaded, &environment);
-    let snapshot = subject.take(Moment::now());
+    let snapshot = subject.take(Timestamp::now());
     let text = format.unwrap_or(SnapshotFormat::Md).text(&snapshot);
     output::write(args.output.as_deref(), &text)
 }

@@ -14,7 +14,7 @@ pub fn is_sluid(name: &str) -> bool {
 }
 
 /// Returns the job number beside this SLUID in the environment of a process (`/proc/PID/environ`).
-pub fn number_in<'a>(environment: &'a [u8], sluid: &str) -> Option<&'a str> {
+pub fn job_id_in<'a>(environment: &'a [u8], sluid: &str) -> Option<&'a str> {
     let value = |name: &[u8]| {
         let mut variables = environment.split(|byte| *byte == 0);
         let value =
@@ -53,7 +53,7 @@ mod tests {
         let sluid = "s06JQ5T8XK2M9R";
         let number = |id: &str, sluid_of: &str| {
             let text = format!("A=1\0{id}\0SLURM_JOB_SLUID={sluid_of}\0");
-            number_in(text.as_bytes(), sluid).map(str::to_owned)
+            job_id_in(text.as_bytes(), sluid).map(str::to_owned)
         };
         assert_eq!(number("SLURM_JOB_ID=18", sluid).as_deref(), Some("18"));
         assert_eq!(number("SLURM_JOB_ID=18", "s000000000000A"), None);
@@ -62,6 +62,6 @@ mod tests {
         assert_eq!(number("XSLURM_JOB_ID=1", sluid), None);
         let long = format!("SLURM_JOB_ID={}", "7".repeat(DIGITS_MAX + 1));
         assert_eq!(number(&long, sluid), None);
-        assert_eq!(number_in(b"SLURM_JOB_ID=18\0", sluid), None);
+        assert_eq!(job_id_in(b"SLURM_JOB_ID=18\0", sluid), None);
     }
 }

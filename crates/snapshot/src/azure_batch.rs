@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::machine::Machine;
-use crate::moment::Moment;
+use crate::machine_files::MachineFiles;
+use crate::timestamp::Timestamp;
 
 /// What is of use stands at the beginning, where the node started.
 const LOG_BYTES_MAX: u64 = 8 << 20;
@@ -23,9 +23,9 @@ pub struct AzureBatch {
     pub pool: Option<String>,
     pub vm: Option<String>,
     /// When the service allocated the machine to the pool.
-    pub allocated: Option<Moment>,
+    pub allocated: Option<Timestamp>,
     /// When the service saw it boot.
-    pub booted: Option<Moment>,
+    pub booted: Option<Timestamp>,
     /// The first line that has a time.
     pub log_begins: Option<String>,
     pub lines: u64,
@@ -33,7 +33,7 @@ pub struct AzureBatch {
     pub unknown_lines: u64,
 }
 
-pub(crate) fn read(machine: &Machine, log: &Path) -> Option<AzureBatch> {
+pub(crate) fn read(machine: &MachineFiles, log: &Path) -> Option<AzureBatch> {
     let bytes = machine.bytes(log, LOG_BYTES_MAX)?;
     Some(AzureBatch {
         log: log.to_owned(),
@@ -50,12 +50,12 @@ pub(crate) fn parse(bytes: &[u8]) -> AzureBatch {
         }
         found.lines += 1;
         let line = String::from_utf8_lossy(line);
-        match time(&line) {
+        match log_time(&line) {
             None => found.unknown_lines += 1,
             Some(time) if found.log_begins.is_none() => found.log_begins = Some(time),
             Some(_) => {}
         }
-        take(&line, &mut found);
+        parse_line(&line, &mut found);
         if found.is_complete() {
             break;
         }
@@ -71,7 +71,7 @@ impl AzureBatch {
 }
 
 /// The third column: `20210902T081715.123Z`.
-fn time(line: &str) -> Option<String> {
+fn log_time(line: &str) -> Option<String> {
     let time = line.split('■').nth(2)?.trim();
     let has_form = time.len() == 20
         && time.ends_with('Z')
@@ -84,7 +84,7 @@ fn time(line: &str) -> Option<String> {
     has_form.then(|| time.to_owned())
 }
 
-fn take(line: &str, found: &mut AzureBatch) {
+fn parse_line(line: &str, found: &mut AzureBatch) {
     if line.contains("TVMAllocationTime") && line.contains("PoolName") {
         found.allocated = found.allocated.or_else(|| ticks(line, "TVMAllocationTime"));
         found.vm = found.vm.take().or_else(|| name(line, "TVMName"));
@@ -95,8 +95,8 @@ fn take(line: &str, found: &mut AzureBatch) {
     }
 }
 
-fn ticks(line: &str, key: &str) -> Option<Moment> {
-    Moment::from_windows(value(line, key)?.parse().ok()?)
+fn ticks(line: &str, key: &str) -> Option<Timestamp> {
+    Timestamp::from_windows_ticks(value(line, key)?.parse().ok()?)
 }
 
 /// A name has no characters that something else would need.
@@ -146,8 +146,8 @@ mod tests {
         let found = parse(log.concat().as_bytes());
         assert_eq!(found.pool.as_deref(), Some("pool-1"));
         assert_eq!(found.vm.as_deref(), Some("tvmps_0a1b_d"));
-        assert_eq!(found.allocated, Some(Moment(1_704_067_200_123)));
-        assert_eq!(found.booted, Some(Moment(1_704_067_260_123)));
+        assert_eq!(found.allocated, Some(Timestamp(1_704_067_200_123)));
+        assert_eq!(found.booted, Some(Timestamp(1_704_067_260_123)));
         assert_eq!(found.log_begins.as_deref(), Some("20240101T000000.123Z"));
         assert_eq!((found.lines, found.unknown_lines), (4, 1));
         assert!(!format!("{found:?}").contains("PLANTED"));

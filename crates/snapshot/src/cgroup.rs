@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::machine::Machine;
+use crate::machine_files::MachineFiles;
 
 const MOUNT: &str = "sys/fs/cgroup";
 /// Cgroup v1 writes no limit as a number near 2^63.
@@ -13,7 +13,7 @@ const UNLIMITED: u64 = 1 << 60;
 const DEPTH_MAX: usize = 64;
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Cgroup {
+pub struct CgroupLimits {
     /// `v1`, `v2` or `hybrid`.
     pub version: Option<&'static str>,
     pub path: Option<String>,
@@ -30,18 +30,18 @@ pub struct Cgroup {
 
 /// Returns the lowest memory limit of this process's cgroup and its parents, of the machine below `root`.
 pub fn cgroup_memory_limit(root: &Path) -> Option<u64> {
-    read(&Machine::at(root)).memory_bytes
+    read(&MachineFiles::at(root)).memory_bytes
 }
 
-pub(crate) fn read(machine: &Machine) -> Cgroup {
+pub(crate) fn read(machine: &MachineFiles) -> CgroupLimits {
     let text = machine.text("proc/self/cgroup").unwrap_or_default();
-    let lines: Vec<(&str, &str)> = text.lines().filter_map(line).collect();
+    let lines: Vec<(&str, &str)> = text.lines().filter_map(parse_cgroup_line).collect();
     let unified = lines.iter().find(|(controllers, _)| controllers.is_empty());
     let is_v2 = machine.exists(format!("{MOUNT}/cgroup.controllers"));
     match unified {
         Some((_, path)) if is_v2 => v2(machine, path),
-        _ if lines.is_empty() => Cgroup::default(),
-        _ => Cgroup {
+        _ if lines.is_empty() => CgroupLimits::default(),
+        _ => CgroupLimits {
             version: Some(if unified.is_some() { "hybrid" } else { "v1" }),
             ..v1(machine, &lines)
         },
@@ -49,13 +49,13 @@ pub(crate) fn read(machine: &Machine) -> Cgroup {
 }
 
 /// `4:memory:/slurm/uid_1000/job_7`: controllers and path.
-pub(crate) fn line(line: &str) -> Option<(&str, &str)> {
+pub(crate) fn parse_cgroup_line(line: &str) -> Option<(&str, &str)> {
     let mut parts = line.splitn(3, ':').skip(1);
     Some((parts.next()?, parts.next()?))
 }
 
 /// The folders from a cgroup up to the root.
-fn upwards(mount: &str, path: &str) -> Vec<String> {
+fn ancestor_paths(mount: &str, path: &str) -> Vec<String> {
     let mut folders = Vec::new();
     let mut path = path.trim_end_matches('/');
     while folders.len() < DEPTH_MAX {
@@ -69,7 +69,7 @@ fn upwards(mount: &str, path: &str) -> Vec<String> {
 }
 
 /// The lowest of all limits on the way up; `max` is none.
-fn lowest(machine: &Machine, folders: &[String], file: &str) -> Option<u64> {
+fn lowest_limit(machine: &MachineFiles, folders: &[String], file: &str) -> Option<u64> {
     let limits = folders
         .iter()
         .filter_map(|folder| machine.number(format!("{folder}/{file}")));
@@ -77,38 +77,38 @@ fn lowest(machine: &Machine, folders: &[String], file: &str) -> Option<u64> {
 }
 
 /// What holds is written in the nearest cgroup that has the file.
-fn nearest(machine: &Machine, folders: &[String], file: &str) -> Option<String> {
+fn nearest_value(machine: &MachineFiles, folders: &[String], file: &str) -> Option<String> {
     folders
         .iter()
         .find_map(|folder| machine.text(format!("{folder}/{file}")))
 }
 
-fn v2(machine: &Machine, path: &str) -> Cgroup {
-    let folders = upwards(MOUNT, path);
+fn v2(machine: &MachineFiles, path: &str) -> CgroupLimits {
+    let folders = ancestor_paths(MOUNT, path);
     // `200000 100000`: 2 processors' worth of time; `max 100000`: no limit.
     let cpus = folders.iter().filter_map(|folder| {
         let text = machine.text(format!("{folder}/cpu.max"))?;
         let (quota, period) = text.split_once(' ')?;
-        share(quota.parse().ok()?, period.parse().ok()?)
+        cpus_from_quota(quota.parse().ok()?, period.parse().ok()?)
     });
-    Cgroup {
+    CgroupLimits {
         version: Some("v2"),
         path: Some(path.to_owned()),
-        memory_bytes: lowest(machine, &folders, "memory.max"),
-        memory_high_bytes: lowest(machine, &folders, "memory.high"),
-        swap_bytes: lowest(machine, &folders, "memory.swap.max"),
+        memory_bytes: lowest_limit(machine, &folders, "memory.max"),
+        memory_high_bytes: lowest_limit(machine, &folders, "memory.high"),
+        swap_bytes: lowest_limit(machine, &folders, "memory.swap.max"),
         cpus: cpus.min_by(f64::total_cmp),
-        cpuset: nearest(machine, &folders, "cpuset.cpus.effective"),
-        cpuset_memory: nearest(machine, &folders, "cpuset.mems.effective"),
-        processes: lowest(machine, &folders, "pids.max"),
+        cpuset: nearest_value(machine, &folders, "cpuset.cpus.effective"),
+        cpuset_memory: nearest_value(machine, &folders, "cpuset.mems.effective"),
+        processes: lowest_limit(machine, &folders, "pids.max"),
     }
 }
 
-fn share(quota: i64, period: i64) -> Option<f64> {
+fn cpus_from_quota(quota: i64, period: i64) -> Option<f64> {
     (quota > 0 && period > 0).then(|| quota as f64 / period as f64)
 }
 
-fn v1(machine: &Machine, lines: &[(&str, &str)]) -> Cgroup {
+fn v1(machine: &MachineFiles, lines: &[(&str, &str)]) -> CgroupLimits {
     let of = |controller: &str| {
         let has = |(names, _): &&(&str, &str)| names.split(',').any(|name| name == controller);
         let (names, path) = lines.iter().find(has)?;
@@ -119,7 +119,7 @@ fn v1(machine: &Machine, lines: &[(&str, &str)]) -> Cgroup {
         } else {
             format!("{MOUNT}/{names}")
         };
-        Some((upwards(&mount, path), (*path).to_owned()))
+        Some((ancestor_paths(&mount, path), (*path).to_owned()))
     };
     let folders = |controller: &str| {
         of(controller)
@@ -129,21 +129,21 @@ fn v1(machine: &Machine, lines: &[(&str, &str)]) -> Cgroup {
     let (memory, cpu, cpuset) = (folders("memory"), folders("cpu"), folders("cpuset"));
     let cpus = cpu.iter().filter_map(|folder| {
         let number = |file: &str| machine.text(format!("{folder}/{file}"))?.parse().ok();
-        share(number("cpu.cfs_quota_us")?, number("cpu.cfs_period_us")?)
+        cpus_from_quota(number("cpu.cfs_quota_us")?, number("cpu.cfs_period_us")?)
     });
-    Cgroup {
+    CgroupLimits {
         version: None,
         path: of("memory").or_else(|| of("cpu")).map(|(_, path)| path),
-        memory_bytes: lowest(machine, &memory, "memory.limit_in_bytes"),
-        memory_high_bytes: lowest(machine, &memory, "memory.soft_limit_in_bytes"),
+        memory_bytes: lowest_limit(machine, &memory, "memory.limit_in_bytes"),
+        memory_high_bytes: lowest_limit(machine, &memory, "memory.soft_limit_in_bytes"),
         // Its limit is on memory and swap together, which is another thing.
         swap_bytes: None,
         cpus: cpus.min_by(f64::total_cmp),
-        cpuset: nearest(machine, &cpuset, "cpuset.effective_cpus")
-            .or_else(|| nearest(machine, &cpuset, "cpuset.cpus")),
-        cpuset_memory: nearest(machine, &cpuset, "cpuset.effective_mems")
-            .or_else(|| nearest(machine, &cpuset, "cpuset.mems")),
-        processes: lowest(machine, &folders("pids"), "pids.max"),
+        cpuset: nearest_value(machine, &cpuset, "cpuset.effective_cpus")
+            .or_else(|| nearest_value(machine, &cpuset, "cpuset.cpus")),
+        cpuset_memory: nearest_value(machine, &cpuset, "cpuset.effective_mems")
+            .or_else(|| nearest_value(machine, &cpuset, "cpuset.mems")),
+        processes: lowest_limit(machine, &folders("pids"), "pids.max"),
     }
 }
 
@@ -155,14 +155,14 @@ mod tests {
 
     use super::*;
 
-    fn machine(files: &[(&str, &str)]) -> (TempDir, Machine) {
+    fn machine(files: &[(&str, &str)]) -> (TempDir, MachineFiles) {
         let dir = TempDir::new();
         for (path, text) in files {
             let path = dir.join(path);
             fs::create_dir_all(path.parent().expect("a folder")).expect("made");
             fs::write(path, text).expect("written");
         }
-        let machine = Machine::at(dir.path());
+        let machine = MachineFiles::at(dir.path());
         (dir, machine)
     }
 
@@ -213,6 +213,6 @@ mod tests {
         );
         assert_eq!((found.memory_bytes, found.cpus), (Some(4096), Some(0.5)));
         let (_dir, empty) = self::machine(&[]);
-        assert_eq!(read(&empty), Cgroup::default());
+        assert_eq!(read(&empty), CgroupLimits::default());
     }
 }

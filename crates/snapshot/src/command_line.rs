@@ -88,14 +88,14 @@ const ALLOWED: &[&str] = &[
 const VALUE_BYTES_MAX: usize = 256;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct CommandLine {
+pub struct KernelCommandLine {
     pub parameters: Vec<String>,
     /// How many are not shown.
     pub left_out: usize,
 }
 
-pub(crate) fn read(text: &str) -> CommandLine {
-    let mut line = CommandLine::default();
+pub(crate) fn read(text: &str) -> KernelCommandLine {
+    let mut line = KernelCommandLine::default();
     // What follows is for the first program, not for the kernel.
     let (kernel, program) = text.split_once(" -- ").unwrap_or((text, ""));
     for word in kernel.split_whitespace() {
@@ -126,6 +126,6 @@ mod tests {
         );
         assert_eq!(line.left_out, 7);
         assert!(!format!("{line:?}").contains("PLANTED"));
-        assert_eq!(read(""), CommandLine::default());
+        assert_eq!(read(""), KernelCommandLine::default());
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::machine::Machine;
+use crate::machine_files::MachineFiles;
 
 const CPUS: &str = "sys/devices/system/cpu";
 const NODES: &str = "sys/devices/system/node";
@@ -14,7 +14,7 @@ const NODES: &str = "sys/devices/system/node";
 const CPUINFO_BYTES: u64 = 16 << 10;
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Cpu {
+pub struct CpuInfo {
     pub model: Option<String>,
     pub vendor: Option<String>,
     /// Family, model and stepping on x86; implementer, part and revision on Arm.
@@ -29,7 +29,7 @@ pub struct Cpu {
     /// Their numbers, as the kernel writes them: `0-15,32`.
     pub online: Option<String>,
     pub numa_nodes: Vec<NumaNode>,
-    pub caches: Vec<Cache>,
+    pub caches: Vec<CpuCache>,
     pub mhz_min: Option<f64>,
     pub mhz_max: Option<f64>,
     pub governor: Option<String>,
@@ -48,7 +48,7 @@ pub struct NumaNode {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Cache {
+pub struct CpuCache {
     pub level: u64,
     pub kind: String,
     pub bytes: u64,
@@ -60,10 +60,10 @@ pub struct Cache {
     pub shared_by: usize,
 }
 
-pub(crate) fn read(machine: &Machine) -> Cpu {
+pub(crate) fn read(machine: &MachineFiles) -> CpuInfo {
     let info = machine.bytes("proc/cpuinfo", CPUINFO_BYTES);
     let info = info.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    let mut cpu = named(info.as_deref().unwrap_or_default());
+    let mut cpu = parse_cpuinfo(info.as_deref().unwrap_or_default());
     let cpufreq = PathBuf::from(CPUS).join("cpu0/cpufreq");
     let mhz = |file: &str| {
         machine
@@ -71,7 +71,7 @@ pub(crate) fn read(machine: &Machine) -> Cpu {
             .map(|khz| khz as f64 / 1e3)
     };
     cpu.architecture = machine.text("proc/sys/kernel/arch");
-    if cpu.architecture.is_none() && machine.is_this_one() {
+    if cpu.architecture.is_none() && machine.is_local() {
         cpu.architecture = rustix::system::uname()
             .machine()
             .to_str()
@@ -79,7 +79,7 @@ pub(crate) fn read(machine: &Machine) -> Cpu {
             .map(str::to_owned);
     }
     cpu.online = machine.text(Path::new(CPUS).join("online"));
-    cpu.numa_nodes = numa(machine);
+    cpu.numa_nodes = read_numa_nodes(machine);
     cpu.mhz_min = mhz("cpuinfo_min_freq");
     cpu.mhz_max = mhz("cpuinfo_max_freq");
     cpu.governor = machine.text(cpufreq.join("scaling_governor"));
@@ -87,12 +87,12 @@ pub(crate) fn read(machine: &Machine) -> Cpu {
     cpu.smt = machine.text(Path::new(CPUS).join("smt/control"));
     let folders = folders(machine);
     cpu.caches = caches(machine, &folders);
-    count(machine, &folders, &mut cpu);
+    count_topology(machine, &folders, &mut cpu);
     cpu
 }
 
 /// What the first processor says of itself.
-fn named(info: &str) -> Cpu {
+fn parse_cpuinfo(info: &str) -> CpuInfo {
     let first = info.split("\n\n").next().unwrap_or_default();
     let value = |key: &str| {
         let lines = first.lines().filter_map(|line| line.split_once(':'));
@@ -105,7 +105,7 @@ fn named(info: &str) -> Cpu {
         (parts.len() == 3).then(|| parts.join("/"))
     };
     let flags = value("flags").or_else(|| value("Features"));
-    Cpu {
+    CpuInfo {
         // Arm has no names here: implementer and part are all there is.
         model: value("model name").or_else(|| value("cpu")),
         vendor: value("vendor_id").or_else(|| value("CPU implementer").map(implementer)),
@@ -117,7 +117,7 @@ fn named(info: &str) -> Cpu {
             .split_whitespace()
             .map(str::to_owned)
             .collect(),
-        ..Cpu::default()
+        ..CpuInfo::default()
     }
 }
 
@@ -136,7 +136,7 @@ fn implementer(code: String) -> String {
     name.to_owned()
 }
 
-fn folders(machine: &Machine) -> Vec<PathBuf> {
+fn folders(machine: &MachineFiles) -> Vec<PathBuf> {
     let is_cpu = |name: &String| {
         let digits = name.strip_prefix("cpu").unwrap_or_default();
         !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
@@ -146,7 +146,7 @@ fn folders(machine: &Machine) -> Vec<PathBuf> {
 }
 
 /// Sockets, cores and threads. A processor that is offline has no topology.
-fn count(machine: &Machine, folders: &[PathBuf], cpu: &mut Cpu) {
+fn count_topology(machine: &MachineFiles, folders: &[PathBuf], cpu: &mut CpuInfo) {
     let (mut sockets, mut cores, mut threads) = (BTreeSet::new(), BTreeSet::new(), 0);
     for folder in folders {
         let topology = folder.join("topology");
@@ -161,14 +161,14 @@ fn count(machine: &Machine, folders: &[PathBuf], cpu: &mut Cpu) {
         cores.insert((socket, die, core));
         threads += 1;
     }
-    let online = cpu.online.as_deref().and_then(list_length);
+    let online = cpu.online.as_deref().and_then(cpu_list_count);
     (cpu.sockets, cpu.cores) = (sockets.len(), cores.len());
     cpu.threads = online.unwrap_or(threads);
     cpu.threads_per_core = threads.checked_div(cores.len()).unwrap_or(0);
 }
 
 /// How many numbers a list such as `0-3,8` has.
-pub(crate) fn list_length(list: &str) -> Option<usize> {
+pub(crate) fn cpu_list_count(list: &str) -> Option<usize> {
     let mut count = 0_usize;
     for part in list.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -178,7 +178,7 @@ pub(crate) fn list_length(list: &str) -> Option<usize> {
     Some(count)
 }
 
-fn numa(machine: &Machine) -> Vec<NumaNode> {
+fn read_numa_nodes(machine: &MachineFiles) -> Vec<NumaNode> {
     let mut nodes = Vec::new();
     for name in machine.names(NODES) {
         let Some(node) = name.strip_prefix("node").and_then(|n| n.parse().ok()) else {
@@ -205,8 +205,8 @@ fn numa(machine: &Machine) -> Vec<NumaNode> {
 }
 
 /// Each kind of cache once, with how many of it there are.
-fn caches(machine: &Machine, folders: &[PathBuf]) -> Vec<Cache> {
-    let mut caches: Vec<Cache> = Vec::new();
+fn caches(machine: &MachineFiles, folders: &[PathBuf]) -> Vec<CpuCache> {
+    let mut caches: Vec<CpuCache> = Vec::new();
     let mut seen = BTreeSet::new();
     for folder in folders {
         for index in machine.names(folder.join("cache")) {
@@ -218,8 +218,8 @@ fn caches(machine: &Machine, folders: &[PathBuf]) -> Vec<Cache> {
             if !seen.insert((cache.level, cache.kind.clone(), shared)) {
                 continue;
             }
-            let same = |known: &&mut Cache| {
-                Cache {
+            let same = |known: &&mut CpuCache| {
+                CpuCache {
                     count: 1,
                     ..(**known).clone()
                 } == cache
@@ -234,18 +234,18 @@ fn caches(machine: &Machine, folders: &[PathBuf]) -> Vec<Cache> {
     caches
 }
 
-fn cache(machine: &Machine, folder: &Path) -> Option<Cache> {
+fn cache(machine: &MachineFiles, folder: &Path) -> Option<CpuCache> {
     let size = machine.text(folder.join("size"))?;
     let kib: u64 = size.strip_suffix('K')?.parse().ok()?;
     let shared = machine.text(folder.join("shared_cpu_list"));
-    Some(Cache {
+    Some(CpuCache {
         level: machine.number(folder.join("level"))?,
         kind: machine.text(folder.join("type"))?.to_ascii_lowercase(),
         bytes: kib << 10,
         count: 1,
         ways: machine.number(folder.join("ways_of_associativity")),
         line_bytes: machine.number(folder.join("coherency_line_size")),
-        shared_by: shared.as_deref().and_then(list_length).unwrap_or(1),
+        shared_by: shared.as_deref().and_then(cpu_list_count).unwrap_or(1),
     })
 }
 
@@ -255,9 +255,9 @@ mod tests {
 
     #[test]
     fn lists_of_processors_are_counted() {
-        assert_eq!(list_length("0-3,8"), Some(5));
+        assert_eq!(cpu_list_count("0-3,8"), Some(5));
         for bad in ["", "3-1", "a", "0-18446744073709551615"] {
-            assert_eq!(list_length(bad), None, "{bad}");
+            assert_eq!(cpu_list_count(bad), None, "{bad}");
         }
     }
 
@@ -265,10 +265,10 @@ mod tests {
     fn arm_says_who_made_it_in_numbers() {
         let text = "processor\t: 0\nFeatures\t: fp asimd sve\nCPU implementer\t: 0x41\n\
                     CPU part\t: 0xd4f\nCPU revision\t: 0\n\nprocessor\t: 1\nFeatures\t: none\n";
-        let cpu = named(text);
+        let cpu = parse_cpuinfo(text);
         assert_eq!(cpu.vendor.as_deref(), Some("ARM"));
         assert_eq!(cpu.identity.as_deref(), Some("0x41/0xd4f/0"));
         assert_eq!(cpu.flags, ["fp", "asimd", "sve"]);
-        assert_eq!(named(""), Cpu::default());
+        assert_eq!(parse_cpuinfo(""), CpuInfo::default());
     }
 }

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use crate::machine::Machine;
+use crate::machine_files::MachineFiles;
 use crate::smbios;
 
 /// The tables of large servers have some 100 KiB.
@@ -29,7 +29,7 @@ pub struct Dimm {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Modules {
+pub(crate) struct MemoryModules {
     pub from: Option<&'static str>,
     pub ecc: Option<String>,
     /// All there are, used or not.
@@ -37,9 +37,9 @@ pub(crate) struct Modules {
     pub dimms: Vec<Dimm>,
 }
 
-pub(crate) fn read(machine: &Machine) -> Modules {
+pub(crate) fn read(machine: &MachineFiles) -> MemoryModules {
     if let Some(tables) = machine.bytes("sys/firmware/dmi/tables/DMI", TABLES_BYTES) {
-        return smbios::modules(&tables);
+        return smbios::parse_memory_modules(&tables);
     }
     if let Some(text) = machine.text("run/udev/data/+dmi:id") {
         let modules = from_udev(&text);
@@ -51,7 +51,7 @@ pub(crate) fn read(machine: &Machine) -> Modules {
 }
 
 /// systemd's `dmi_memory_id` reads the same tables as root and leaves what it found as properties.
-fn from_udev(text: &str) -> Modules {
+fn from_udev(text: &str) -> MemoryModules {
     let value = |key: &str| {
         let lines = text.lines().filter_map(|line| line.strip_prefix("E:"));
         let mut pairs = lines.filter_map(|line| line.split_once('='));
@@ -79,7 +79,7 @@ fn from_udev(text: &str) -> Modules {
             ranks: number("RANK"),
         });
     }
-    Modules {
+    MemoryModules {
         from: Some("udev"),
         ecc: value("MEMORY_ARRAY_EC_TYPE"),
         slots,
@@ -87,7 +87,7 @@ fn from_udev(text: &str) -> Modules {
     }
 }
 
-fn from_edac(machine: &Machine) -> Modules {
+fn from_edac(machine: &MachineFiles) -> MemoryModules {
     const FOLDER: &str = "sys/devices/system/edac/mc";
     let mut dimms = Vec::new();
     for controller in machine.names(FOLDER) {
@@ -108,10 +108,10 @@ fn from_edac(machine: &Machine) -> Modules {
             });
         }
     }
-    Modules {
+    MemoryModules {
         from: (!dimms.is_empty()).then_some("edac"),
         dimms,
-        ..Modules::default()
+        ..MemoryModules::default()
     }
 }
 

@@ -2,15 +2,15 @@
 
 use serde::Serialize;
 
-use crate::machine::Machine;
-use crate::memory::chosen;
+use crate::machine_files::MachineFiles;
+use crate::memory::bracketed_choice;
 
 /// More devices than any node has.
 const DISKS_MAX: usize = 1024;
 const SECTOR_BYTES: u64 = 512;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Disk {
+pub struct DiskInfo {
     pub name: String,
     pub bytes: u64,
     pub model: Option<String>,
@@ -27,7 +27,7 @@ pub struct Disk {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Nvme {
+pub struct NvmeController {
     pub name: String,
     pub model: Option<String>,
     pub firmware: Option<String>,
@@ -38,7 +38,7 @@ pub struct Nvme {
     pub namespaces: Vec<String>,
 }
 
-pub(crate) fn read(machine: &Machine) -> Vec<Disk> {
+pub(crate) fn read(machine: &MachineFiles) -> Vec<DiskInfo> {
     let is_real = |name: &String| {
         let made_up = ["loop", "ram", "zram", "sr", "fd", "nbd"];
         let made_up = made_up.iter().any(|start| {
@@ -52,13 +52,13 @@ pub(crate) fn read(machine: &Machine) -> Vec<Disk> {
     disks.take(DISKS_MAX).collect()
 }
 
-fn disk(machine: &Machine, name: String) -> Option<Disk> {
+fn disk(machine: &MachineFiles, name: String) -> Option<DiskInfo> {
     let path = |file: &str| format!("sys/block/{name}/{file}");
     let sectors = machine
         .number(path("size"))
         .filter(|sectors| *sectors > 0)?;
     let is = |file: &str| machine.number(path(file)).map(|number| number == 1);
-    Some(Disk {
+    Some(DiskInfo {
         bytes: sectors.saturating_mul(SECTOR_BYTES),
         model: machine
             .text(path("device/model"))
@@ -71,7 +71,7 @@ fn disk(machine: &Machine, name: String) -> Option<Disk> {
         physical_block_bytes: machine.number(path("queue/physical_block_size")),
         scheduler: machine
             .text(path("queue/scheduler"))
-            .map(|text| chosen(&text).unwrap_or(text)),
+            .map(|text| bracketed_choice(&text).unwrap_or(text)),
         queue_requests: machine.number(path("queue/nr_requests")),
         made_of: machine.names(path("slaves")),
         name,
@@ -87,7 +87,7 @@ fn vendor(text: String) -> Option<String> {
     })
 }
 
-pub(crate) fn nvme(machine: &Machine) -> Vec<Nvme> {
+pub(crate) fn read_nvme(machine: &MachineFiles) -> Vec<NvmeController> {
     const FOLDER: &str = "sys/class/nvme";
     let blocks = machine.names("sys/block");
     let controller = |name: String| {
@@ -97,7 +97,7 @@ pub(crate) fn nvme(machine: &Machine) -> Vec<Nvme> {
             let rest = block.strip_prefix(name.as_str()).unwrap_or_default();
             rest.starts_with('n')
         };
-        Nvme {
+        NvmeController {
             model: of("model"),
             firmware: of("firmware_rev"),
             transport: of("transport"),

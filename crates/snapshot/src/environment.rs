@@ -90,26 +90,26 @@ const ALLOWED: &[&str] = &[
     "FLUX_JOB_NNODES",
 ];
 /// Families of variables that are all about speed and placement.
-const ALLOWED_STARTS: &[&str] = &["OMP_", "GOMP_", "KMP_", "NCCL_", "UCX_", "FI_", "MPICH_"];
+const ALLOWED_PREFIXES: &[&str] = &["OMP_", "GOMP_", "KMP_", "NCCL_", "UCX_", "FI_", "MPICH_"];
 const VALUE_BYTES_MAX: usize = 4096;
 
 /// An environment: names to values. Its `Debug` says only how many.
 #[derive(Clone, Default)]
-pub struct Environment(BTreeMap<String, String>);
+pub struct ProcessEnvironment(BTreeMap<String, String>);
 
-impl Environment {
+impl ProcessEnvironment {
     /// That of this process; what is not UTF-8 is left out.
-    pub fn of_process() -> Environment {
+    pub fn current() -> ProcessEnvironment {
         let pairs = std::env::vars_os();
         let pairs = pairs.filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
-        Environment(pairs.collect())
+        ProcessEnvironment(pairs.collect())
     }
 
-    pub fn of(pairs: &[(&str, &str)]) -> Environment {
+    pub fn from_pairs(pairs: &[(&str, &str)]) -> ProcessEnvironment {
         let pairs = pairs
             .iter()
             .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
-        Environment(pairs.collect())
+        ProcessEnvironment(pairs.collect())
     }
 
     /// A value that is set and not empty.
@@ -119,15 +119,15 @@ impl Environment {
     }
 
     /// What may be shown.
-    pub(crate) fn allowed(&self) -> BTreeMap<String, String> {
+    pub(crate) fn allowed_variables(&self) -> BTreeMap<String, String> {
         let pairs = self.0.iter().filter(|(name, _)| is_allowed(name));
         pairs
-            .map(|(name, value)| (name.clone(), shown(value)))
+            .map(|(name, value)| (name.clone(), redacted_value(value)))
             .collect()
     }
 }
 
-impl fmt::Debug for Environment {
+impl fmt::Debug for ProcessEnvironment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Environment({} variables)", self.0.len())
     }
@@ -135,16 +135,16 @@ impl fmt::Debug for Environment {
 
 fn is_allowed(name: &str) -> bool {
     let is_listed = ALLOWED.contains(&name);
-    let is_of_family = ALLOWED_STARTS.iter().any(|start| name.starts_with(start));
-    is_listed || (is_of_family && !redact::is_secret(name))
+    let is_of_family = ALLOWED_PREFIXES.iter().any(|start| name.starts_with(start));
+    is_listed || (is_of_family && !redact::is_secret_name(name))
 }
 
-fn shown(value: &str) -> String {
-    if redact::looks_secret(value) {
-        return redact::hidden();
+fn redacted_value(value: &str) -> String {
+    if redact::looks_like_secret(value) {
+        return redact::placeholder();
     }
     let value = if value.contains("://") {
-        redact::address(value)
+        redact::redact_address(value)
     } else {
         value.to_owned()
     };
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn secrets_do_not_pass() {
-        let environment = Environment::of(&[
+        let environment = ProcessEnvironment::from_pairs(&[
             ("OMP_NUM_THREADS", "8"),
             ("PATH", "/bin"),
             ("PEGEL_TOKEN", "PLANTED"),
@@ -169,7 +169,7 @@ mod tests {
             ("PEGEL_PARENT", "https://u:PLANTED@parent:1/?token=PLANTED"),
             ("PEGEL_IMDS_URL", "http://u:PLANTED@127.0.0.1:1"),
         ]);
-        let allowed = environment.allowed();
+        let allowed = environment.allowed_variables();
         assert!(!format!("{environment:?} {allowed:?}").contains("PLANTED"));
         assert_eq!(allowed["OMP_NUM_THREADS"], "8");
         assert_eq!(allowed["PEGEL_IMDS_URL"], "http://127.0.0.1:1");

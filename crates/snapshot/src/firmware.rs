@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use crate::machine::Machine;
+use crate::machine_files::MachineFiles;
 
 /// Stands in `chassis_asset_tag` of every virtual machine in Azure.
 const AZURE_TAG: &str = "7783-7084-3265-9085-8269-3286-77";
@@ -28,7 +28,7 @@ pub struct Firmware {
     pub(crate) has_azure_tag: bool,
 }
 
-pub(crate) fn read(machine: &Machine, flags: &[String]) -> Firmware {
+pub(crate) fn read(machine: &MachineFiles, flags: &[String]) -> Firmware {
     let of = |file: &str| {
         let text = machine.text(format!("sys/class/dmi/id/{file}"))?;
         let says_nothing = [

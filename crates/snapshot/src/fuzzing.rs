@@ -6,7 +6,7 @@ use crate::cloud::fuzzing as cloud;
 
 /// The firmware's tables; how many modules they have.
 pub fn smbios(tables: &[u8]) -> usize {
-    crate::smbios::modules(tables).dimms.len()
+    crate::smbios::parse_memory_modules(tables).dimms.len()
 }
 
 /// A log of Azure Batch's node agent, as the snapshot shows it.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use crate::machine::Machine;
+use crate::machine_files::MachineFiles;
 
 const PCI: &str = "sys/bus/pci/devices";
 const DRM: &str = "sys/class/drm";
@@ -34,7 +34,7 @@ const NAMES: &[(&str, &str)] = &[
 ];
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Gpu {
+pub struct GpuInfo {
     pub vendor: &'static str,
     pub name: Option<String>,
     pub pci: Option<String>,
@@ -50,7 +50,7 @@ pub struct Gpu {
     pub link: Option<String>,
 }
 
-pub(crate) fn read(machine: &Machine) -> Vec<Gpu> {
+pub(crate) fn read(machine: &MachineFiles) -> Vec<GpuInfo> {
     let mut seen = BTreeSet::new();
     let mut gpus = Vec::new();
     for address in machine.names(PCI) {
@@ -73,7 +73,7 @@ pub(crate) fn read(machine: &Machine) -> Vec<Gpu> {
     // A card that is handed through to a container is known to the driver's files alone.
     for address in machine.names(format!("{NVIDIA}/gpus")) {
         if !seen.contains(&address.to_ascii_lowercase()) {
-            gpus.push(nvidia_alone(machine, address));
+            gpus.push(nvidia_without_pci(machine, address));
         }
     }
     gpus.truncate(GPUS_MAX);
@@ -81,14 +81,14 @@ pub(crate) fn read(machine: &Machine) -> Vec<Gpu> {
 }
 
 /// Display controllers and processing accelerators.
-fn is_gpu(machine: &Machine, folder: &str) -> bool {
+fn is_gpu(machine: &MachineFiles, folder: &str) -> bool {
     let class = machine.text(format!("{folder}/class")).unwrap_or_default();
     ["0x0300", "0x0302", "0x0380", "0x1200"]
         .iter()
         .any(|start| class.starts_with(start))
 }
 
-fn gpu(machine: &Machine, folder: &str, pci: Option<String>) -> Option<Gpu> {
+fn gpu(machine: &MachineFiles, folder: &str, pci: Option<String>) -> Option<GpuInfo> {
     let of = |file: &str| machine.text(format!("{folder}/{file}"));
     let vendor = vendor(&of("vendor")?)?;
     let hexadecimal = |file: &str| of(file).map(|text| text.trim_start_matches("0x").to_owned());
@@ -98,7 +98,7 @@ fn gpu(machine: &Machine, folder: &str, pci: Option<String>) -> Option<Gpu> {
     let known = NAMES.iter().find(|(id, _)| Some(*id) == pci_id.as_deref());
     let link = of("max_link_speed").zip(of("max_link_width"));
     let driver = machine.link_name(format!("{folder}/driver"));
-    let mut gpu = Gpu {
+    let mut gpu = GpuInfo {
         vendor,
         name: of("product_name").or_else(|| known.map(|(_, name)| (*name).to_owned())),
         uuid: of("unique_id"),
@@ -114,13 +114,13 @@ fn gpu(machine: &Machine, folder: &str, pci: Option<String>) -> Option<Gpu> {
         pci_id,
     };
     if let Some(address) = gpu.pci.clone().filter(|_| vendor == "NVIDIA") {
-        ask_nvidia(machine, &address, &mut gpu);
+        add_nvidia_driver_info(machine, &address, &mut gpu);
     }
     Some(gpu)
 }
 
-fn nvidia_alone(machine: &Machine, address: String) -> Gpu {
-    let mut gpu = Gpu {
+fn nvidia_without_pci(machine: &MachineFiles, address: String) -> GpuInfo {
+    let mut gpu = GpuInfo {
         vendor: "NVIDIA",
         name: None,
         pci: Some(address.to_ascii_lowercase()),
@@ -133,7 +133,7 @@ fn nvidia_alone(machine: &Machine, address: String) -> Gpu {
         numa_node: None,
         link: None,
     };
-    ask_nvidia(machine, &address, &mut gpu);
+    add_nvidia_driver_info(machine, &address, &mut gpu);
     gpu
 }
 
@@ -148,7 +148,7 @@ fn vendor(id: &str) -> Option<&'static str> {
 }
 
 /// What NVIDIA's driver says of a card.
-fn ask_nvidia(machine: &Machine, address: &str, gpu: &mut Gpu) {
+fn add_nvidia_driver_info(machine: &MachineFiles, address: &str, gpu: &mut GpuInfo) {
     let text = machine.text(format!("{NVIDIA}/gpus/{address}/information"));
     let text = text.unwrap_or_default();
     let value = |key: &str| {

@@ -3,14 +3,14 @@
 
 use serde::Serialize;
 
-use crate::machine::Machine;
+use crate::machine_files::MachineFiles;
 
 const INFINIBAND: &str = "sys/class/infiniband";
 const SLINGSHOT: &str = "sys/class/cxi";
 const ADAPTERS_MAX: usize = 256;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Adapter {
+pub struct InterconnectAdapter {
     pub name: String,
     /// `infiniband`, `roce`, `omni-path` or `slingshot`.
     pub kind: &'static str,
@@ -19,11 +19,11 @@ pub struct Adapter {
     pub firmware: Option<String>,
     pub pci: Option<String>,
     pub numa_node: Option<i64>,
-    pub ports: Vec<Port>,
+    pub ports: Vec<InterconnectPort>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Port {
+pub struct InterconnectPort {
     pub port: String,
     pub state: Option<String>,
     pub physical_state: Option<String>,
@@ -33,25 +33,25 @@ pub struct Port {
     pub lid: Option<String>,
 }
 
-pub(crate) fn read(machine: &Machine) -> Vec<Adapter> {
+pub(crate) fn read(machine: &MachineFiles) -> Vec<InterconnectAdapter> {
     let infiniband = machine.names(INFINIBAND).into_iter();
     let slingshot = machine.names(SLINGSHOT).into_iter();
     let adapters = infiniband.map(|name| adapter(machine, name));
-    let adapters = adapters.chain(slingshot.map(|name| cassini(machine, name)));
+    let adapters = adapters.chain(slingshot.map(|name| slingshot_adapter(machine, name)));
     adapters.take(ADAPTERS_MAX).collect()
 }
 
-fn adapter(machine: &Machine, name: String) -> Adapter {
+fn adapter(machine: &MachineFiles, name: String) -> InterconnectAdapter {
     let folder = format!("{INFINIBAND}/{name}");
     let of = |file: &str| machine.text(format!("{folder}/{file}"));
-    let ports: Vec<Port> = machine
+    let ports: Vec<InterconnectPort> = machine
         .names(format!("{folder}/ports"))
         .into_iter()
         .map(|number| port(machine, &folder, number))
         .collect();
-    let is_ethernet = |port: &Port| port.link_layer.as_deref() == Some("Ethernet");
+    let is_ethernet = |port: &InterconnectPort| port.link_layer.as_deref() == Some("Ethernet");
     let pci = machine.link_name(format!("{folder}/device"));
-    Adapter {
+    InterconnectAdapter {
         kind: match name.starts_with("hfi1") {
             true => "omni-path",
             false if !ports.is_empty() && ports.iter().all(is_ethernet) => "roce",
@@ -67,14 +67,14 @@ fn adapter(machine: &Machine, name: String) -> Adapter {
     }
 }
 
-fn port(machine: &Machine, adapter: &str, port: String) -> Port {
+fn port(machine: &MachineFiles, adapter: &str, port: String) -> InterconnectPort {
     let of = |file: &str| machine.text(format!("{adapter}/ports/{port}/{file}"));
     // `4: ACTIVE`: the number is of no use beside the word.
     let word = |text: String| match text.split_once(": ") {
         Some((_, word)) => word.to_owned(),
         None => text,
     };
-    Port {
+    InterconnectPort {
         state: of("state").map(word),
         physical_state: of("phys_state").map(word),
         rate: of("rate"),
@@ -84,10 +84,10 @@ fn port(machine: &Machine, adapter: &str, port: String) -> Port {
     }
 }
 
-fn cassini(machine: &Machine, name: String) -> Adapter {
+fn slingshot_adapter(machine: &MachineFiles, name: String) -> InterconnectAdapter {
     let of = |file: &str| machine.text(format!("{SLINGSHOT}/{name}/device/{file}"));
     let pci = machine.link_name(format!("{SLINGSHOT}/{name}/device"));
-    Adapter {
+    InterconnectAdapter {
         kind: "slingshot",
         model: of("fru/description"),
         board: of("fru/part_number"),

@@ -4,20 +4,20 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::command_line::{self, CommandLine};
-use crate::machine::Machine;
-use crate::moment::Moment;
+use crate::command_line::{self, KernelCommandLine};
+use crate::machine_files::MachineFiles;
+use crate::timestamp::Timestamp;
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Kernel {
+pub struct KernelInfo {
     pub release: Option<String>,
     pub version: Option<String>,
-    pub distribution: Distribution,
+    pub distribution: OsDistribution,
     /// When the machine was booted. It moves a little as the clock is set.
-    pub boot_time: Option<Moment>,
+    pub boot_time: Option<Timestamp>,
     /// Another one after each boot.
     pub boot_id: Option<String>,
-    pub command_line: CommandLine,
+    pub command_line: KernelCommandLine,
     pub clock_source: Option<String>,
     pub clock_sources: Vec<String>,
     /// What the kernel does against each weakness of the processors.
@@ -28,13 +28,13 @@ pub struct Kernel {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Distribution {
+pub struct OsDistribution {
     pub name: Option<String>,
     pub id: Option<String>,
     pub version: Option<String>,
 }
 
-pub(crate) fn read(machine: &Machine) -> Kernel {
+pub(crate) fn read(machine: &MachineFiles) -> KernelInfo {
     const CLOCK: &str = "sys/devices/system/clocksource/clocksource0";
     let of_kernel = |file: &str| machine.text(format!("proc/sys/kernel/{file}"));
     let clock_sources = machine.text(format!("{CLOCK}/available_clocksource"));
@@ -42,7 +42,7 @@ pub(crate) fn read(machine: &Machine) -> Kernel {
         .text("etc/os-release")
         .or_else(|| machine.text("usr/lib/os-release"));
     let command_line = machine.text("proc/cmdline").unwrap_or_default();
-    Kernel {
+    KernelInfo {
         release: of_kernel("osrelease"),
         version: of_kernel("version"),
         distribution: distribution(os_release.as_deref().unwrap_or_default()),
@@ -63,14 +63,14 @@ pub(crate) fn read(machine: &Machine) -> Kernel {
 
 /// To the millisecond: the difference of two clocks. `btime` in `/proc/stat` has whole seconds only,
 /// and is what there is of a machine made of files.
-fn boot_time(machine: &Machine) -> Option<Moment> {
-    if machine.is_this_one() {
+fn boot_time(machine: &MachineFiles) -> Option<Timestamp> {
+    if machine.is_local() {
         use rustix::time::{ClockId, clock_gettime};
         let millis = |clock| {
             let time = clock_gettime(clock);
             time.tv_sec * 1000 + time.tv_nsec / 1_000_000
         };
-        return Some(Moment(
+        return Some(Timestamp(
             millis(ClockId::Realtime) - millis(ClockId::Boottime),
         ));
     }
@@ -81,24 +81,24 @@ fn boot_time(machine: &Machine) -> Option<Moment> {
         .trim()
         .parse::<i64>()
         .ok()?;
-    Some(Moment(seconds.checked_mul(1000)?))
+    Some(Timestamp(seconds.checked_mul(1000)?))
 }
 
-fn distribution(os_release: &str) -> Distribution {
+fn distribution(os_release: &str) -> OsDistribution {
     let value = |key: &str| {
         let mut pairs = os_release.lines().filter_map(|line| line.split_once('='));
         let (_, value) = pairs.find(|(name, _)| *name == key)?;
         let value = value.trim().trim_matches(['"', '\'']);
         (!value.is_empty()).then(|| value.to_owned())
     };
-    Distribution {
+    OsDistribution {
         name: value("PRETTY_NAME").or_else(|| value("NAME")),
         id: value("ID"),
         version: value("VERSION_ID"),
     }
 }
 
-fn mitigations(machine: &Machine) -> BTreeMap<String, String> {
+fn mitigations(machine: &MachineFiles) -> BTreeMap<String, String> {
     const FOLDER: &str = "sys/devices/system/cpu/vulnerabilities";
     let read = |name: String| {
         let text = machine.text(format!("{FOLDER}/{name}"))?;
@@ -107,7 +107,7 @@ fn mitigations(machine: &Machine) -> BTreeMap<String, String> {
     machine.names(FOLDER).into_iter().filter_map(read).collect()
 }
 
-fn container(machine: &Machine) -> Option<String> {
+fn container(machine: &MachineFiles) -> Option<String> {
     if let Some(kind) = machine.text("run/systemd/container") {
         return Some(kind);
     }
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn the_boot_time_of_this_machine_is_finer_than_a_second() {
-        let machine = Machine::at("/");
+        let machine = MachineFiles::at("/");
         let boot = boot_time(&machine).expect("known").0;
         let stat = std::fs::read_to_string("/proc/stat").expect("read");
         let seconds = stat.lines().find_map(|line| line.strip_prefix("btime "));
@@ -153,6 +153,6 @@ mod tests {
             (found.id.as_deref(), found.version.as_deref()),
             (Some("debian"), Some("12"))
         );
-        assert_eq!(distribution(""), Distribution::default());
+        assert_eq!(distribution(""), OsDistribution::default());
     }
 }

@@ -3,10 +3,10 @@
 use serde::Serialize;
 
 use crate::dimms::{self, Dimm};
-use crate::machine::Machine;
+use crate::machine_files::MachineFiles;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Memory {
+pub struct MemoryInfo {
     pub total_bytes: u64,
     pub swap_bytes: u64,
     /// Of the machine on which this runs; a tree of files does not tell.
@@ -31,21 +31,21 @@ pub struct HugePages {
     pub count: u64,
 }
 
-pub(crate) fn read(machine: &Machine) -> Memory {
+pub(crate) fn read(machine: &MachineFiles) -> MemoryInfo {
     let meminfo = machine.text("proc/meminfo").unwrap_or_default();
     let bytes = |key: &str| meminfo_bytes(&meminfo, key).unwrap_or(0);
     let modules = dimms::read(machine);
     let setting = |file: &str| machine.number(format!("proc/sys/{file}"));
-    Memory {
+    MemoryInfo {
         total_bytes: bytes("MemTotal"),
         swap_bytes: bytes("SwapTotal"),
         page_bytes: machine
-            .is_this_one()
+            .is_local()
             .then(|| rustix::param::page_size() as u64),
         huge_pages: huge_pages(machine),
         transparent_huge_pages: machine
             .text("sys/kernel/mm/transparent_hugepage/enabled")
-            .and_then(|text| chosen(&text)),
+            .and_then(|text| bracketed_choice(&text)),
         swappiness: setting("vm/swappiness"),
         overcommit: setting("vm/overcommit_memory"),
         numa_balancing: setting("kernel/numa_balancing"),
@@ -65,13 +65,13 @@ fn meminfo_bytes(text: &str, key: &str) -> Option<u64> {
 }
 
 /// The word in brackets: `always [madvise] never`.
-pub(crate) fn chosen(text: &str) -> Option<String> {
+pub(crate) fn bracketed_choice(text: &str) -> Option<String> {
     let (_, rest) = text.split_once('[')?;
     let (word, _) = rest.split_once(']')?;
     Some(word.to_owned())
 }
 
-fn huge_pages(machine: &Machine) -> Vec<HugePages> {
+fn huge_pages(machine: &MachineFiles) -> Vec<HugePages> {
     const FOLDER: &str = "sys/kernel/mm/hugepages";
     let read = |name: String| {
         let kib: u64 = name
@@ -100,8 +100,8 @@ mod tests {
 
     #[test]
     fn the_word_in_brackets_is_the_one_in_force() {
-        let word = chosen("always [madvise] never");
+        let word = bracketed_choice("always [madvise] never");
         assert_eq!(word.as_deref(), Some("madvise"));
-        assert_eq!(chosen("none"), None);
+        assert_eq!(bracketed_choice("none"), None);
     }
 }

@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::machine::Machine;
+use crate::machine_files::MachineFiles;
 use crate::redact;
 
 /// More mounts than this are counted, not listed.
 const MOUNTS_MAX: usize = 512;
 /// How long all file systems together may take to say their sizes.
-const SIZES_TIME: Duration = Duration::from_millis(500);
+const SIZES_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The kernel's own file systems say nothing about the machine.
-const PSEUDO: &[&str] = &[
+const PSEUDO_FILESYSTEMS: &[&str] = &[
     "autofs",
     "binfmt_misc",
     "bpf",
@@ -48,7 +48,7 @@ const PSEUDO: &[&str] = &[
 ];
 
 /// Options that say how a file system behaves.
-const OPTIONS: &[&str] = &[
+const ALLOWED_OPTIONS: &[&str] = &[
     "acl",
     "async",
     "attr2",
@@ -108,7 +108,7 @@ const OPTIONS: &[&str] = &[
 ];
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Mount {
+pub struct MountedFilesystem {
     pub path: String,
     pub kind: String,
     /// Without user, password and query.
@@ -120,30 +120,32 @@ pub struct Mount {
     pub bytes: Option<u64>,
 }
 
-pub(crate) fn read(machine: &Machine) -> Vec<Mount> {
+pub(crate) fn read(machine: &MachineFiles) -> Vec<MountedFilesystem> {
     let text = machine
         .bytes("proc/self/mountinfo", 1 << 20)
         .unwrap_or_default();
     let mut mounts = parse(&String::from_utf8_lossy(&text));
-    if machine.is_this_one() {
-        measure(&mut mounts);
+    if machine.is_local() {
+        read_sizes(&mut mounts);
     }
     mounts
 }
 
 /// Each place once, with what was mounted there last.
-fn parse(text: &str) -> Vec<Mount> {
+fn parse(text: &str) -> Vec<MountedFilesystem> {
     let mut places = BTreeSet::new();
-    let found = text.lines().rev().filter_map(line);
+    let found = text.lines().rev().filter_map(parse_mount);
     let found = found.filter(|mount| places.insert(mount.path.clone()));
-    let mut mounts: Vec<Mount> = found.take(MOUNTS_MAX).collect();
+    let mut mounts: Vec<MountedFilesystem> = found.take(MOUNTS_MAX).collect();
     mounts.sort_by(|a, b| a.path.cmp(&b.path));
-    mounts.retain(|mount| !PSEUDO.contains(&mount.kind.as_str()) && !is_passing(&mount.path));
+    mounts.retain(|mount| {
+        !PSEUDO_FILESYSTEMS.contains(&mount.kind.as_str()) && !is_transient(&mount.path)
+    });
     mounts
 }
 
 /// Places of the kernel, of sessions and of containers, where mounts come and go.
-fn is_passing(path: &str) -> bool {
+fn is_transient(path: &str) -> bool {
     let starts = [
         "/dev/",
         "/proc/",
@@ -158,13 +160,13 @@ fn is_passing(path: &str) -> bool {
 }
 
 /// `62 27 259:1 /data /mnt/my\040disk ro,relatime shared:1 - xfs /dev/nvme0n1p1 ro,attr2`
-fn line(line: &str) -> Option<Mount> {
+fn parse_mount(line: &str) -> Option<MountedFilesystem> {
     let (place, what) = line.split_once(" - ")?;
     let mut place = place.split(' ').skip(4);
-    let path = plain(place.next()?);
+    let path = unescape_octal(place.next()?);
     let own = place.next()?;
     let mut what = what.split(' ');
-    let (kind, source, shared) = (what.next()?, plain(what.next()?), what.next()?);
+    let (kind, source, shared) = (what.next()?, unescape_octal(what.next()?), what.next()?);
     let mut options: Vec<&str> = Vec::new();
     for option in own.split(',').chain(shared.split(',')) {
         if !option.is_empty() && !options.contains(&option) {
@@ -172,11 +174,11 @@ fn line(line: &str) -> Option<Mount> {
         }
     }
     let count = options.len();
-    options.retain(|option| OPTIONS.contains(&option.split('=').next().unwrap_or(option)));
-    Some(Mount {
+    options.retain(|option| ALLOWED_OPTIONS.contains(&option.split('=').next().unwrap_or(option)));
+    Some(MountedFilesystem {
         path,
         kind: kind.to_owned(),
-        source: redact::address(&source),
+        source: redact::redact_address(&source),
         options_left_out: count - options.len(),
         options: options.into_iter().map(str::to_owned).collect(),
         bytes: None,
@@ -184,7 +186,7 @@ fn line(line: &str) -> Option<Mount> {
 }
 
 /// The kernel writes blanks and the like as `\040`.
-fn plain(text: &str) -> String {
+fn unescape_octal(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {
@@ -201,9 +203,10 @@ fn plain(text: &str) -> String {
 }
 
 /// Asks local file systems for their sizes, on a thread that may be left behind.
-fn measure(mounts: &mut [Mount]) {
-    let is_local = |mount: &Mount| mount.source.starts_with("/dev/") || mount.kind == "tmpfs";
-    let is_local = |mount: &Mount| is_local(mount) && !mount.kind.starts_with("fuse");
+fn read_sizes(mounts: &mut [MountedFilesystem]) {
+    let is_local =
+        |mount: &MountedFilesystem| mount.source.starts_with("/dev/") || mount.kind == "tmpfs";
+    let is_local = |mount: &MountedFilesystem| is_local(mount) && !mount.kind.starts_with("fuse");
     let paths = mounts.iter().filter(|mount| is_local(mount));
     let paths: Vec<PathBuf> = paths.map(|mount| PathBuf::from(&mount.path)).collect();
     let (send, receive) = mpsc::channel();
@@ -220,7 +223,7 @@ fn measure(mounts: &mut [Mount]) {
     if asked.is_err() {
         return;
     }
-    let deadline = Instant::now() + SIZES_TIME;
+    let deadline = Instant::now() + SIZES_TIMEOUT;
     let left = || deadline.saturating_duration_since(Instant::now());
     while let Ok((path, size)) = receive.recv_timeout(left()) {
         let mount = mounts
@@ -267,7 +270,7 @@ mod tests {
 
     #[test]
     fn local_file_systems_say_their_size() {
-        let root = read(&Machine::at("/"))
+        let root = read(&MachineFiles::at("/"))
             .into_iter()
             .find(|mount| mount.path == "/");
         if let Some(root) = root.filter(|root| root.source.starts_with("/dev/")) {

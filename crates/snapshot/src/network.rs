@@ -5,13 +5,13 @@ use std::fs;
 
 use serde::Serialize;
 
-use crate::machine::Machine;
+use crate::machine_files::MachineFiles;
 
 const FOLDER: &str = "sys/class/net";
 const INTERFACES_MAX: usize = 1024;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Interface {
+pub struct InterfaceInfo {
     pub name: String,
     /// `ethernet`, `infiniband`, `bond`, …
     pub kind: String,
@@ -28,24 +28,24 @@ pub struct Interface {
     pub made_of: Vec<String>,
 }
 
-pub(crate) fn read(machine: &Machine) -> Vec<Interface> {
+pub(crate) fn read(machine: &MachineFiles) -> Vec<InterfaceInfo> {
     let names = machine.names(FOLDER).into_iter();
     let found = names.filter_map(|name| interface(machine, name));
     found.take(INTERFACES_MAX).collect()
 }
 
-fn interface(machine: &Machine, name: String) -> Option<Interface> {
+fn interface(machine: &MachineFiles, name: String) -> Option<InterfaceInfo> {
     let of = |file: &str| machine.text(format!("{FOLDER}/{name}/{file}"));
     // `bonding_masters` stands among the interfaces, and is a file.
     let kind = of("type")?;
     let bonded = of("bonding/slaves");
-    let is_made_up = fs::canonicalize(machine.place(format!("{FOLDER}/{name}")))
+    let is_made_up = fs::canonicalize(machine.resolve(format!("{FOLDER}/{name}")))
         .is_ok_and(|path| path.to_string_lossy().contains("/devices/virtual/net/"));
     if kind == "772" || (is_made_up && bonded.is_none()) {
         return None;
     }
     let pci = machine.link_name(format!("{FOLDER}/{name}/device"));
-    Some(Interface {
+    Some(InterfaceInfo {
         kind: match kind.as_str() {
             _ if bonded.is_some() => "bond".to_owned(),
             "1" => "ethernet".to_owned(),

@@ -25,7 +25,7 @@ const SECRET_WORDS: &[&str] = &[
 ];
 
 /// Whether a name says that its value is a secret. `token_file` names a file, which is none.
-pub(crate) fn is_secret(name: &str) -> bool {
+pub(crate) fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let is_place = ["file", "path", "dir"]
         .iter()
@@ -33,13 +33,13 @@ pub(crate) fn is_secret(name: &str) -> bool {
     !is_place && SECRET_WORDS.iter().any(|word| name.contains(word))
 }
 
-pub(crate) fn hidden() -> String {
+pub(crate) fn placeholder() -> String {
     HIDDEN.to_owned()
 }
 
 /// An address without user, password, query and fragment: `https://u:p@host/x?sig=y` is
 /// `https://host/x`. Other text with an `@` before its first slash loses what stands before it.
-pub(crate) fn address(text: &str) -> String {
+pub(crate) fn redact_address(text: &str) -> String {
     let (scheme, rest) = match text.find("//") {
         // Everything up to the last `@`: a password may hold slashes.
         Some(at) if at == 0 || text[..at].ends_with(':') => {
@@ -81,7 +81,7 @@ fn is_lustre(servers: &str) -> bool {
 }
 
 /// Whether a text looks as if it carried a secret although its name does not say so.
-pub(crate) fn looks_secret(text: &str) -> bool {
+pub(crate) fn looks_like_secret(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     let marks = [
         "sig=",
@@ -119,7 +119,7 @@ mod tests {
             ("pool/home@monday", "pool/home@monday"),
             ("tmpfs", "tmpfs"),
         ] {
-            assert_eq!(address(text), expected, "{text}");
+            assert_eq!(redact_address(text), expected, "{text}");
         }
     }
 
@@ -133,11 +133,11 @@ mod tests {
             "sas_token",
             "DB_PASSWORD",
         ] {
-            assert!(is_secret(name), "{name}");
+            assert!(is_secret_name(name), "{name}");
         }
         for name in ["token_file", "listen", "key", "cert", "OMP_NUM_THREADS"] {
-            assert!(!is_secret(name), "{name}");
+            assert!(!is_secret_name(name), "{name}");
         }
-        assert!(looks_secret("https://x/?SIG=1") && !looks_secret("design is 1"));
+        assert!(looks_like_secret("https://x/?SIG=1") && !looks_like_secret("design is 1"));
     }
 }

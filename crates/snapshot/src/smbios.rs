@@ -4,7 +4,7 @@
 //! A structure is a type byte, a length byte, a handle, formatted bytes, and then strings that end with an
 //! empty one. Numbers are little-endian; a string is named by its place in the list, from 1.
 
-use crate::dimms::{Dimm, Modules};
+use crate::dimms::{Dimm, MemoryModules};
 
 const MEMORY_ARRAY: u8 = 16;
 const MEMORY_DEVICE: u8 = 17;
@@ -16,21 +16,21 @@ const DEVICE_BYTES_MIN: usize = 0x15;
 const TEXT_BYTES_MAX: usize = 128;
 
 /// One structure of the table.
-struct Structure<'a> {
+struct SmbiosStructure<'a> {
     kind: u8,
     formatted: &'a [u8],
     strings: &'a [u8],
 }
 
 /// What the tables say about memory; whatever is not understood is left out.
-pub(crate) fn modules(tables: &[u8]) -> Modules {
-    let mut modules = Modules {
+pub(crate) fn parse_memory_modules(tables: &[u8]) -> MemoryModules {
+    let mut modules = MemoryModules {
         from: Some("smbios"),
-        ..Modules::default()
+        ..MemoryModules::default()
     };
     let mut rest = tables;
     for _ in 0..STRUCTURES_MAX {
-        let Some((structure, after)) = next(rest) else {
+        let Some((structure, after)) = next_structure(rest) else {
             break;
         };
         rest = after;
@@ -44,7 +44,7 @@ pub(crate) fn modules(tables: &[u8]) -> Modules {
     modules
 }
 
-fn next(bytes: &[u8]) -> Option<(Structure<'_>, &[u8])> {
+fn next_structure(bytes: &[u8]) -> Option<(SmbiosStructure<'_>, &[u8])> {
     let (kind, length) = (*bytes.first()?, usize::from(*bytes.get(1)?));
     if length < 4 {
         return None;
@@ -53,7 +53,7 @@ fn next(bytes: &[u8]) -> Option<(Structure<'_>, &[u8])> {
     let end = rest.windows(2).position(|pair| pair == [0, 0])?;
     let (strings, after) = (&rest[..end], &rest[end + 2..]);
     Some((
-        Structure {
+        SmbiosStructure {
             kind,
             formatted,
             strings,
@@ -62,7 +62,7 @@ fn next(bytes: &[u8]) -> Option<(Structure<'_>, &[u8])> {
     ))
 }
 
-impl Structure<'_> {
+impl SmbiosStructure<'_> {
     fn byte(&self, at: usize) -> Option<u8> {
         self.formatted.get(at).copied()
     }
@@ -92,7 +92,7 @@ impl Structure<'_> {
     }
 }
 
-fn add_array(array: &Structure<'_>, modules: &mut Modules) {
+fn add_array(array: &SmbiosStructure<'_>, modules: &mut MemoryModules) {
     // Only system memory: there are also arrays of video memory and of caches.
     if array.byte(0x05) != Some(0x03) {
         return;
@@ -112,7 +112,7 @@ fn add_array(array: &Structure<'_>, modules: &mut Modules) {
     modules.slots = Some(modules.slots.unwrap_or(0).saturating_add(slots));
 }
 
-fn dimm(device: &Structure<'_>) -> Option<Dimm> {
+fn dimm(device: &SmbiosStructure<'_>) -> Option<Dimm> {
     if device.formatted.len() < DEVICE_BYTES_MIN {
         return None;
     }
@@ -137,7 +137,7 @@ fn dimm(device: &Structure<'_>) -> Option<Dimm> {
         locator: device.text(0x10),
         bank: device.text(0x11),
         bytes,
-        kind: device.byte(0x12).and_then(kind).map(str::to_owned),
+        kind: device.byte(0x12).and_then(memory_type).map(str::to_owned),
         manufacturer: device.text(0x17),
         part: device.text(0x1a),
         speed_mts: speed(0x15, 0x54),
@@ -146,7 +146,7 @@ fn dimm(device: &Structure<'_>) -> Option<Dimm> {
     })
 }
 
-fn kind(byte: u8) -> Option<&'static str> {
+fn memory_type(byte: u8) -> Option<&'static str> {
     Some(match byte {
         0x07 => "RAM",
         0x0f => "SDRAM",
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn modules_are_found_with_their_sizes() {
-        let found = modules(&tables());
+        let found = parse_memory_modules(&tables());
         assert_eq!(
             (found.slots, found.ecc.as_deref()),
             (Some(4), Some("multi-bit"))
@@ -254,12 +254,16 @@ mod tests {
     fn tables_cut_at_any_byte_give_what_is_whole() {
         let tables = tables();
         for end in 0..tables.len() {
-            assert!(modules(&tables[..end]).dimms.len() <= 3);
+            assert!(parse_memory_modules(&tables[..end]).dimms.len() <= 3);
         }
         let short = structure(MEMORY_DEVICE, &[1; 12], &[]);
-        assert_eq!(modules(&short).dimms, [], "too short for a module");
         assert_eq!(
-            modules(&[17, 3, 0, 0, 0, 0]).dimms,
+            parse_memory_modules(&short).dimms,
+            [],
+            "too short for a module"
+        );
+        assert_eq!(
+            parse_memory_modules(&[17, 3, 0, 0, 0, 0]).dimms,
             [],
             "shorter than its own head"
         );

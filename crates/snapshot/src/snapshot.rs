@@ -6,81 +6,81 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::azure_batch::{self, AzureBatch};
-use crate::cgroup::{self, Cgroup};
-use crate::cloud::{Cloud, Question};
-use crate::configuration::Configuration;
-use crate::cpu::{self, Cpu};
-use crate::disks::{self, Disk, Nvme};
-use crate::environment::Environment;
+use crate::cgroup::{self, CgroupLimits};
+use crate::cloud::{CloudInfo, MetadataTarget};
+use crate::cpu::{self, CpuInfo};
+use crate::disks::{self, DiskInfo, NvmeController};
+use crate::environment::ProcessEnvironment;
 use crate::firmware::{self, Firmware};
-use crate::gpus::{self, Gpu};
-use crate::interconnects::{self, Adapter};
+use crate::gpus::{self, GpuInfo};
+use crate::interconnects::{self, InterconnectAdapter};
 use crate::job::{self, Job};
-use crate::kernel::{self, Kernel};
-use crate::machine::{Machine, Unreadable};
-use crate::memory::{self, Memory};
-use crate::moment::Moment;
-use crate::mounts::{self, Mount};
-use crate::network::{self, Interface};
-use crate::page;
+use crate::kernel::{self, KernelInfo};
+use crate::machine_files::{MachineFiles, UnreadablePath};
+use crate::markdown;
+use crate::memory::{self, MemoryInfo};
+use crate::mounts::{self, MountedFilesystem};
+use crate::network::{self, InterfaceInfo};
+use crate::redacted_config::RedactedConfig;
+use crate::timestamp::Timestamp;
 
 /// Grows when a key changes its meaning or goes away.
-pub const FORMAT: u32 = 1;
+pub const SNAPSHOT_FORMAT: u32 = 1;
 
 /// A machine at one moment.
 #[derive(Debug, Clone, Serialize)]
 pub struct Snapshot {
     pub format: u32,
-    pub taken: Moment,
+    pub taken: Timestamp,
     pub node: String,
     pub pegel: String,
     pub firmware: Firmware,
-    pub cpu: Cpu,
-    pub memory: Memory,
-    pub kernel: Kernel,
-    pub gpus: Vec<Gpu>,
-    pub network: Vec<Interface>,
-    pub interconnects: Vec<Adapter>,
-    pub disks: Vec<Disk>,
-    pub nvme: Vec<Nvme>,
-    pub mounts: Vec<Mount>,
-    pub cgroup: Cgroup,
-    pub cloud: Option<Cloud>,
+    pub cpu: CpuInfo,
+    pub memory: MemoryInfo,
+    pub kernel: KernelInfo,
+    pub gpus: Vec<GpuInfo>,
+    pub network: Vec<InterfaceInfo>,
+    pub interconnects: Vec<InterconnectAdapter>,
+    pub disks: Vec<DiskInfo>,
+    pub nvme: Vec<NvmeController>,
+    pub mounts: Vec<MountedFilesystem>,
+    pub cgroup: CgroupLimits,
+    pub cloud: Option<CloudInfo>,
     pub azure_batch: Option<AzureBatch>,
     pub job: Option<Job>,
     pub environment: BTreeMap<String, String>,
-    pub configuration: Option<Configuration>,
+    pub configuration: Option<RedactedConfig>,
     /// What is there and may not be read.
-    pub unreadable: Vec<Unreadable>,
+    pub unreadable: Vec<UnreadablePath>,
 }
 
 /// What is looked at, and by whom.
 #[derive(Debug, Clone)]
-pub struct Subject {
+pub struct SnapshotOptions {
     /// `/`, or where the files of another machine are.
     pub root: PathBuf,
     pub node: String,
     pub version: String,
-    pub environment: Environment,
-    pub configuration: Option<Configuration>,
+    pub environment: ProcessEnvironment,
+    pub configuration: Option<RedactedConfig>,
     pub azure_batch_log: PathBuf,
     /// Whether the metadata service of a cloud may be asked.
     pub cloud: bool,
 }
 
-impl Subject {
+impl SnapshotOptions {
     /// Reads the machine. The cloud is not asked: that may take seconds.
-    pub fn look(&self, taken: Moment, cloud: Option<Cloud>) -> Snapshot {
-        let machine = Machine::at(&self.root);
+    pub fn read_machine(&self, taken: Timestamp, cloud: Option<CloudInfo>) -> Snapshot {
+        let machine = MachineFiles::at(&self.root);
         let cpu = cpu::read(&machine);
         let environment = |name: &str| self.environment.get(name).map(str::to_owned);
         let cgroups = machine.text("proc/self/cgroup").unwrap_or_default();
-        let mut job = job::identity(&environment, &cgroups);
+        let mut job = job::detect_job(&environment, &cgroups);
         if let Some(job) = &mut job {
-            job::find_number(job, &machine, &cgroups);
+            job::resolve_slurm_job_id(job, &machine, &cgroups);
         }
         let mut snapshot = Snapshot {
-            format: FORMAT,
+            format: SNAPSHOT_FORMAT,
             taken,
             node: self.node.clone(),
             pegel: self.version.clone(),
@@ -91,13 +91,13 @@ impl Subject {
             network: network::read(&machine),
             interconnects: interconnects::read(&machine),
             disks: disks::read(&machine),
-            nvme: disks::nvme(&machine),
+            nvme: disks::read_nvme(&machine),
             mounts: mounts::read(&machine),
             cgroup: cgroup::read(&machine),
             cloud,
             azure_batch: azure_batch::read(&machine, &self.azure_batch_log),
             job,
-            environment: self.environment.allowed(),
+            environment: self.environment.allowed_variables(),
             configuration: self.configuration.clone(),
             unreadable: Vec::new(),
             cpu,
@@ -107,15 +107,17 @@ impl Subject {
     }
 
     /// Reads the machine and, where there is one, asks its cloud for facts.
-    pub fn take(&self, taken: Moment) -> Snapshot {
-        let mut snapshot = self.look(taken, None);
-        snapshot.cloud = self.question(&snapshot).map(|question| question.ask());
+    pub fn take(&self, taken: Timestamp) -> Snapshot {
+        let mut snapshot = self.read_machine(taken, None);
+        snapshot.cloud = self
+            .metadata_target(&snapshot)
+            .map(|question| question.fetch_facts());
         snapshot
     }
 
-    pub(crate) fn question(&self, snapshot: &Snapshot) -> Option<Question> {
+    pub(crate) fn metadata_target(&self, snapshot: &Snapshot) -> Option<MetadataTarget> {
         let is_this_one = self.root == Path::new("/");
-        let question = Question::new(&snapshot.firmware, &self.environment, is_this_one);
+        let question = MetadataTarget::new(&snapshot.firmware, &self.environment, is_this_one);
         question.filter(|_| self.cloud)
     }
 }
@@ -133,8 +135,8 @@ impl Snapshot {
     }
 
     /// One page for people, in Markdown.
-    pub fn page(&self) -> String {
-        page::page(self)
+    pub fn markdown(&self) -> String {
+        markdown::render(self)
     }
 }
 
@@ -143,12 +145,12 @@ pub(crate) mod tests {
     use super::*;
 
     /// A machine without anything.
-    pub(crate) fn subject(root: &Path) -> Subject {
-        Subject {
+    pub(crate) fn subject(root: &Path) -> SnapshotOptions {
+        SnapshotOptions {
             root: root.to_owned(),
             node: "n1".to_owned(),
             version: "0.0.0".to_owned(),
-            environment: Environment::default(),
+            environment: ProcessEnvironment::default(),
             configuration: None,
             azure_batch_log: PathBuf::from("/mnt/batch/sys/logs/agent-debug.log"),
             cloud: true,
@@ -158,10 +160,14 @@ pub(crate) mod tests {
     #[test]
     fn a_machine_without_any_file_is_quiet() {
         let root = pegel_testkit::TempDir::new();
-        let snapshot = subject(root.path()).take(Moment(0));
+        let snapshot = subject(root.path()).take(Timestamp(0));
         assert_eq!((snapshot.cpu.threads, snapshot.gpus.len()), (0, 0));
         assert!(snapshot.cloud.is_none() && snapshot.job.is_none());
         assert_eq!(snapshot.unreadable, []);
-        assert!(snapshot.page().starts_with("# n1\n"), "{}", snapshot.page());
+        assert!(
+            snapshot.markdown().starts_with("# n1\n"),
+            "{}",
+            snapshot.markdown()
+        );
     }
 }

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use pegel_snapshot::{Environment, Moment, Subject, fuzzing};
+use pegel_snapshot::{ProcessEnvironment, SnapshotOptions, Timestamp, fuzzing};
 use pegel_testkit::TempDir;
 
 use super::Target;
@@ -167,18 +167,18 @@ fn whole_machine(input: &[u8]) {
     ROOT.with(|root| {
         let (path, good) = (root.join(file), read(&format!("cray/{file}")));
         fs::write(&path, input.get(end + 1..).unwrap_or_default()).expect("written");
-        let subject = Subject {
+        let subject = SnapshotOptions {
             root: root.path().to_owned(),
             node: "n1".to_owned(),
             version: "0".to_owned(),
-            environment: Environment::default(),
+            environment: ProcessEnvironment::default(),
             configuration: None,
             azure_batch_log: PathBuf::from("/absent"),
             cloud: false,
         };
         let (json, yaml, page) = bounded(64 << 20, || {
-            let snapshot = subject.look(Moment(0), None);
-            (snapshot.json(), snapshot.yaml(), snapshot.page())
+            let snapshot = subject.read_machine(Timestamp(0), None);
+            (snapshot.json(), snapshot.yaml(), snapshot.markdown())
         });
         fs::write(&path, good).expect("written");
         assert!(json.len() > 100 && !yaml.is_empty());

@@ -14,19 +14,19 @@ use pegel_testkit::{Address, AgentProcess, Rng, get, post};
 /// Points in one batch of the back-fill.
 const BATCH: usize = 1000;
 
-pub struct Load<'a> {
+pub struct SoakLoad<'a> {
     pub agent: &'a AgentProcess,
     pub stop: &'a AtomicBool,
     pub answers: &'a AtomicU64,
 }
 
-impl Load<'_> {
-    fn runs(&self) -> bool {
+impl SoakLoad<'_> {
+    fn is_running(&self) -> bool {
         !self.stop.load(Ordering::Relaxed)
     }
 
     fn repeat(&self, pause: Duration, mut work: impl FnMut()) {
-        while self.runs() {
+        while self.is_running() {
             work();
             std::thread::sleep(pause);
         }
@@ -74,7 +74,7 @@ impl Load<'_> {
     pub fn follow(&self) {
         let mut stream = self.connect("/api/v1/stream?match=node_*&rate=10");
         let mut buffer = [0; 64 << 10];
-        while self.runs() {
+        while self.is_running() {
             assert!(
                 !matches!(stream.read(&mut buffer), Ok(0)),
                 "the stream ended"
@@ -98,7 +98,7 @@ impl Load<'_> {
     }
 
     /// Asks for 4,000 names at once, and for a pattern that invites backtracking.
-    pub fn ask_hostile_questions(&self) {
+    pub fn send_hostile_queries(&self) {
         let names: Vec<String> = (0..4000).map(|n| format!("hostile_{n}")).collect();
         let names = format!("/api/v1/values?names={}", names.join(","));
         let stars = format!("/api/v1/values?match={}b", "*a".repeat(200));

@@ -20,7 +20,7 @@ use pegel_bench::{process_cpu_time, release_binary, resident_mb};
 use pegel_lane::Home;
 use pegel_testkit::{AgentBuilder, AgentProcess};
 
-use load::Load;
+use load::SoakLoad;
 
 const CONFIG: &str = "rate: 100ms
 keep: {memory: 10s, disk: 1h, bytes: 64MiB}
@@ -36,7 +36,7 @@ const RESIDENT_MB_MAX: f64 = 160.0;
 const GROWTH_MB_MAX: f64 = 3.0;
 const LONG_SECONDS: f64 = 1790.0;
 
-struct Reading {
+struct SoakReading {
     seconds: f64,
     resident: f64,
     files: usize,
@@ -62,7 +62,7 @@ fn main() -> ExitCode {
         "{:>8} {:>10} {:>6} {:>10} {:>8}",
         "s", "MB", "files", "disk KiB", "cpu %"
     );
-    let load = Load {
+    let load = SoakLoad {
         agent: &agent,
         stop: &stop,
         answers: &answers,
@@ -73,11 +73,11 @@ fn main() -> ExitCode {
         scope.spawn(|| load.read_history());
         scope.spawn(|| load.follow());
         scope.spawn(|| load.read_slowly());
-        scope.spawn(|| load.ask_hostile_questions());
+        scope.spawn(|| load.send_hostile_queries());
         scope.spawn(|| load.send_statsd());
         scope.spawn(|| load.send_hostile_statsd());
         scope.spawn(|| load.back_fill());
-        let readings = watch(&agent, length);
+        let readings = sample_agent(&agent, length);
         stop.store(true, Ordering::Relaxed);
         (readings, lane.join().expect("it counts to the end"))
     });
@@ -121,16 +121,16 @@ fn check_samples(agent: &AgentProcess) -> bool {
     holds
 }
 
-fn watch(agent: &AgentProcess, length: Duration) -> Vec<Reading> {
+fn sample_agent(agent: &AgentProcess, length: Duration) -> Vec<SoakReading> {
     let started = Instant::now();
-    let mut readings: Vec<Reading> = Vec::new();
+    let mut readings: Vec<SoakReading> = Vec::new();
     let mut cpu = process_cpu_time(agent.pid());
     while started.elapsed() < length {
         std::thread::sleep(SAMPLE_EVERY);
         let used = process_cpu_time(agent.pid());
         let status = agent.status();
         let size = |key: &str| status["store"][key].as_u64().expect("a number");
-        let reading = Reading {
+        let reading = SoakReading {
             seconds: started.elapsed().as_secs_f64(),
             resident: resident_mb(agent.pid()),
             files: std::fs::read_dir(format!("/proc/{}/fd", agent.pid()))
@@ -141,7 +141,7 @@ fn watch(agent: &AgentProcess, length: Duration) -> Vec<Reading> {
         // A line a minute is enough to see a trend.
         if readings.len().is_multiple_of(12) {
             let share = (used - cpu).as_secs_f64() / SAMPLE_EVERY.as_secs_f64() * 100.0;
-            let Reading {
+            let SoakReading {
                 seconds,
                 resident,
                 files,
@@ -158,17 +158,18 @@ fn watch(agent: &AgentProcess, length: Duration) -> Vec<Reading> {
     readings
 }
 
-fn verdict(readings: &[Reading]) -> ExitCode {
+fn verdict(readings: &[SoakReading]) -> ExitCode {
     let later = &readings[readings.len() / 2..];
     let (first, last) = (
         &later[..later.len().div_ceil(4)],
         &later[later.len() * 3 / 4..],
     );
-    let mean =
-        |part: &[Reading]| part.iter().map(|r| r.resident).sum::<f64>() / part.len().max(1) as f64;
+    let mean = |part: &[SoakReading]| {
+        part.iter().map(|r| r.resident).sum::<f64>() / part.len().max(1) as f64
+    };
     let growth = mean(last) - mean(first);
     // The median: a question has the blocks that it reads open for as long as it takes.
-    let files = |part: &[Reading]| {
+    let files = |part: &[SoakReading]| {
         let mut files: Vec<usize> = part.iter().map(|r| r.files).collect();
         files.sort_unstable();
         files.get(files.len() / 2).copied().unwrap_or(0)
@@ -208,7 +209,7 @@ fn verdict(readings: &[Reading]) -> ExitCode {
 }
 
 /// Least squares over resident memory.
-fn slope_per_hour(readings: &[Reading]) -> f64 {
+fn slope_per_hour(readings: &[SoakReading]) -> f64 {
     let count = readings.len().max(1) as f64;
     let mean_x = readings.iter().map(|r| r.seconds).sum::<f64>() / count;
     let mean_y = readings.iter().map(|r| r.resident).sum::<f64>() / count;

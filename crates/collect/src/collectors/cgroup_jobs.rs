@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 use pegel_config::read_plain;
-use pegel_metric::slurm::{is_number, is_sluid, number_in};
+use pegel_metric::slurm::{is_number, is_sluid, job_id_in};
 
 use crate::folder::Folder;
 
@@ -99,7 +99,7 @@ fn find_number(proc: &std::path::Path, sluid: &str, job: &Folder) -> Option<Stri
                 left = left.checked_sub(1)?;
                 let path = proc.join(process).join("environ");
                 let environment = read_plain(&path, ENVIRONMENT_BYTES_MAX).unwrap_or_default();
-                if let Some(number) = number_in(&environment, sluid) {
+                if let Some(number) = job_id_in(&environment, sluid) {
                     return Some(number.to_owned());
                 }
             }

@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use super::event::Event;
-use super::http::AskError;
-use super::pick::{Facts, pick, plain};
-use super::service::Service;
-use super::{EVENTS_MAX, EVENTS_TIME, FACTS_TIME};
+use super::allowed_values::{CloudFacts, extract_values, sanitize_value};
+use super::event::CloudEvent;
+use super::metadata_client::MetadataError;
+use super::metadata_service::MetadataService;
+use super::{EVENTS_MAX, EVENTS_TIMEOUT, FACTS_TIMEOUT};
 
-const DOCUMENT: &[(&str, &str)] = &[
+const DOCUMENT_KEYS: &[(&str, &str)] = &[
     ("instanceId", "id"),
     ("instanceType", "type"),
     ("region", "region"),
@@ -20,7 +20,7 @@ const DOCUMENT: &[(&str, &str)] = &[
     ("pendingTime", "started"),
 ];
 /// Values of their own, each with its path.
-const SINGLE: &[(&str, &str)] = &[
+const SINGLE_VALUES: &[(&str, &str)] = &[
     ("instance-life-cycle", "life_cycle"),
     ("placement/availability-zone-id", "zone_id"),
     ("placement/group-name", "placement_group"),
@@ -28,26 +28,30 @@ const SINGLE: &[(&str, &str)] = &[
     ("placement/host-id", "host"),
 ];
 
-pub(crate) fn facts(service: &Service) -> Result<Facts, AskError> {
+pub(crate) fn facts(service: &MetadataService) -> Result<CloudFacts, MetadataError> {
     let token = service.token()?;
     let headers = [("X-aws-ec2-metadata-token", token.reveal())];
     let path = "/latest/dynamic/instance-identity/document";
-    let document = service.json(path, &headers, FACTS_TIME)?;
-    let mut facts = pick(&document, DOCUMENT);
-    for (path, name) in SINGLE {
+    let document = service.json(path, &headers, FACTS_TIMEOUT)?;
+    let mut facts = extract_values(&document, DOCUMENT_KEYS);
+    for (path, name) in SINGLE_VALUES {
         let path = format!("/latest/meta-data/{path}");
-        if let Some(text) = service.text(&path, &headers, FACTS_TIME)? {
+        if let Some(text) = service.text(&path, &headers, FACTS_TIMEOUT)? {
             facts.insert((*name).to_owned(), text);
         }
     }
     Ok(facts)
 }
 
-pub(crate) fn events(service: &Service) -> Result<Vec<Event>, AskError> {
+pub(crate) fn events(service: &MetadataService) -> Result<Vec<CloudEvent>, MetadataError> {
     let token = service.token()?;
     let headers = [("X-aws-ec2-metadata-token", token.reveal())];
     let ask = |path: &str| {
-        service.json_or_none(&format!("/latest/meta-data/{path}"), &headers, EVENTS_TIME)
+        service.json_or_none(
+            &format!("/latest/meta-data/{path}"),
+            &headers,
+            EVENTS_TIMEOUT,
+        )
     };
     let mut events = Vec::new();
     events.extend(ask("spot/instance-action")?.as_ref().and_then(interruption));
@@ -65,45 +69,45 @@ pub(crate) fn events(service: &Service) -> Result<Vec<Event>, AskError> {
     Ok(events)
 }
 
-fn of(value: &Value, key: &str) -> Option<String> {
+fn string_at(value: &Value, key: &str) -> Option<String> {
     value[key]
         .as_str()
-        .map(plain)
+        .map(sanitize_value)
         .filter(|text| !text.is_empty())
 }
 
 /// `{"action": "terminate", "time": "…"}`
-pub(crate) fn interruption(document: &Value) -> Option<Event> {
-    Some(Event {
-        kind: of(document, "action")?.to_ascii_lowercase(),
+pub(crate) fn interruption(document: &Value) -> Option<CloudEvent> {
+    Some(CloudEvent {
+        kind: string_at(document, "action")?.to_ascii_lowercase(),
         status: "scheduled".to_owned(),
-        not_before: of(document, "time"),
+        not_before: string_at(document, "time"),
         id: None,
         source: Some("spot".to_owned()),
     })
 }
 
 /// `{"noticeTime": "…"}`
-pub(crate) fn rebalance(document: &Value) -> Option<Event> {
-    Some(Event {
+pub(crate) fn rebalance(document: &Value) -> Option<CloudEvent> {
+    Some(CloudEvent {
         kind: "rebalance".to_owned(),
         status: "scheduled".to_owned(),
-        not_before: Some(of(document, "noticeTime")?),
+        not_before: Some(string_at(document, "noticeTime")?),
         id: None,
         source: Some("spot".to_owned()),
     })
 }
 
 /// `[{"NotBefore", "Code", "EventId", "State": "active"}]`
-pub(crate) fn maintenance(document: &Value) -> Vec<Event> {
+pub(crate) fn maintenance(document: &Value) -> Vec<CloudEvent> {
     let events = document.as_array().into_iter().flatten();
     let active = events.filter(|event| event["State"] == "active");
     let events = active.filter_map(|event| {
-        Some(Event {
-            kind: of(event, "Code")?.to_ascii_lowercase(),
+        Some(CloudEvent {
+            kind: string_at(event, "Code")?.to_ascii_lowercase(),
             status: "scheduled".to_owned(),
-            not_before: of(event, "NotBefore"),
-            id: of(event, "EventId"),
+            not_before: string_at(event, "NotBefore"),
+            id: string_at(event, "EventId"),
             source: Some("maintenance".to_owned()),
         })
     });

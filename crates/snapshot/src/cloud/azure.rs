@@ -2,17 +2,17 @@
 
 use serde_json::Value;
 
-use super::event::Event;
-use super::http::AskError;
-use super::pick::{Facts, pick, plain, text};
-use super::service::Service;
-use super::{EVENTS_TIME, FACTS_TIME, FIRST_EVENTS_TIME};
+use super::allowed_values::{CloudFacts, extract_values, sanitize_value, value_text};
+use super::event::CloudEvent;
+use super::metadata_client::MetadataError;
+use super::metadata_service::MetadataService;
+use super::{EVENTS_TIMEOUT, FACTS_TIMEOUT, FIRST_EVENTS_TIMEOUT};
 
 const HEADERS: &[(&str, &str)] = &[("Metadata", "true")];
 /// Newest first; the last one is everywhere.
 const VERSIONS: [&str; 2] = ["2023-07-01", "2021-12-13"];
 
-const WANTED: &[(&str, &str)] = &[
+const INSTANCE_KEYS: &[(&str, &str)] = &[
     ("compute.azEnvironment", "environment"),
     ("compute.name", "name"),
     ("compute.vmId", "id"),
@@ -69,18 +69,18 @@ const BATCH_TAGS: &[(&str, &str)] = &[
     ("LowPriorityType", "batch_low_priority"),
 ];
 
-pub(crate) fn facts(service: &Service) -> Result<Facts, AskError> {
+pub(crate) fn facts(service: &MetadataService) -> Result<CloudFacts, MetadataError> {
     let version = version(service);
     let path = format!("/metadata/instance?api-version={version}");
-    let document = service.json(&path, HEADERS, FACTS_TIME)?;
+    let document = service.json(&path, HEADERS, FACTS_TIMEOUT)?;
     match document.get("compute") {
-        Some(_) => Ok(allowed(&document)),
-        None => Err(AskError::Json { path }),
+        Some(_) => Ok(allowed_facts(&document)),
+        None => Err(MetadataError::Json { path }),
     }
 }
 
-fn version(service: &Service) -> &'static str {
-    let offered = service.json("/metadata/versions", HEADERS, FACTS_TIME);
+fn version(service: &MetadataService) -> &'static str {
+    let offered = service.json("/metadata/versions", HEADERS, FACTS_TIMEOUT);
     let offered = offered.unwrap_or_default();
     let offers = |version: &str| {
         let offered = offered["apiVersions"].as_array();
@@ -90,17 +90,17 @@ fn version(service: &Service) -> &'static str {
     newest.copied().unwrap_or(VERSIONS[1])
 }
 
-pub(crate) fn allowed(document: &Value) -> Facts {
-    let mut facts = pick(document, WANTED);
+pub(crate) fn allowed_facts(document: &Value) -> CloudFacts {
+    let mut facts = extract_values(document, INSTANCE_KEYS);
     let tags = document["compute"]["tagsList"].as_array();
     for tag in tags.into_iter().flatten() {
         let known = BATCH_TAGS.iter().find(|(name, _)| tag["name"] == *name);
-        if let (Some((_, name)), Some(value)) = (known, text(&tag["value"])) {
+        if let (Some((_, name)), Some(value)) = (known, value_text(&tag["value"])) {
             facts.insert((*name).to_owned(), value);
         }
     }
     let interface = &document["network"]["interface"][0]["ipv4"];
-    if let Some(address) = text(&interface["ipAddress"][0]["privateIpAddress"]) {
+    if let Some(address) = value_text(&interface["ipAddress"][0]["privateIpAddress"]) {
         facts.insert("private_ip".to_owned(), address);
     }
     facts
@@ -108,27 +108,27 @@ pub(crate) fn allowed(document: &Value) -> Facts {
 
 /// The first answer may take two minutes: the service is switched on by being asked.
 pub(crate) fn events(
-    service: &Service,
+    service: &MetadataService,
     name: Option<&str>,
     is_first: bool,
-) -> Result<Vec<Event>, AskError> {
+) -> Result<Vec<CloudEvent>, MetadataError> {
     let patience = if is_first {
-        FIRST_EVENTS_TIME
+        FIRST_EVENTS_TIMEOUT
     } else {
-        EVENTS_TIME
+        EVENTS_TIMEOUT
     };
     let path = "/metadata/scheduledevents?api-version=2020-07-01";
     let document = service.json(path, HEADERS, patience)?;
     match document["Events"].as_array() {
-        Some(_) => Ok(events_of(&document, name)),
-        None => Err(AskError::Json {
+        Some(_) => Ok(parse_events(&document, name)),
+        None => Err(MetadataError::Json {
             path: path.to_owned(),
         }),
     }
 }
 
 /// The events of this machine: the document has those of its neighbours too.
-pub(crate) fn events_of(document: &Value, name: Option<&str>) -> Vec<Event> {
+pub(crate) fn parse_events(document: &Value, name: Option<&str>) -> Vec<CloudEvent> {
     let events = document["Events"].as_array().into_iter().flatten();
     let is_ours = |event: &&Value| match (event["Resources"].as_array(), name) {
         (Some(resources), Some(name)) if !resources.is_empty() => {
@@ -139,11 +139,11 @@ pub(crate) fn events_of(document: &Value, name: Option<&str>) -> Vec<Event> {
     let of = |event: &Value, key: &str| {
         event[key]
             .as_str()
-            .map(plain)
+            .map(sanitize_value)
             .filter(|text| !text.is_empty())
     };
     let events = events.filter(is_ours).filter_map(|event| {
-        Some(Event {
+        Some(CloudEvent {
             kind: of(event, "EventType")?.to_ascii_lowercase(),
             status: of(event, "EventStatus")
                 .unwrap_or_default()

@@ -2,7 +2,7 @@ use serde::Serialize;
 
 /// Something that the cloud is about to do to this machine.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Event {
+pub struct CloudEvent {
     /// In lower case: `preempt`, `reboot`, `redeploy`, `freeze`, `terminate`, `stop`, `hibernate`, `rebalance`,
     /// `migrate_on_host_maintenance`, …
     pub kind: String,

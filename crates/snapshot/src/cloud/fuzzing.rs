@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::http::parse;
+use super::metadata_client::parse;
 use super::{aws, azure, google};
 
 pub(crate) fn everything(answer: &[u8]) -> Vec<String> {
@@ -10,12 +10,12 @@ pub(crate) fn everything(answer: &[u8]) -> Vec<String> {
     let body = parse(answer).map_or_else(|| answer.to_vec(), |answer| answer.body);
     let text = String::from_utf8_lossy(&body);
     let document: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let mut events = azure::events_of(&document, Some("n1"));
+    let mut events = azure::parse_events(&document, Some("n1"));
     events.extend(aws::interruption(&document));
     events.extend(aws::rebalance(&document));
     events.extend(aws::maintenance(&document));
-    events.extend(google::events_of(Some(&text), None));
-    let mut found: Vec<String> = azure::allowed(&document).into_values().collect();
+    events.extend(google::parse_events(Some(&text), None));
+    let mut found: Vec<String> = azure::allowed_facts(&document).into_values().collect();
     for event in events {
         found.extend(
             [

@@ -1,15 +1,15 @@
 //! Google Compute Engine. Values are asked for one by one: the whole document would bring along the attributes,
 //! in which people keep scripts and keys.
 
-use super::event::Event;
-use super::http::AskError;
-use super::pick::{Facts, pick};
-use super::service::Service;
-use super::{EVENTS_TIME, FACTS_TIME};
+use super::allowed_values::{CloudFacts, extract_values};
+use super::event::CloudEvent;
+use super::metadata_client::MetadataError;
+use super::metadata_service::MetadataService;
+use super::{EVENTS_TIMEOUT, FACTS_TIMEOUT};
 
 pub(crate) const HEADERS: &[(&str, &str)] = &[("Metadata-Flavor", "Google")];
 
-const SINGLE: &[(&str, &str)] = &[
+const SINGLE_VALUES: &[(&str, &str)] = &[
     ("instance/id", "id"),
     ("instance/name", "name"),
     ("instance/machine-type", "type"),
@@ -19,29 +19,29 @@ const SINGLE: &[(&str, &str)] = &[
     ("instance/hostname", "host_name"),
     ("project/project-id", "project"),
 ];
-const SCHEDULING: &[(&str, &str)] = &[
+const SCHEDULING_KEYS: &[(&str, &str)] = &[
     ("preemptible", "preemptible"),
     ("provisioningModel", "provisioning_model"),
     ("onHostMaintenance", "on_host_maintenance"),
     ("automaticRestart", "automatic_restart"),
 ];
 
-pub(crate) fn facts(service: &Service) -> Result<Facts, AskError> {
-    let mut facts = Facts::new();
-    for (path, name) in SINGLE {
+pub(crate) fn facts(service: &MetadataService) -> Result<CloudFacts, MetadataError> {
+    let mut facts = CloudFacts::new();
+    for (path, name) in SINGLE_VALUES {
         let path = format!("/computeMetadata/v1/{path}");
-        if let Some(text) = service.text(&path, HEADERS, FACTS_TIME)? {
+        if let Some(text) = service.text(&path, HEADERS, FACTS_TIMEOUT)? {
             facts.insert((*name).to_owned(), last_part(name, text));
         }
     }
     let path = "/computeMetadata/v1/instance/scheduling/?recursive=true";
-    if let Some(document) = service.json_or_none(path, HEADERS, FACTS_TIME)? {
-        facts.extend(pick(&document, SCHEDULING));
+    if let Some(document) = service.json_or_none(path, HEADERS, FACTS_TIMEOUT)? {
+        facts.extend(extract_values(&document, SCHEDULING_KEYS));
     }
     match facts.contains_key("id") {
         true => Ok(facts),
-        false => Err(AskError::Status {
-            path: SINGLE[0].0.to_owned(),
+        false => Err(MetadataError::Status {
+            path: SINGLE_VALUES[0].0.to_owned(),
             status: 404,
         }),
     }
@@ -55,21 +55,21 @@ fn last_part(name: &str, text: String) -> String {
     }
 }
 
-pub(crate) fn events(service: &Service) -> Result<Vec<Event>, AskError> {
+pub(crate) fn events(service: &MetadataService) -> Result<Vec<CloudEvent>, MetadataError> {
     let ask = |path: &str| {
         service.text(
             &format!("/computeMetadata/v1/instance/{path}"),
             HEADERS,
-            EVENTS_TIME,
+            EVENTS_TIMEOUT,
         )
     };
     let preempted = ask("preempted")?;
     let maintenance = ask("maintenance-event")?;
-    Ok(events_of(preempted.as_deref(), maintenance.as_deref()))
+    Ok(parse_events(preempted.as_deref(), maintenance.as_deref()))
 }
 
-pub(crate) fn events_of(preempted: Option<&str>, maintenance: Option<&str>) -> Vec<Event> {
-    let event = |kind: &str, status: &str| Event {
+pub(crate) fn parse_events(preempted: Option<&str>, maintenance: Option<&str>) -> Vec<CloudEvent> {
+    let event = |kind: &str, status: &str| CloudEvent {
         kind: kind.to_ascii_lowercase(),
         status: status.to_owned(),
         not_before: None,

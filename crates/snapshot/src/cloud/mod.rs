@@ -4,16 +4,16 @@
 //! a thread of its own, with 300 ms to connect. Only values that are named in `azure.rs`, `aws.rs` and
 //! `google.rs` are taken.
 
+mod allowed_values;
 mod aws;
 mod azure;
 mod event;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod google;
-mod http;
-mod pick;
-mod service;
-mod watch;
+mod metadata_client;
+mod metadata_service;
+mod watcher;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -22,57 +22,57 @@ use std::time::Duration;
 use pegel_config::with_causes;
 use serde::Serialize;
 
-use crate::environment::Environment;
+use crate::environment::ProcessEnvironment;
 use crate::firmware::Firmware;
-pub use event::Event;
-pub use http::AskError;
-use http::Client;
-pub use pick::Facts;
-use service::Service;
-pub use watch::Watch;
+pub use allowed_values::CloudFacts;
+pub use event::CloudEvent;
+use metadata_client::MetadataClient;
+pub use metadata_client::MetadataError;
+use metadata_service::MetadataService;
+pub use watcher::CloudWatcher;
 
 /// For one fact.
-const FACTS_TIME: Duration = Duration::from_secs(2);
+const FACTS_TIMEOUT: Duration = Duration::from_secs(2);
 /// For one question about events; the first one to Azure wakes the service.
-const EVENTS_TIME: Duration = Duration::from_secs(10);
-const FIRST_EVENTS_TIME: Duration = Duration::from_secs(180);
+const EVENTS_TIMEOUT: Duration = Duration::from_secs(10);
+const FIRST_EVENTS_TIMEOUT: Duration = Duration::from_secs(180);
 const EVENTS_MAX: usize = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Provider {
+pub enum CloudProvider {
     Azure,
     Aws,
     Google,
 }
 
-impl Provider {
+impl CloudProvider {
     pub fn as_str(self) -> &'static str {
         match self {
-            Provider::Azure => "azure",
-            Provider::Aws => "aws",
-            Provider::Google => "google",
+            CloudProvider::Azure => "azure",
+            CloudProvider::Aws => "aws",
+            CloudProvider::Google => "google",
         }
     }
 
     /// How often it is asked for events. Azure's notice is 30 s at least, Amazon's 2 min, Google's 30 s.
-    fn events_every(self) -> Duration {
+    fn events_interval(self) -> Duration {
         match self {
-            Provider::Azure => Duration::from_secs(1),
-            Provider::Aws | Provider::Google => Duration::from_secs(5),
+            CloudProvider::Azure => Duration::from_secs(1),
+            CloudProvider::Aws | CloudProvider::Google => Duration::from_secs(5),
         }
     }
 }
 
 /// What is known of the cloud.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Cloud {
-    pub provider: Option<Provider>,
+pub struct CloudInfo {
+    pub provider: Option<CloudProvider>,
     /// `firmware` or `address`: why it was asked.
     pub known_by: &'static str,
-    pub facts: Facts,
+    pub facts: CloudFacts,
     /// What it is about to do.
-    pub events: Vec<Event>,
+    pub events: Vec<CloudEvent>,
     /// Whether it was asked for events and answered.
     pub are_events_watched: bool,
     /// Why it does not answer.
@@ -81,33 +81,33 @@ pub struct Cloud {
 
 /// Whom to ask, if anybody.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Question {
-    provider: Option<Provider>,
+pub(crate) struct MetadataTarget {
+    provider: Option<CloudProvider>,
     /// Another address than the usual one.
     url: Option<String>,
 }
 
-impl Question {
+impl MetadataTarget {
     /// A machine made of files has no service of its own.
     pub fn new(
         firmware: &Firmware,
-        environment: &Environment,
+        environment: &ProcessEnvironment,
         is_this_one: bool,
-    ) -> Option<Question> {
+    ) -> Option<MetadataTarget> {
         let url = environment.get("PEGEL_IMDS_URL");
         if url == Some("none") {
             return None;
         }
-        let provider = detect(firmware);
+        let provider = provider_from_firmware(firmware);
         let is_refused = environment
             .get("AWS_EC2_METADATA_DISABLED")
             .is_some_and(|text| text.eq_ignore_ascii_case("true"));
-        if url.is_none() && provider == Some(Provider::Aws) && is_refused {
+        if url.is_none() && provider == Some(CloudProvider::Aws) && is_refused {
             return None;
         }
         let is_wanted = url.is_some() || (provider.is_some() && is_this_one);
         let url = url.map(str::to_owned);
-        is_wanted.then_some(Question { provider, url })
+        is_wanted.then_some(MetadataTarget { provider, url })
     }
 
     fn known_by(&self) -> &'static str {
@@ -118,33 +118,36 @@ impl Question {
         }
     }
 
-    fn service(&self, stop: Arc<AtomicBool>) -> Result<Service, AskError> {
-        Ok(Service::new(match &self.url {
-            Some(url) => Client::at(url, stop)?,
-            None => Client::usual(stop),
+    fn service(&self, stop: Arc<AtomicBool>) -> Result<MetadataService, MetadataError> {
+        Ok(MetadataService::new(match &self.url {
+            Some(url) => MetadataClient::at(url, stop)?,
+            None => MetadataClient::link_local(stop),
         }))
     }
 
     /// Asks for facts, once.
-    pub fn ask(&self) -> Cloud {
+    pub fn fetch_facts(&self) -> CloudInfo {
         let answer = self
             .service(Arc::default())
             .and_then(|service| self.facts(&service));
         self.cloud(answer)
     }
 
-    fn facts(&self, service: &Service) -> Result<(Provider, Facts), AskError> {
+    fn facts(
+        &self,
+        service: &MetadataService,
+    ) -> Result<(CloudProvider, CloudFacts), MetadataError> {
         match self.provider {
             Some(provider) => Ok((provider, service.facts(provider)?)),
-            None => service.find(),
+            None => service.detect_provider(),
         }
     }
 
-    fn cloud(&self, answer: Result<(Provider, Facts), AskError>) -> Cloud {
-        let mut cloud = Cloud {
+    fn cloud(&self, answer: Result<(CloudProvider, CloudFacts), MetadataError>) -> CloudInfo {
+        let mut cloud = CloudInfo {
             provider: self.provider,
             known_by: self.known_by(),
-            ..Cloud::default()
+            ..CloudInfo::default()
         };
         match answer {
             Ok((provider, facts)) => (cloud.provider, cloud.facts) = (Some(provider), facts),
@@ -155,20 +158,20 @@ impl Question {
 }
 
 /// Which cloud the firmware's strings name.
-pub(crate) fn detect(firmware: &Firmware) -> Option<Provider> {
+pub(crate) fn provider_from_firmware(firmware: &Firmware) -> Option<CloudProvider> {
     let is = |text: &Option<String>, what: &str| text.as_deref() == Some(what);
     let has =
         |text: &Option<String>, what: &str| text.as_deref().is_some_and(|text| text.contains(what));
     // Hyper-V elsewhere has the same maker, but not the tag.
     if is(&firmware.vendor, "Microsoft Corporation") && firmware.has_azure_tag {
-        return Some(Provider::Azure);
+        return Some(CloudProvider::Azure);
     }
     // The last one is for older instances, on Xen.
     let names_amazon = is(&firmware.vendor, "Amazon EC2")
         || is(&firmware.bios_vendor, "Amazon EC2")
         || (is(&firmware.vendor, "Xen") && has(&firmware.bios_version, "amazon"));
     if names_amazon {
-        return Some(Provider::Aws);
+        return Some(CloudProvider::Aws);
     }
-    is(&firmware.product, "Google Compute Engine").then_some(Provider::Google)
+    is(&firmware.product, "Google Compute Engine").then_some(CloudProvider::Google)
 }

@@ -2,16 +2,19 @@
 
 use pegel_metric::slurm::{is_number, is_sluid};
 
-use super::{Job, clean};
-use crate::cgroup::line;
+use super::{Job, sanitize};
+use crate::cgroup::parse_cgroup_line;
 
 /// The first line that a scheduler's cgroup stands in.
-pub(super) fn job(text: &str) -> Option<Job> {
-    let paths = text.lines().filter_map(line).map(|(_, path)| path);
-    paths.take(64).find_map(of_path)
+pub(super) fn job_from_cgroups(text: &str) -> Option<Job> {
+    let paths = text
+        .lines()
+        .filter_map(parse_cgroup_line)
+        .map(|(_, path)| path);
+    paths.take(64).find_map(job_from_path)
 }
 
-fn of_path(path: &str) -> Option<Job> {
+fn job_from_path(path: &str) -> Option<Job> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     slurm(&parts)
         .or_else(|| pbs(&parts))
@@ -21,17 +24,17 @@ fn of_path(path: &str) -> Option<Job> {
         .or_else(|| htcondor(&parts))
 }
 
-fn found(scheduler: &'static str, id: &str) -> Option<Job> {
+fn new_job(scheduler: &'static str, id: &str) -> Option<Job> {
     Some(Job {
         scheduler,
-        id: clean(id.to_owned())?,
+        id: sanitize(id.to_owned())?,
         from: "cgroup",
         ..Job::default()
     })
 }
 
 /// What follows the first part for which `is_it` holds.
-fn after<'a>(parts: &'a [&'a str], is_it: impl Fn(&str) -> bool) -> Option<&'a [&'a str]> {
+fn parts_after<'a>(parts: &'a [&'a str], is_it: impl Fn(&str) -> bool) -> Option<&'a [&'a str]> {
     let at = parts.iter().position(|part| is_it(part))?;
     Some(&parts[at + 1..])
 }
@@ -40,60 +43,60 @@ fn after<'a>(parts: &'a [&'a str], is_it: impl Fn(&str) -> bool) -> Option<&'a [
 /// job's SLUID stands in place of `job_7`; it is the id until a process tells the number.
 fn slurm(parts: &[&str]) -> Option<Job> {
     let is_it = |part: &str| part.ends_with("slurmstepd.scope") || part.starts_with("slurm");
-    let below = after(parts, is_it)?;
+    let below = parts_after(parts, is_it)?;
     let of = |start: &str| below.iter().find_map(|part| part.strip_prefix(start));
     let sluid = below.first().filter(|name| is_sluid(name)).copied();
     let number = of("job_").filter(|id| is_number(id));
-    let mut job = found("slurm", number.or(sluid)?)?;
+    let mut job = new_job("slurm", number.or(sluid)?)?;
     job.sluid = sluid.map(str::to_owned);
-    job.step = of("step_").and_then(|step| clean(step.to_owned()));
-    job.task = of("task_").and_then(|task| clean(task.to_owned()));
+    job.step = of("step_").and_then(|step| sanitize(step.to_owned()));
+    job.task = of("task_").and_then(|task| sanitize(task.to_owned()));
     Some(job)
 }
 
 /// `/pbs_jobs.service/jobid/12.server`, `…/jobs/12.server`.
 fn pbs(parts: &[&str]) -> Option<Job> {
-    let below = after(parts, |part| part == "pbs_jobs.service")?;
+    let below = parts_after(parts, |part| part == "pbs_jobs.service")?;
     match below {
-        ["jobid" | "jobs", id, ..] => found("pbs", id),
+        ["jobid" | "jobs", id, ..] => new_job("pbs", id),
         _ => None,
     }
 }
 
 /// `/lsf/cluster/job.7.4711.1700000000`.
 fn lsf(parts: &[&str]) -> Option<Job> {
-    let below = after(parts, |part| part == "lsf")?;
+    let below = parts_after(parts, |part| part == "lsf")?;
     let job = below.iter().find_map(|part| part.strip_prefix("job."))?;
-    let mut job = found("lsf", job.split('.').next().filter(|id| is_number(id))?)?;
+    let mut job = new_job("lsf", job.split('.').next().filter(|id| is_number(id))?)?;
     job.cluster = below
         .first()
-        .and_then(|cluster| clean((*cluster).to_owned()));
+        .and_then(|cluster| sanitize((*cluster).to_owned()));
     Some(job)
 }
 
 /// `/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<uid>.slice/cri-containerd-<id>.scope`,
 /// where the uid has `_` for `-`; or `/kubepods/burstable/pod<uid>/<id>`.
 fn kubernetes(parts: &[&str]) -> Option<Job> {
-    let below = after(parts, |part| part.starts_with("kubepods"))?;
+    let below = parts_after(parts, |part| part.starts_with("kubepods"))?;
     let of_pod = |part: &&str| match part.strip_suffix(".slice") {
         Some(slice) => Some(slice.rsplit_once("-pod")?.1.replace('_', "-")),
         None => Some(part.strip_prefix("pod")?.to_owned()),
     };
-    found("kubernetes", &below.iter().find_map(of_pod)?)
+    new_job("kubernetes", &below.iter().find_map(of_pod)?)
 }
 
 /// `/ecs/<task>/<container>`.
 fn ecs(parts: &[&str]) -> Option<Job> {
-    match after(parts, |part| part == "ecs")? {
-        [task, _, ..] => found("ecs", task),
+    match parts_after(parts, |part| part == "ecs")? {
+        [task, _, ..] => new_job("ecs", task),
         _ => None,
     }
 }
 
 /// `/htcondor/condor_var_lib_condor_execute_slot1_1@host`: the slot is all that it tells.
 fn htcondor(parts: &[&str]) -> Option<Job> {
-    let below = after(parts, |part| part == "htcondor")?;
+    let below = parts_after(parts, |part| part == "htcondor")?;
     let name = below.iter().find(|part| part.starts_with("condor"))?;
     let slot = name.find("slot").map_or(*name, |at| &name[at..]);
-    found("htcondor", slot)
+    new_job("htcondor", slot)
 }

@@ -3,12 +3,12 @@
 
 mod cgroup;
 mod schedulers;
-mod sluid;
+mod slurm_job_id;
 
 use serde::Serialize;
 
 use schedulers::SCHEDULERS;
-pub(crate) use sluid::find_number;
+pub(crate) use slurm_job_id::resolve_slurm_job_id;
 
 /// Longer values are cut: whoever sets a variable decides how long it is.
 const TEXT_CHARS_MAX: usize = 256;
@@ -79,15 +79,15 @@ const NODES: &[&str] = &[
 ];
 
 /// An environment: the value of a variable, where it is set.
-pub type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
+pub type VariableLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// The job of a process with this environment and this `/proc/PID/cgroup`.
-pub fn identity(environment: Variables<'_>, cgroup: &str) -> Option<Job> {
-    let value = |name: &str| clean(environment(name)?);
+pub fn detect_job(environment: VariableLookup<'_>, cgroup: &str) -> Option<Job> {
+    let value = |name: &str| sanitize(environment(name)?);
     let found = SCHEDULERS
         .iter()
-        .find_map(|scheduler| scheduler.job(&value));
-    let mut job = found.or_else(|| cgroup::job(cgroup))?;
+        .find_map(|scheduler| scheduler.detect(&value));
+    let mut job = found.or_else(|| cgroup::job_from_cgroups(cgroup))?;
     let first = |names: &[&str]| {
         let mut values = names.iter().filter_map(|name| value(name));
         values.find_map(|value| value.parse().ok())
@@ -100,20 +100,20 @@ pub fn identity(environment: Variables<'_>, cgroup: &str) -> Option<Job> {
         job.sluid = value("SLURM_JOB_SLUID");
     }
     if job.array_index.is_none() && job.scheduler == "pbs" {
-        job.array_index = bracketed(&job.id);
+        job.array_index = array_index_in(&job.id);
     }
     Some(job)
 }
 
 /// PBS calls the members of an array `12[3].server`.
-fn bracketed(id: &str) -> Option<String> {
+fn array_index_in(id: &str) -> Option<String> {
     let (_, rest) = id.split_once('[')?;
     let (index, _) = rest.split_once(']')?;
     (!index.is_empty()).then(|| index.to_owned())
 }
 
 /// Without what a terminal would obey; nothing when it is empty.
-fn clean(text: String) -> Option<String> {
+fn sanitize(text: String) -> Option<String> {
     let text = text
         .chars()
         .filter(|c| !c.is_control())

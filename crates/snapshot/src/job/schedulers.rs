@@ -7,7 +7,7 @@ pub(super) struct Scheduler {
     name: &'static str,
     id: &'static [&'static str],
     /// One of these must be set too, where the name of the id is one that anybody may use.
-    witnesses: &'static [&'static str],
+    requires_any: &'static [&'static str],
     job_name: &'static [&'static str],
     step: &'static [&'static str],
     task: &'static [&'static str],
@@ -19,10 +19,10 @@ pub(super) struct Scheduler {
     account: &'static [&'static str],
 }
 
-const NONE: Scheduler = Scheduler {
+const EMPTY: Scheduler = Scheduler {
     name: "",
     id: &[],
-    witnesses: &[],
+    requires_any: &[],
     job_name: &[],
     step: &[],
     task: &[],
@@ -39,12 +39,12 @@ pub(super) const SCHEDULERS: &[Scheduler] = &[
     Scheduler {
         name: "pegel",
         id: &["PEGEL_JOB"],
-        ..NONE
+        ..EMPTY
     },
     Scheduler {
         name: "flux",
         id: &["FLUX_JOB_ID"],
-        ..NONE
+        ..EMPTY
     },
     Scheduler {
         name: "slurm",
@@ -57,7 +57,7 @@ pub(super) const SCHEDULERS: &[Scheduler] = &[
         cluster: &["SLURM_CLUSTER_NAME"],
         queue: &["SLURM_JOB_PARTITION"],
         account: &["SLURM_JOB_ACCOUNT"],
-        ..NONE
+        ..EMPTY
     },
     Scheduler {
         name: "pbs",
@@ -67,7 +67,7 @@ pub(super) const SCHEDULERS: &[Scheduler] = &[
         array_index: &["PBS_ARRAY_INDEX", "PBS_ARRAYID"],
         queue: &["PBS_QUEUE"],
         account: &["PBS_ACCOUNT"],
-        ..NONE
+        ..EMPTY
     },
     Scheduler {
         name: "lsf",
@@ -76,22 +76,22 @@ pub(super) const SCHEDULERS: &[Scheduler] = &[
         array_index: &["LSB_JOBINDEX"],
         queue: &["LSB_QUEUE"],
         account: &["LSB_PROJECT_NAME"],
-        ..NONE
+        ..EMPTY
     },
     Scheduler {
         name: "cobalt",
         id: &["COBALT_JOBID"],
-        ..NONE
+        ..EMPTY
     },
     Scheduler {
         name: "grid-engine",
         id: &["JOB_ID"],
-        witnesses: &["SGE_TASK_ID", "SGE_ROOT", "SGE_CELL"],
+        requires_any: &["SGE_TASK_ID", "SGE_ROOT", "SGE_CELL"],
         job_name: &["JOB_NAME"],
         array_index: &["SGE_TASK_ID"],
         attempt: &["RESTARTED"],
         queue: &["QUEUE"],
-        ..NONE
+        ..EMPTY
     },
     Scheduler {
         name: "aws-batch",
@@ -101,14 +101,14 @@ pub(super) const SCHEDULERS: &[Scheduler] = &[
         task: &["AWS_BATCH_JOB_NODE_INDEX"],
         cluster: &["AWS_BATCH_CE_NAME"],
         queue: &["AWS_BATCH_JQ_NAME"],
-        ..NONE
+        ..EMPTY
     },
     Scheduler {
         name: "google-batch",
         id: &["BATCH_JOB_UID"],
         array_index: &["BATCH_TASK_INDEX"],
         attempt: &["BATCH_TASK_RETRY_ATTEMPT"],
-        ..NONE
+        ..EMPTY
     },
     // The name of the task says more than the job of the service below.
     Scheduler {
@@ -116,7 +116,7 @@ pub(super) const SCHEDULERS: &[Scheduler] = &[
         id: &["VM_TASK_NAME", "TES_TASK_NAME"],
         queue: &["AZ_BATCH_POOL_ID"],
         account: &["AZ_BATCH_ACCOUNT_NAME"],
-        ..NONE
+        ..EMPTY
     },
     Scheduler {
         name: "azure-batch",
@@ -124,28 +124,30 @@ pub(super) const SCHEDULERS: &[Scheduler] = &[
         task: &["AZ_BATCH_TASK_ID"],
         queue: &["AZ_BATCH_POOL_ID"],
         account: &["AZ_BATCH_ACCOUNT_NAME"],
-        ..NONE
+        ..EMPTY
     },
     Scheduler {
         name: "kubernetes",
         id: &["POD_UID", "POD_NAME"],
-        witnesses: &["KUBERNETES_SERVICE_HOST"],
+        requires_any: &["KUBERNETES_SERVICE_HOST"],
         job_name: &["POD_NAME"],
         array_index: &["JOB_COMPLETION_INDEX"],
         queue: &["POD_NAMESPACE"],
-        ..NONE
+        ..EMPTY
     },
 ];
 
 impl Scheduler {
-    pub(super) fn job(&self, value: &dyn Fn(&str) -> Option<String>) -> Option<Job> {
+    pub(super) fn detect(&self, value: &dyn Fn(&str) -> Option<String>) -> Option<Job> {
         let first = |names: &[&str]| {
             let mut values = names.iter().filter_map(|name| value(name));
             // Grid Engine and LSF say so where there is no array.
             values.find(|value| value != "undefined")
         };
         let id = first(self.id)?;
-        if !self.witnesses.is_empty() && !self.witnesses.iter().any(|name| value(name).is_some()) {
+        if !self.requires_any.is_empty()
+            && !self.requires_any.iter().any(|name| value(name).is_some())
+        {
             return None;
         }
         let array_index =

@@ -5,11 +5,11 @@ fn job(variables: &[(&str, &str)], cgroup: &str) -> Option<Job> {
         let found = variables.iter().find(|(key, _)| *key == name);
         found.map(|(_, value)| (*value).to_owned())
     };
-    identity(&environment, cgroup)
+    detect_job(&environment, cgroup)
 }
 
 /// Scheduler, id and what else is told: `step=0 rank=3`.
-fn told(variables: &[(&str, &str)], cgroup: &str) -> Option<String> {
+fn job_text(variables: &[(&str, &str)], cgroup: &str) -> Option<String> {
     let job = job(variables, cgroup)?;
     let json = serde_json::to_value(&job).expect("JSON");
     let fields = json.as_object().expect("an object").iter();
@@ -26,11 +26,11 @@ fn told(variables: &[(&str, &str)], cgroup: &str) -> Option<String> {
     Some(text)
 }
 
-type Cases = &'static [(&'static [(&'static str, &'static str)], &'static str)];
+type VariableCases = &'static [(&'static [(&'static str, &'static str)], &'static str)];
 
-fn check(cases: Cases) {
+fn check(cases: VariableCases) {
     for (variables, expected) in cases {
-        assert_eq!(told(variables, "").as_deref(), Some(*expected));
+        assert_eq!(job_text(variables, "").as_deref(), Some(*expected));
     }
 }
 
@@ -183,7 +183,7 @@ fn every_scheduler_is_known_by_its_cgroup() {
         ),
     ] {
         let text = format!("9:name=systemd:/\n{path}\n");
-        assert_eq!(told(&[], &text).as_deref(), Some(expected), "{path}");
+        assert_eq!(job_text(&[], &text).as_deref(), Some(expected), "{path}");
     }
 }
 

@@ -3,10 +3,10 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use pegel_snapshot::{Cloud, Moment, Provider};
+use pegel_snapshot::{CloudInfo, CloudProvider, Timestamp};
 use pegel_testkit::TempDir;
 
-use crate::service::{FakeService, Reply};
+use crate::service::{FakeReply, FakeService};
 use crate::support::{fixture, subject};
 
 pub fn document(name: &str) -> String {
@@ -18,9 +18,9 @@ const GOOGLE: Option<(&str, &str)> = Some(("metadata-flavor", "Google"));
 const AWS: Option<(&str, &str)> = Some(("x-aws-ec2-metadata-token", "PLANTED-token"));
 
 pub fn azure(service: &FakeService) {
-    let versions = Reply::ok(r#"{"apiVersions":["2021-12-13","2023-07-01"]}"#);
+    let versions = FakeReply::ok(r#"{"apiVersions":["2021-12-13","2023-07-01"]}"#);
     service.set("GET /metadata/versions", AZURE, versions);
-    let instance = Reply::ok(document("azure-instance.json"));
+    let instance = FakeReply::ok(document("azure-instance.json"));
     service.set(
         "GET /metadata/instance?api-version=2023-07-01",
         AZURE,
@@ -30,14 +30,14 @@ pub fn azure(service: &FakeService) {
 
 fn aws(service: &FakeService) {
     let ttl = Some(("x-aws-ec2-metadata-token-ttl-seconds", "21600"));
-    service.set("PUT /latest/api/token", ttl, Reply::ok("PLANTED-token"));
+    service.set("PUT /latest/api/token", ttl, FakeReply::ok("PLANTED-token"));
     let path = "GET /latest/dynamic/instance-identity/document";
-    service.set(path, AWS, Reply::ok(document("aws-document.json")));
+    service.set(path, AWS, FakeReply::ok(document("aws-document.json")));
     let meta = |path: &str, text: &str| {
         service.set(
             &format!("GET /latest/meta-data/{path}"),
             AWS,
-            Reply::ok(text),
+            FakeReply::ok(text),
         )
     };
     meta("instance-life-cycle", "spot");
@@ -49,7 +49,7 @@ fn google(service: &FakeService) {
         service.set(
             &format!("GET /computeMetadata/v1/{path}"),
             GOOGLE,
-            Reply::ok(text),
+            FakeReply::ok(text),
         );
     };
     set("instance/id", "1234567890123456789\n");
@@ -67,15 +67,15 @@ fn google(service: &FakeService) {
 }
 
 /// Asks as `pegel snapshot` does.
-fn take(machine: &str, service: &FakeService) -> Cloud {
+fn take(machine: &str, service: &FakeService) -> CloudInfo {
     let subject = subject(&fixture(machine), &[("PEGEL_IMDS_URL", &service.url)]);
-    let snapshot = subject.take(Moment(0));
-    let text = [snapshot.json(), snapshot.yaml(), snapshot.page()].concat();
+    let snapshot = subject.take(Timestamp(0));
+    let text = [snapshot.json(), snapshot.yaml(), snapshot.markdown()].concat();
     assert!(!text.contains("PLANTED"), "{text}");
     snapshot.cloud.expect("a cloud")
 }
 
-fn facts(cloud: &Cloud) -> Vec<String> {
+fn facts(cloud: &CloudInfo) -> Vec<String> {
     cloud
         .facts
         .iter()
@@ -90,7 +90,7 @@ fn azure_tells_what_is_on_the_list() {
     let cloud = take("azure", &service);
     assert_eq!(
         (cloud.provider, cloud.known_by, &cloud.trouble),
-        (Some(Provider::Azure), "firmware", &None)
+        (Some(CloudProvider::Azure), "firmware", &None)
     );
     assert_eq!(
         facts(&cloud),
@@ -136,7 +136,7 @@ fn amazon_tells_what_is_on_the_list() {
     let cloud = take("aws", &service);
     assert_eq!(
         (cloud.provider, &cloud.trouble),
-        (Some(Provider::Aws), &None)
+        (Some(CloudProvider::Aws), &None)
     );
     assert_eq!(
         facts(&cloud),
@@ -155,7 +155,7 @@ fn amazon_tells_what_is_on_the_list() {
         ]
     );
     let tokens = service
-        .asked()
+        .requests()
         .iter()
         .filter(|path| path.starts_with("PUT"))
         .count();
@@ -169,7 +169,7 @@ fn google_tells_what_is_on_the_list() {
     let cloud = take("google", &service);
     assert_eq!(
         (cloud.provider, &cloud.trouble),
-        (Some(Provider::Google), &None)
+        (Some(CloudProvider::Google), &None)
     );
     assert_eq!(
         facts(&cloud),
@@ -183,7 +183,7 @@ fn google_tells_what_is_on_the_list() {
             "zone=europe-west4-a",
         ]
     );
-    let asked = service.asked().join("\n");
+    let asked = service.requests().join("\n");
     assert!(
         !asked.contains("attributes") && !asked.contains("token"),
         "{asked}"
@@ -193,9 +193,9 @@ fn google_tells_what_is_on_the_list() {
 #[test]
 fn an_address_alone_is_enough_to_find_out_which_cloud_it_is() {
     for (make, expected) in [
-        (azure as fn(&FakeService), Provider::Azure),
-        (aws, Provider::Aws),
-        (google, Provider::Google),
+        (azure as fn(&FakeService), CloudProvider::Azure),
+        (aws, CloudProvider::Aws),
+        (google, CloudProvider::Google),
     ] {
         let service = FakeService::start();
         make(&service);
@@ -211,7 +211,7 @@ fn an_address_alone_is_enough_to_find_out_which_cloud_it_is() {
 fn nobody_is_asked_without_a_reason() {
     let none = |machine: &str, environment: &[(&str, &str)]| {
         subject(&fixture(machine), environment)
-            .take(Moment(0))
+            .take(Timestamp(0))
             .cloud
     };
     assert_eq!(none("basic", &[]), None);
@@ -222,8 +222,8 @@ fn nobody_is_asked_without_a_reason() {
     assert_eq!(none("azure", &[("PEGEL_IMDS_URL", "none")]), None);
     let mut subject = subject(&fixture("azure"), &[("PEGEL_IMDS_URL", &service.url)]);
     subject.cloud = false;
-    assert_eq!(subject.take(Moment(0)).cloud, None);
-    assert_eq!(service.asked(), [""; 0]);
+    assert_eq!(subject.take(Timestamp(0)).cloud, None);
+    assert_eq!(service.requests(), [""; 0]);
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn a_service_that_does_not_answer_well_is_said_and_waited_for_shortly() {
         let started = Instant::now();
         let root = TempDir::new();
         let cloud = subject(root.path(), &[("PEGEL_IMDS_URL", url)])
-            .take(Moment(0))
+            .take(Timestamp(0))
             .cloud;
         assert!(started.elapsed() < Duration::from_secs(20));
         cloud.expect("asked").trouble.expect("trouble")
@@ -247,7 +247,7 @@ fn a_service_that_does_not_answer_well_is_said_and_waited_for_shortly() {
         "/metadata/instance?api-version=2021-12-13",
     ] {
         let large = "x".repeat(300 << 10);
-        service.set(&format!("GET {path}"), None, Reply::ok(large));
+        service.set(&format!("GET {path}"), None, FakeReply::ok(large));
     }
     assert!(trouble(&service.url).contains("404"));
     let closed = {

@@ -1,6 +1,6 @@
 //! Machines made of files, compared with `tests/golden/snapshot/`. `PEGEL_BLESS=1` writes what is found.
 
-use pegel_snapshot::Moment;
+use pegel_snapshot::Timestamp;
 use pegel_testkit::assert_golden;
 
 use crate::support::{fixture, repository, subject};
@@ -11,10 +11,11 @@ fn compare(machine: &str) {
         ("PATH", "/usr/bin:/bin"),
         ("PEGEL_TOKEN", "PLANTED"),
     ];
-    let snapshot = subject(&fixture(machine), &environment).look(Moment(1_794_775_476_520), None);
+    let snapshot =
+        subject(&fixture(machine), &environment).read_machine(Timestamp(1_794_775_476_520), None);
     let golden = repository().join("tests/golden/snapshot");
     assert_golden(golden.join(format!("{machine}.json")), &snapshot.json());
-    assert_golden(golden.join(format!("{machine}.md")), &snapshot.page());
+    assert_golden(golden.join(format!("{machine}.md")), &snapshot.markdown());
     assert!(!snapshot.json().contains("PLANTED"), "{}", snapshot.json());
     assert!(!snapshot.yaml().contains("PLANTED"));
 }

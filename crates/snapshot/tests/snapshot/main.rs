@@ -2,7 +2,7 @@
 
 mod cloud;
 mod golden;
-mod keeper;
 mod secrets;
 mod service;
+mod snapshot_worker;
 mod support;

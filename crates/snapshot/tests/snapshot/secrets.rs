@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use pegel_config::Written;
-use pegel_snapshot::{Configuration, Moment};
+use pegel_snapshot::{RedactedConfig, Timestamp};
 use pegel_testkit::{Stranger, TempDir};
 
 use crate::cloud::azure;
@@ -33,11 +33,11 @@ fn a_secret_planted_everywhere_shows_nowhere() {
         ("auth_key".to_owned(), scalar("PLANTED")),
         ("to".to_owned(), scalar("https://x/c?sig=PLANTED")),
     ]);
-    subject.configuration = Some(Configuration::new(
+    subject.configuration = Some(RedactedConfig::new(
         Some(Path::new("/etc/pegel.yaml")),
         &values,
     ));
-    let snapshot = subject.take(Moment(0));
+    let snapshot = subject.take(Timestamp(0));
     assert!(
         snapshot
             .cloud
@@ -47,7 +47,7 @@ fn a_secret_planted_everywhere_shows_nowhere() {
     let texts = [
         snapshot.json(),
         snapshot.yaml(),
-        snapshot.page(),
+        snapshot.markdown(),
         format!("{snapshot:?} {subject:?}"),
     ];
     for text in texts {
@@ -74,7 +74,7 @@ fn what_only_root_may_read_is_said() {
     set_mode(root.path(), 0o755);
     set_mode(&root.join("sys/firmware/dmi/tables/DMI"), 0o000);
     let subject = subject(root.path(), &[]);
-    let look = || subject.look(Moment(0), None);
+    let look = || subject.read_machine(Timestamp(0), None);
     // To root every file is open.
     let snapshot = match rustix::process::geteuid().is_root() {
         true => Stranger.act(look),
@@ -84,7 +84,7 @@ fn what_only_root_may_read_is_said() {
     assert_eq!(snapshot.cpu.threads, 4, "the rest is there");
     let unreadable: Vec<&Path> = snapshot.unreadable.iter().map(|one| &*one.path).collect();
     assert_eq!(unreadable, [Path::new("/sys/firmware/dmi/tables/DMI")]);
-    let page = snapshot.page();
+    let page = snapshot.markdown();
     assert!(
         page.contains("| /sys/firmware/dmi/tables/DMI | permission denied |"),
         "{page}"

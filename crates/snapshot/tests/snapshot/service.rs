@@ -10,16 +10,16 @@ use std::time::Duration;
 
 /// What is answered to a path.
 #[derive(Debug, Clone)]
-pub struct Reply {
+pub struct FakeReply {
     pub status: u16,
     pub body: String,
     /// Before the answer comes.
     pub delay: Duration,
 }
 
-impl Reply {
-    pub fn ok(body: impl Into<String>) -> Reply {
-        Reply {
+impl FakeReply {
+    pub fn ok(body: impl Into<String>) -> FakeReply {
+        FakeReply {
             status: 200,
             body: body.into(),
             delay: Duration::ZERO,
@@ -28,18 +28,18 @@ impl Reply {
 }
 
 /// Which headers a request must have: name in lower case, value.
-type Needed = Option<(&'static str, &'static str)>;
+type RequiredHeader = Option<(&'static str, &'static str)>;
 
 #[derive(Debug, Default)]
-struct State {
-    replies: BTreeMap<String, (Needed, Reply)>,
+struct FakeServiceState {
+    replies: BTreeMap<String, (RequiredHeader, FakeReply)>,
     asked: Vec<String>,
 }
 
 #[derive(Debug)]
 pub struct FakeService {
     pub url: String,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<FakeServiceState>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -49,7 +49,7 @@ impl FakeService {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("bound"));
         let (state, stop) = (
-            Arc::new(Mutex::new(State::default())),
+            Arc::new(Mutex::new(FakeServiceState::default())),
             Arc::new(AtomicBool::new(false)),
         );
         let (for_thread, stop_thread) = (state.clone(), stop.clone());
@@ -73,12 +73,12 @@ impl FakeService {
     }
 
     /// `path` begins with the method: `GET /metadata/versions`.
-    pub fn set(&self, path: &str, needed: Needed, reply: Reply) {
+    pub fn set(&self, path: &str, needed: RequiredHeader, reply: FakeReply) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.replies.insert(path.to_owned(), (needed, reply));
     }
 
-    pub fn asked(&self) -> Vec<String> {
+    pub fn requests(&self) -> Vec<String> {
         self.state
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -98,7 +98,7 @@ impl Drop for FakeService {
     }
 }
 
-fn answer(mut stream: TcpStream, state: &Mutex<State>) {
+fn answer(mut stream: TcpStream, state: &Mutex<FakeServiceState>) {
     let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));
     let mut head = Vec::new();
     let mut piece = [0; 1024];
@@ -124,7 +124,7 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>) {
         state.asked.push(path.clone());
         state.replies.get(&path).cloned()
     };
-    let missing = Reply {
+    let missing = FakeReply {
         status: 404,
         body: "not here".to_owned(),
         delay: Duration::ZERO,
@@ -133,7 +133,7 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>) {
         Some((Some((name, value)), _))
             if !headers.iter().any(|(n, v)| n == name && *v == value) =>
         {
-            Reply {
+            FakeReply {
                 status: 401,
                 ..missing
             }

@@ -1,6 +1,6 @@
 use std::path::{Path, PathBuf};
 
-use pegel_snapshot::{Environment, Subject};
+use pegel_snapshot::{ProcessEnvironment, SnapshotOptions};
 
 pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -11,12 +11,12 @@ pub fn fixture(name: &str) -> PathBuf {
 }
 
 /// A machine made of files, with this environment.
-pub fn subject(root: &Path, environment: &[(&str, &str)]) -> Subject {
-    Subject {
+pub fn subject(root: &Path, environment: &[(&str, &str)]) -> SnapshotOptions {
+    SnapshotOptions {
         root: root.to_owned(),
         node: "nid0001".to_owned(),
         version: "0.0.0".to_owned(),
-        environment: Environment::of(environment),
+        environment: ProcessEnvironment::from_pairs(environment),
         configuration: None,
         azure_batch_log: PathBuf::from("/mnt/batch/sys/logs/agent-debug.log"),
         cloud: true,

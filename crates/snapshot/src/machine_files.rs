@@ -17,7 +17,7 @@ const NAMES_MAX: usize = 16_384;
 
 /// Something that is there and could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Unreadable {
+pub struct UnreadablePath {
     /// As it is called on the machine itself.
     pub path: PathBuf,
     pub why: String,
@@ -27,27 +27,27 @@ pub struct Unreadable {
 
 /// A machine: this one, or one made of files.
 #[derive(Debug)]
-pub struct Machine {
+pub struct MachineFiles {
     root: PathBuf,
     unreadable: RefCell<BTreeMap<PathBuf, String>>,
 }
 
-impl Machine {
+impl MachineFiles {
     /// The machine whose file systems are mounted below `root`; `/` is this one.
-    pub fn at(root: impl Into<PathBuf>) -> Machine {
-        Machine {
+    pub fn at(root: impl Into<PathBuf>) -> MachineFiles {
+        MachineFiles {
             root: root.into(),
             unreadable: RefCell::default(),
         }
     }
 
     /// Whether clocks and mounted file systems of this process are the machine's too.
-    pub fn is_this_one(&self) -> bool {
+    pub fn is_local(&self) -> bool {
         self.root == Path::new("/")
     }
 
     /// Where a path of the machine is to be found.
-    pub(crate) fn place(&self, path: impl AsRef<Path>) -> PathBuf {
+    pub(crate) fn resolve(&self, path: impl AsRef<Path>) -> PathBuf {
         let path = path.as_ref();
         self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
@@ -62,51 +62,51 @@ impl Machine {
 
     /// A whole number, decimal or with `0x` before it.
     pub(crate) fn number(&self, path: impl AsRef<Path>) -> Option<u64> {
-        number(&self.text(path)?)
+        parse_number(&self.text(path)?)
     }
 
     /// The first bytes of a file, `bytes_max` at most.
     pub(crate) fn bytes(&self, path: impl AsRef<Path>, bytes_max: u64) -> Option<Vec<u8>> {
         let path = path.as_ref();
-        match read_plain(&self.place(path), bytes_max) {
+        match read_plain(&self.resolve(path), bytes_max) {
             Ok(bytes) => Some(bytes),
             Err(error) => {
-                self.note(path, &error);
+                self.record_unreadable(path, &error);
                 None
             }
         }
     }
 
     pub(crate) fn exists(&self, path: impl AsRef<Path>) -> bool {
-        self.place(path).exists()
+        self.resolve(path).exists()
     }
 
     /// What is in a directory, in the order in which people count: `cpu2` before `cpu10`.
     pub(crate) fn names(&self, directory: impl AsRef<Path>) -> Vec<String> {
         let directory = directory.as_ref();
-        let entries = match fs::read_dir(self.place(directory)) {
+        let entries = match fs::read_dir(self.resolve(directory)) {
             Ok(entries) => entries,
             Err(error) => {
-                self.note(directory, &error);
+                self.record_unreadable(directory, &error);
                 return Vec::new();
             }
         };
         let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         let mut names: Vec<String> = names.take(NAMES_MAX).collect();
-        names.sort_by_cached_key(|name| counted(name));
+        names.sort_by_cached_key(|name| natural_sort_key(name));
         names
     }
 
     /// The last part of where a link leads: a device's `driver` is one.
     pub(crate) fn link_name(&self, path: impl AsRef<Path>) -> Option<String> {
-        let target = fs::read_link(self.place(path)).ok()?;
+        let target = fs::read_link(self.resolve(path)).ok()?;
         Some(target.file_name()?.to_str()?.to_owned())
     }
 
     /// What could not be read so far.
-    pub(crate) fn unreadable(&self) -> Vec<Unreadable> {
+    pub(crate) fn unreadable(&self) -> Vec<UnreadablePath> {
         let noted = self.unreadable.borrow();
-        let noted = noted.iter().map(|(path, why)| Unreadable {
+        let noted = noted.iter().map(|(path, why)| UnreadablePath {
             path: path.clone(),
             why: why.clone(),
             hint: "run as root, or let the agent's user read it",
@@ -115,7 +115,7 @@ impl Machine {
     }
 
     /// What is absent is quiet, and so is a driver that refuses: only missing rights are worth a word.
-    fn note(&self, path: &Path, error: &io::Error) {
+    fn record_unreadable(&self, path: &Path, error: &io::Error) {
         if error.kind() == io::ErrorKind::PermissionDenied {
             let path = Path::new("/").join(path);
             let why = "permission denied".to_owned();
@@ -124,7 +124,7 @@ impl Machine {
     }
 }
 
-pub(crate) fn number(text: &str) -> Option<u64> {
+pub(crate) fn parse_number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
         None => text.parse().ok(),
@@ -132,7 +132,7 @@ pub(crate) fn number(text: &str) -> Option<u64> {
 }
 
 /// A key that sorts digits as numbers.
-fn counted(name: &str) -> Vec<(u64, String)> {
+fn natural_sort_key(name: &str) -> Vec<(u64, String)> {
     let mut parts = Vec::new();
     let mut rest = name;
     while !rest.is_empty() {
@@ -166,7 +166,7 @@ mod tests {
         for name in ["cpu10", "cpu2", "cpufreq", "cpu0", "nvme1n2", "nvme1n10"] {
             fs::write(dir.join(name), "").expect("written");
         }
-        let names = Machine::at(dir.path()).names("/");
+        let names = MachineFiles::at(dir.path()).names("/");
         assert_eq!(
             names,
             ["cpu0", "cpu2", "cpu10", "cpufreq", "nvme1n2", "nvme1n10"]
@@ -179,7 +179,7 @@ mod tests {
         fs::write(dir.join("value"), " 0x1f\n").expect("written");
         fs::write(dir.join("large"), vec![b'x'; 1 << 20]).expect("written");
         symlink("../../bus/pci/drivers/mlx5_core", dir.join("driver")).expect("linked");
-        let machine = Machine::at(dir.path());
+        let machine = MachineFiles::at(dir.path());
         assert_eq!(machine.number("/value"), Some(31));
         assert_eq!(machine.text("absent"), None);
         assert_eq!(

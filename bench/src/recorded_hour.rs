@@ -5,11 +5,11 @@ use pegel_metric::{Clock, Input, Millis};
 use pegel_store::{Options, Store};
 use pegel_testkit::{FakeClock, TempDir};
 
-use crate::{Node, is_once};
+use crate::{SimulatedNode, is_trial_run};
 
 /// One hour of the simulated node at 1 Hz, in a store; a sixth of it in a trial run.
 #[derive(Debug)]
-pub struct Hour {
+pub struct RecordedHour {
     pub store: Store,
     pub dir: TempDir,
     pub clock: Arc<FakeClock>,
@@ -17,18 +17,18 @@ pub struct Hour {
     pub samples: u64,
 }
 
-impl Hour {
+impl RecordedHour {
     pub const MILLIS: Millis = 3_600_000;
 
     /// The hour begins at `start`, a whole hour.
-    pub fn record(start: Millis) -> Hour {
+    pub fn record(start: Millis) -> RecordedHour {
         let dir = TempDir::new();
         let clock = Arc::new(FakeClock::new(start));
         let mut options = Options::new(dir.path());
         options.clock = clock.clone();
         let store = Store::open(options).expect("the store opens");
-        let mut node = Node::new(1);
-        let seconds = if is_once() { 600 } else { 3600 };
+        let mut node = SimulatedNode::new(1);
+        let seconds = if is_trial_run() { 600 } else { 3600 };
         for second in 0..seconds {
             store.tick(node.tick(clock.utc()));
             if second % 60 == 0 {
@@ -42,7 +42,7 @@ impl Hour {
         store
             .push(Input::Push, Vec::new())
             .expect("the writer answers");
-        Hour {
+        RecordedHour {
             store,
             dir,
             clock,

@@ -11,25 +11,25 @@ use pegel_config::with_causes;
 use pegel_supervisor::{RestartedThread, Supervisor, panic_message};
 use serde::Serialize;
 
-use crate::cloud::{Event, Provider, Watch};
-use crate::moment::Moment;
-use crate::shelf::Shelf;
-use crate::snapshot::{Snapshot, Subject};
+use crate::cloud::{CloudEvent, CloudProvider, CloudWatcher};
+use crate::snapshot::{Snapshot, SnapshotOptions};
+use crate::snapshot_store::SnapshotStore;
+use crate::timestamp::Timestamp;
 
 /// Whoever asks for it more often gets the last one.
-const APART_MIN: Duration = Duration::from_secs(1);
+const INTERVAL_MIN: Duration = Duration::from_secs(1);
 
 /// Keeps the snapshot of a running agent.
 #[derive(Debug)]
-pub struct Keeper {
-    shared: Arc<Shared>,
+pub struct SnapshotWorker {
+    shared: Arc<SnapshotWorkerShared>,
     thread: Option<RestartedThread>,
 }
 
 /// How the keeper is doing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Status {
-    pub taken: Option<Moment>,
+pub struct SnapshotStatus {
+    pub taken: Option<Timestamp>,
     /// Since the start of the agent.
     pub looks: u64,
     /// Those of them that found something new and were stored.
@@ -38,17 +38,17 @@ pub struct Status {
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
+struct SnapshotWorkerShared {
+    state: Mutex<SnapshotWorkerState>,
     wake: Condvar,
-    watch: Mutex<Option<Watch>>,
+    cloud_watcher: Mutex<Option<CloudWatcher>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SnapshotWorkerState {
     current: Option<Arc<str>>,
-    status: Status,
-    is_wanted: bool,
+    status: SnapshotStatus,
+    retake_requested: bool,
     is_stopped: bool,
 }
 
@@ -56,23 +56,23 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Keeper {
+impl SnapshotWorker {
     /// Starts to look. Nothing is waited for: the first snapshot is there soon.
     pub fn start(
-        subject: Subject,
+        subject: SnapshotOptions,
         dir: PathBuf,
         every: Duration,
         supervisor: &Supervisor,
-    ) -> io::Result<Keeper> {
-        let shared = Arc::new(Shared::default());
+    ) -> io::Result<SnapshotWorker> {
+        let shared = Arc::new(SnapshotWorkerShared::default());
         let for_thread = shared.clone();
         let for_cloud = supervisor.clone();
         let thread = supervisor.thread("snapshot").restarted(move || {
             // Reading what an earlier agent stored is part of what must not delay the start.
-            let shelf = Shelf::open(&dir);
-            for_thread.run(&subject, shelf, every, &for_cloud);
+            let shelf = SnapshotStore::open(&dir);
+            for_thread.run_loop(&subject, shelf, every, &for_cloud);
         })?;
-        Ok(Keeper {
+        Ok(SnapshotWorker {
             shared,
             thread: Some(thread),
         })
@@ -83,7 +83,7 @@ impl Keeper {
         lock(&self.shared.state).current.clone()
     }
 
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> SnapshotStatus {
         lock(&self.shared.state).status.clone()
     }
 
@@ -93,12 +93,12 @@ impl Keeper {
     }
 
     /// What the cloud is about to do to this machine; `None` where no cloud answers.
-    pub fn events(&self) -> Option<(Provider, Vec<Event>)> {
-        lock(&self.shared.watch).as_ref()?.events()
+    pub fn events(&self) -> Option<(CloudProvider, Vec<CloudEvent>)> {
+        lock(&self.shared.cloud_watcher).as_ref()?.events()
     }
 }
 
-impl Drop for Keeper {
+impl Drop for SnapshotWorker {
     fn drop(&mut self) {
         lock(&self.shared.state).is_stopped = true;
         self.shared.wake.notify_all();
@@ -106,50 +106,50 @@ impl Drop for Keeper {
             thread.join();
         }
         // Its thread calls back into what is shared: it ends first.
-        let watch = lock(&self.shared.watch).take();
+        let watch = lock(&self.shared.cloud_watcher).take();
         drop(watch);
     }
 }
 
-impl Shared {
-    fn run(
+impl SnapshotWorkerShared {
+    fn run_loop(
         self: &Arc<Self>,
-        subject: &Subject,
-        mut shelf: Shelf,
+        subject: &SnapshotOptions,
+        mut shelf: SnapshotStore,
         every: Duration,
         supervisor: &Supervisor,
     ) {
         let mut has_asked = false;
         loop {
             let started = Instant::now();
-            let cloud = lock(&self.watch).as_ref().map(Watch::cloud);
+            let cloud = lock(&self.cloud_watcher).as_ref().map(CloudWatcher::cloud);
             // A panic is a mistake in the reading of some file: the agent goes on without this snapshot.
-            let look = || subject.look(Moment::now(), cloud);
+            let look = || subject.read_machine(Timestamp::now(), cloud);
             match catch_unwind(AssertUnwindSafe(look)) {
                 Ok(snapshot) => {
                     if !std::mem::replace(&mut has_asked, true) {
-                        self.ask_cloud(subject, &snapshot, supervisor);
+                        self.start_cloud_watcher(subject, &snapshot, supervisor);
                     }
                     self.publish(&snapshot, &mut shelf);
                 }
-                Err(panic) => self.fail(format!(
+                Err(panic) => self.set_trouble(format!(
                     "looking at the machine panicked: {}",
                     panic_message(&*panic)
                 )),
             }
-            if !self.rest(started, every) {
+            if !self.wait_until_due(started, every) {
                 return;
             }
         }
     }
 
-    fn ask_cloud(
+    fn start_cloud_watcher(
         self: &Arc<Self>,
-        subject: &Subject,
+        subject: &SnapshotOptions,
         snapshot: &Snapshot,
         supervisor: &Supervisor,
     ) {
-        let Some(question) = subject.question(snapshot) else {
+        let Some(question) = subject.metadata_target(snapshot) else {
             return;
         };
         let shared = Arc::downgrade(self);
@@ -158,16 +158,16 @@ impl Shared {
                 shared.retake();
             }
         };
-        match Watch::start(question, changed, supervisor) {
-            Ok(watch) => *lock(&self.watch) = Some(watch),
-            Err(error) => self.fail(format!(
+        match CloudWatcher::start(question, changed, supervisor) {
+            Ok(watch) => *lock(&self.cloud_watcher) = Some(watch),
+            Err(error) => self.set_trouble(format!(
                 "cannot start the thread that asks the cloud: {error}"
             )),
         }
     }
 
-    fn publish(&self, snapshot: &Snapshot, shelf: &mut Shelf) {
-        let stored = shelf.keep(snapshot);
+    fn publish(&self, snapshot: &Snapshot, shelf: &mut SnapshotStore) {
+        let stored = shelf.store_if_changed(snapshot);
         let mut state = lock(&self.state);
         state.current = Some(snapshot.json().into());
         state.status.taken = Some(snapshot.taken);
@@ -179,12 +179,12 @@ impl Shared {
             }
             Err(error) => {
                 drop(state);
-                self.fail(with_causes(&error));
+                self.set_trouble(with_causes(&error));
             }
         }
     }
 
-    fn fail(&self, trouble: String) {
+    fn set_trouble(&self, trouble: String) {
         let mut state = lock(&self.state);
         if state.status.trouble.as_ref() != Some(&trouble) {
             tracing::warn!(trouble, "the snapshot is not well");
@@ -193,25 +193,25 @@ impl Shared {
     }
 
     fn retake(&self) {
-        lock(&self.state).is_wanted = true;
+        lock(&self.state).retake_requested = true;
         self.wake.notify_all();
     }
 
     /// Until it is time for the next one; false when it is to stop.
-    fn rest(&self, started: Instant, every: Duration) -> bool {
+    fn wait_until_due(&self, started: Instant, every: Duration) -> bool {
         let mut state = lock(&self.state);
         loop {
             if state.is_stopped {
                 return false;
             }
-            let pause = if state.is_wanted {
-                APART_MIN
+            let pause = if state.retake_requested {
+                INTERVAL_MIN
             } else {
-                every.max(APART_MIN)
+                every.max(INTERVAL_MIN)
             };
             let left = pause.saturating_sub(started.elapsed());
             if left.is_zero() {
-                state.is_wanted = false;
+                state.retake_requested = false;
                 return true;
             }
             let waited = self.wake.wait_timeout(state, left);

@@ -12,7 +12,7 @@ const MODES: [&str; 8] = [
 
 /// What the node is busy with; it changes every few minutes.
 #[derive(Debug, Clone, Copy)]
-enum Phase {
+enum NodePhase {
     Idle,
     Compute,
     Input,
@@ -20,23 +20,23 @@ enum Phase {
 
 /// Advances by one second per tick.
 #[derive(Debug)]
-pub struct Node {
+pub struct SimulatedNode {
     rng: Rng,
-    phase: Phase,
+    phase: NodePhase,
     phase_left: u64,
-    groups: Vec<(Group, Vec<Simulated>)>,
+    groups: Vec<(Group, Vec<SimulatedSeries>)>,
     tick: Tick,
 }
 
 #[derive(Debug)]
-struct Simulated {
+struct SimulatedSeries {
     slot: Slot,
     value: f64,
-    how: How,
+    behaviour: SeriesBehaviour,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum How {
+enum SeriesBehaviour {
     /// A counter in hundredths of a second, of one CPU mode.
     Cpu(usize),
     /// A counter of whole things, this many a second while computing and while reading.
@@ -60,11 +60,11 @@ enum How {
     Constant,
 }
 
-impl Node {
-    pub fn new(seed: u64) -> Node {
-        let mut node = Node {
+impl SimulatedNode {
+    pub fn new(seed: u64) -> SimulatedNode {
+        let mut node = SimulatedNode {
             rng: Rng::new(seed),
-            phase: Phase::Idle,
+            phase: NodePhase::Idle,
             phase_left: 0,
             groups: Vec::new(),
             tick: Tick::new(Input::Collect),
@@ -73,15 +73,19 @@ impl Node {
         node.add_memory();
         node.add_devices("disk", "node_disk", &["sda", "nvme0n1", "dm-0"], 17);
         node.add_devices("network", "node_network", &["lo", "eth0", "ib0", "ib1"], 16);
-        node.add_rest();
+        node.add_kernel_and_load();
         node
     }
 
     /// The tick of the next second, which is `time`.
     pub fn tick(&mut self, time: Millis) -> &mut Tick {
         if self.phase_left == 0 {
-            self.phase = [Phase::Idle, Phase::Compute, Phase::Compute, Phase::Input]
-                [self.rng.below(4) as usize];
+            self.phase = [
+                NodePhase::Idle,
+                NodePhase::Compute,
+                NodePhase::Compute,
+                NodePhase::Input,
+            ][self.rng.below(4) as usize];
             self.phase_left = 60 + self.rng.below(400);
         }
         self.phase_left -= 1;
@@ -112,11 +116,15 @@ impl Node {
         family: &Arc<Family>,
         labels: &[(&str, &str)],
         value: f64,
-        how: How,
+        how: SeriesBehaviour,
     ) {
         let (group, series) = &mut self.groups[group];
         let slot = group.declare(family, labels).expect("a valid series");
-        series.push(Simulated { slot, value, how });
+        series.push(SimulatedSeries {
+            slot,
+            value,
+            behaviour: how,
+        });
     }
 
     fn add_cpu(&mut self) {
@@ -130,21 +138,21 @@ impl Node {
                     &family,
                     &[("cpu", &cpu.to_string()), ("mode", name)],
                     start,
-                    How::Cpu(mode),
+                    SeriesBehaviour::Cpu(mode),
                 );
             }
         }
         let family = self::family("cpu_percent", Kind::Gauge);
-        self.add(group, &family, &[], 0.0, How::Percent);
+        self.add(group, &family, &[], 0.0, SeriesBehaviour::Percent);
     }
 
     fn add_memory(&mut self) {
         let group = self.group("memory");
         for number in 0..54 {
             let how = match number % 5 {
-                0 => How::Constant,
-                1 => How::Pages { wander: 4000.0 },
-                _ => How::Pages { wander: 40.0 },
+                0 => SeriesBehaviour::Constant,
+                1 => SeriesBehaviour::Pages { wander: 4000.0 },
+                _ => SeriesBehaviour::Pages { wander: 40.0 },
             };
             let family = family(&format!("node_memory_Key{number}_bytes"), Kind::Gauge);
             let start = (self.rng.below(4_000_000) * 4096) as f64;
@@ -158,70 +166,70 @@ impl Node {
             let family = family(&format!("{prefix}_figure{number}_total"), Kind::Counter);
             for (at, device) in devices.iter().enumerate() {
                 let how = match (number % 4, at) {
-                    (_, 0) => How::Events {
+                    (_, 0) => SeriesBehaviour::Events {
                         compute: 0.2,
                         input: 0.5,
                     },
-                    (0, _) => How::Events {
+                    (0, _) => SeriesBehaviour::Events {
                         compute: 30.0,
                         input: 5_000.0,
                     },
-                    (1, _) => How::Events {
+                    (1, _) => SeriesBehaviour::Events {
                         compute: 200_000.0,
                         input: 600_000_000.0,
                     },
-                    (2, _) => How::Stall {
+                    (2, _) => SeriesBehaviour::Stall {
                         compute: 800.0,
                         input: 400_000.0,
                     },
-                    _ => How::Constant,
+                    _ => SeriesBehaviour::Constant,
                 };
                 self.add(group, &family, &[("device", device)], 1000.0, how);
             }
         }
     }
 
-    fn add_rest(&mut self) {
+    fn add_kernel_and_load(&mut self) {
         let group = self.group("rest");
         for (name, how) in [
             (
                 "node_context_switches_total",
-                How::Events {
+                SeriesBehaviour::Events {
                     compute: 9_000.0,
                     input: 60_000.0,
                 },
             ),
             (
                 "node_intr_total",
-                How::Events {
+                SeriesBehaviour::Events {
                     compute: 12_000.0,
                     input: 70_000.0,
                 },
             ),
             (
                 "node_forks_total",
-                How::Events {
+                SeriesBehaviour::Events {
                     compute: 2.0,
                     input: 1.0,
                 },
             ),
             (
                 "node_pressure_cpu_waiting_seconds_total",
-                How::Stall {
+                SeriesBehaviour::Stall {
                     compute: 90_000.0,
                     input: 2_000.0,
                 },
             ),
             (
                 "node_pressure_io_waiting_seconds_total",
-                How::Stall {
+                SeriesBehaviour::Stall {
                     compute: 10.0,
                     input: 300_000.0,
                 },
             ),
             (
                 "node_pressure_memory_waiting_seconds_total",
-                How::Stall {
+                SeriesBehaviour::Stall {
                     compute: 5.0,
                     input: 50.0,
                 },
@@ -232,34 +240,34 @@ impl Node {
         }
         for name in ["node_load1", "node_load5", "node_load15"] {
             let family = family(name, Kind::Gauge);
-            self.add(group, &family, &[], 1.0, How::Load);
+            self.add(group, &family, &[], 1.0, SeriesBehaviour::Load);
         }
     }
 }
 
-impl Simulated {
-    fn advance(&mut self, phase: Phase, rng: &mut Rng) {
+impl SimulatedSeries {
+    fn advance(&mut self, phase: NodePhase, rng: &mut Rng) {
         // Roughly normal, around zero, as the sum of a few dice is.
         let noise = (0..4)
             .map(|_| rng.below(1000) as f64 / 1000.0 - 0.5)
             .sum::<f64>();
         let per_second = |compute: f64, input: f64| match phase {
-            Phase::Idle => compute.min(input) * 0.05,
-            Phase::Compute => compute,
-            Phase::Input => input,
+            NodePhase::Idle => compute.min(input) * 0.05,
+            NodePhase::Compute => compute,
+            NodePhase::Input => input,
         };
-        match self.how {
-            How::Cpu(mode) => {
+        match self.behaviour {
+            SeriesBehaviour::Cpu(mode) => {
                 let share = match (phase, MODES[mode]) {
-                    (Phase::Idle, "idle") => 98.0,
-                    (Phase::Idle, "user" | "system") => 0.6,
-                    (Phase::Compute, "user") => 93.0,
-                    (Phase::Compute, "system") => 5.0,
-                    (Phase::Compute, "idle") => 2.0,
-                    (Phase::Input, "idle") => 40.0,
-                    (Phase::Input, "iowait") => 35.0,
-                    (Phase::Input, "user" | "system") => 12.0,
-                    (Phase::Input, "softirq") => 1.0,
+                    (NodePhase::Idle, "idle") => 98.0,
+                    (NodePhase::Idle, "user" | "system") => 0.6,
+                    (NodePhase::Compute, "user") => 93.0,
+                    (NodePhase::Compute, "system") => 5.0,
+                    (NodePhase::Compute, "idle") => 2.0,
+                    (NodePhase::Input, "idle") => 40.0,
+                    (NodePhase::Input, "iowait") => 35.0,
+                    (NodePhase::Input, "user" | "system") => 12.0,
+                    (NodePhase::Input, "softirq") => 1.0,
                     _ => 0.0,
                 };
                 let ticks = (share + noise * f64::min(share, 4.0))
@@ -267,22 +275,26 @@ impl Simulated {
                     .round();
                 self.value = ((self.value * 100.0).round() + ticks) / 100.0;
             }
-            How::Events { compute, input } => {
+            SeriesBehaviour::Events { compute, input } => {
                 let rate = per_second(compute, input);
                 self.value += (rate + noise * rate * 0.3).max(0.0).round();
             }
-            How::Stall { compute, input } => {
+            SeriesBehaviour::Stall { compute, input } => {
                 let rate = per_second(compute, input);
                 let micros =
                     (self.value * 1e6).round() + (rate + noise * rate * 0.3).max(0.0).round();
                 self.value = micros / 1e6;
             }
-            How::Pages { wander } => {
+            SeriesBehaviour::Pages { wander } => {
                 self.value = (self.value / 4096.0 + (noise * wander).round()).max(0.0) * 4096.0;
             }
-            How::Load => self.value = ((self.value * 100.0 + noise * 3.0).round().max(0.0)) / 100.0,
-            How::Percent => self.value = (per_second(95.0, 30.0) + noise * 3.0) * 100.0 / 100.37,
-            How::Constant => {}
+            SeriesBehaviour::Load => {
+                self.value = ((self.value * 100.0 + noise * 3.0).round().max(0.0)) / 100.0
+            }
+            SeriesBehaviour::Percent => {
+                self.value = (per_second(95.0, 30.0) + noise * 3.0) * 100.0 / 100.37
+            }
+            SeriesBehaviour::Constant => {}
         }
     }
 }

@@ -71,9 +71,11 @@ fn is_quantity(text: &str) -> bool {
 }
 
 /// Names and what they are, one below the other.
-pub(super) fn pairs(rows: &[(&str, String)]) -> String {
+pub(super) fn definition_list(rows: &[(&str, String)]) -> String {
     let rows = rows.iter().filter(|(_, text)| !text.is_empty());
-    let rows: Vec<(&str, String)> = rows.map(|(name, text)| (*name, line_of(text))).collect();
+    let rows: Vec<(&str, String)> = rows
+        .map(|(name, text)| (*name, single_line(text)))
+        .collect();
     let width = rows.iter().map(|(name, _)| length(name)).max().unwrap_or(0) + 4;
     let mut out = String::new();
     for (name, text) in rows {
@@ -85,7 +87,7 @@ pub(super) fn pairs(rows: &[(&str, String)]) -> String {
 }
 
 fn cell(text: &str) -> String {
-    let text = line_of(text).replace('|', "\\|");
+    let text = single_line(text).replace('|', "\\|");
     if length(&text) <= CELL_CHARS_MAX {
         return text;
     }
@@ -94,7 +96,7 @@ fn cell(text: &str) -> String {
 }
 
 /// What comes from files must not break the page, nor speak to a terminal.
-pub(super) fn line_of(text: &str) -> String {
+pub(super) fn single_line(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { ' ' } else { c })
         .collect()
@@ -119,7 +121,7 @@ mod tests {
             "| name  |  mtu |\n|-------|-----:|\n| eth0  | 1500 |\n| a\\|b  |    9 |\n"
         );
         assert_eq!(
-            pairs(&[
+            definition_list(&[
                 ("a", "1".into()),
                 ("long", "2".into()),
                 ("no", String::new())

@@ -10,16 +10,16 @@ use crate::redact;
 const VALUE_CHARS_MAX: usize = 256;
 
 /// Names to values.
-pub type Facts = BTreeMap<String, String>;
+pub type CloudFacts = BTreeMap<String, String>;
 
 /// Values by their paths, such as `compute.vmSize`, under names of our own.
-pub(crate) fn pick(document: &Value, wanted: &[(&str, &str)]) -> Facts {
-    let mut facts = Facts::new();
+pub(crate) fn extract_values(document: &Value, wanted: &[(&str, &str)]) -> CloudFacts {
+    let mut facts = CloudFacts::new();
     for (path, name) in wanted {
         let value = path
             .split('.')
             .try_fold(document, |value, key| value.get(key));
-        if let Some(text) = value.and_then(text) {
+        if let Some(text) = value.and_then(value_text) {
             facts.insert((*name).to_owned(), text);
         }
     }
@@ -27,18 +27,18 @@ pub(crate) fn pick(document: &Value, wanted: &[(&str, &str)]) -> Facts {
 }
 
 /// A single value as text; nothing when it is empty or looks like a secret.
-pub(crate) fn text(value: &Value) -> Option<String> {
+pub(crate) fn value_text(value: &Value) -> Option<String> {
     let text = match value {
-        Value::String(text) => plain(text),
+        Value::String(text) => sanitize_value(text),
         Value::Number(number) => number.to_string(),
         Value::Bool(is) => is.to_string(),
         _ => return None,
     };
-    (!text.is_empty() && !redact::looks_secret(&text)).then_some(text)
+    (!text.is_empty() && !redact::looks_like_secret(&text)).then_some(text)
 }
 
 /// One line without control characters, of bounded length.
-pub(crate) fn plain(text: &str) -> String {
+pub(crate) fn sanitize_value(text: &str) -> String {
     let text = text.trim().chars().filter(|c| !c.is_control());
     text.take(VALUE_CHARS_MAX).collect()
 }
@@ -64,7 +64,7 @@ mod tests {
             ("c", "c"),
             ("x.y", "y"),
         ];
-        let facts = pick(&document, &wanted);
+        let facts = extract_values(&document, &wanted);
         let expected = [("b", "x"), ("is", "true"), ("n", "3")];
         assert!(
             facts
@@ -73,6 +73,6 @@ mod tests {
                 .eq(expected),
             "{facts:?}"
         );
-        assert!(pick(&Value::Null, &wanted).is_empty());
+        assert!(extract_values(&Value::Null, &wanted).is_empty());
     }
 }

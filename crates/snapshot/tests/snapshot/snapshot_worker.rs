@@ -4,12 +4,12 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pegel_snapshot::{Keeper, Subject};
+use pegel_snapshot::{SnapshotOptions, SnapshotWorker};
 use pegel_supervisor::Supervisor;
 use pegel_testkit::{TempDir, eventually};
 
 use crate::cloud::{azure, document};
-use crate::service::{FakeService, Reply};
+use crate::service::{FakeReply, FakeService};
 use crate::support::{fixture, subject};
 
 const LONG: Duration = Duration::from_secs(3600);
@@ -23,12 +23,12 @@ fn stored(dir: &Path) -> usize {
 }
 
 /// Starts a keeper that looks at the machine only when it is asked to.
-fn start(subject: Subject, dir: &TempDir) -> Keeper {
+fn start(subject: SnapshotOptions, dir: &TempDir) -> SnapshotWorker {
     let dir = dir.path().to_owned();
-    Keeper::start(subject, dir, LONG, &Supervisor::default()).expect("started")
+    SnapshotWorker::start(subject, dir, LONG, &Supervisor::default()).expect("started")
 }
 
-fn current(keeper: &Keeper) -> serde_json::Value {
+fn current(keeper: &SnapshotWorker) -> serde_json::Value {
     let text = eventually("there is a snapshot", || keeper.current().ok_or("none"));
     serde_json::from_str(&text).expect("JSON")
 }
@@ -76,7 +76,7 @@ fn events_of_the_cloud_are_watched_and_change_the_snapshot() {
     service.set(
         EVENTS,
         Some(("metadata", "true")),
-        Reply::ok(r#"{"DocumentIncarnation":1,"Events":[]}"#),
+        FakeReply::ok(r#"{"DocumentIncarnation":1,"Events":[]}"#),
     );
     let subject = subject(&fixture("azure"), &[("PEGEL_IMDS_URL", &service.url)]);
     let keeper = start(subject, &dir);
@@ -84,7 +84,7 @@ fn events_of_the_cloud_are_watched_and_change_the_snapshot() {
         Some((_, events)) if events.is_empty() => Ok(()),
         other => Err(format!("{other:?}")),
     });
-    service.set(EVENTS, None, Reply::ok(document("azure-events.json")));
+    service.set(EVENTS, None, FakeReply::ok(document("azure-events.json")));
     let events = eventually("the event is seen", || match keeper.events() {
         Some((_, events)) if !events.is_empty() => Ok(events),
         other => Err(format!("{other:?}")),
@@ -112,9 +112,9 @@ fn events_of_the_cloud_are_watched_and_change_the_snapshot() {
 fn a_first_answer_that_takes_long_delays_nothing() {
     let (dir, service) = (TempDir::new(), FakeService::start());
     azure(&service);
-    let slow = Reply {
+    let slow = FakeReply {
         delay: Duration::from_secs(15),
-        ..Reply::ok(r#"{"DocumentIncarnation":1,"Events":[]}"#)
+        ..FakeReply::ok(r#"{"DocumentIncarnation":1,"Events":[]}"#)
     };
     service.set(EVENTS, None, slow);
     let subject = subject(&fixture("azure"), &[("PEGEL_IMDS_URL", &service.url)]);
@@ -126,7 +126,7 @@ fn a_first_answer_that_takes_long_delays_nothing() {
         }
     });
     eventually("events are asked for", || {
-        let asked = service.asked();
+        let asked = service.requests();
         asked
             .iter()
             .any(|path| path == EVENTS)
@@ -145,22 +145,22 @@ fn a_first_answer_that_takes_long_delays_nothing() {
 #[test]
 fn amazon_and_google_announce_the_end_of_a_spot_instance() {
     let (dir, service) = (TempDir::new(), FakeService::start());
-    service.set("PUT /latest/api/token", None, Reply::ok("t"));
+    service.set("PUT /latest/api/token", None, FakeReply::ok("t"));
     service.set(
         "GET /latest/dynamic/instance-identity/document",
         None,
-        Reply::ok(document("aws-document.json")),
+        FakeReply::ok(document("aws-document.json")),
     );
     let action = r#"{"action":"terminate","time":"2024-01-01T00:12:00Z"}"#;
     service.set(
         "GET /latest/meta-data/spot/instance-action",
         None,
-        Reply::ok(action),
+        FakeReply::ok(action),
     );
     service.set(
         "GET /latest/meta-data/events/maintenance/scheduled",
         None,
-        Reply::ok(document("aws-maintenance.json")),
+        FakeReply::ok(document("aws-maintenance.json")),
     );
     let amazon = subject(&fixture("aws"), &[("PEGEL_IMDS_URL", &service.url)]);
     let keeper = start(amazon, &dir);
@@ -181,7 +181,7 @@ fn amazon_and_google_announce_the_end_of_a_spot_instance() {
         service.set(
             &format!("GET /computeMetadata/v1/instance/{path}"),
             None,
-            Reply::ok(text),
+            FakeReply::ok(text),
         );
     };
     set("id", "7");

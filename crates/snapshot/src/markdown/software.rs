@@ -1,8 +1,8 @@
 //! What runs on it, for whom, and within which limits.
 
-use super::table::{line_of, pairs, table};
-use super::units::{bytes, plural, short};
-use super::{number, text};
+use super::table::{definition_list, single_line, table};
+use super::units::{bytes, plural, three_digits};
+use super::{or_empty, to_text};
 use crate::snapshot::Snapshot;
 
 pub(super) fn job(snapshot: &Snapshot) -> String {
@@ -11,24 +11,24 @@ pub(super) fn job(snapshot: &Snapshot) -> String {
     };
     let rank = match (job.rank, job.ranks) {
         (Some(rank), Some(ranks)) => format!("{rank} of {ranks}"),
-        (rank, _) => number(rank),
+        (rank, _) => to_text(rank),
     };
-    pairs(&[
+    definition_list(&[
         ("Scheduler", job.scheduler.to_owned()),
         ("Job", job.id.clone()),
-        ("SLUID", text(&job.sluid)),
-        ("Name", text(&job.name)),
-        ("Step", text(&job.step)),
-        ("Task", text(&job.task)),
-        ("Array", text(&job.array_id)),
-        ("Index", text(&job.array_index)),
-        ("Attempt", text(&job.attempt)),
+        ("SLUID", or_empty(&job.sluid)),
+        ("Name", or_empty(&job.name)),
+        ("Step", or_empty(&job.step)),
+        ("Task", or_empty(&job.task)),
+        ("Array", or_empty(&job.array_id)),
+        ("Index", or_empty(&job.array_index)),
+        ("Attempt", or_empty(&job.attempt)),
         ("Rank", rank),
-        ("Local rank", number(job.local_rank)),
-        ("Nodes", number(job.nodes)),
-        ("Cluster", text(&job.cluster)),
-        ("Queue", text(&job.queue)),
-        ("Account", text(&job.account)),
+        ("Local rank", to_text(job.local_rank)),
+        ("Nodes", to_text(job.nodes)),
+        ("Cluster", or_empty(&job.cluster)),
+        ("Queue", or_empty(&job.queue)),
+        ("Account", or_empty(&job.account)),
         ("Known by", job.from.to_owned()),
     ])
 }
@@ -46,8 +46,8 @@ pub(super) fn cloud(snapshot: &Snapshot) -> String {
                 .iter()
                 .map(|(name, value)| (name.as_str(), value.clone())),
         );
-        rows.push(("trouble", text(&cloud.trouble)));
-        out = pairs(&rows);
+        rows.push(("trouble", or_empty(&cloud.trouble)));
+        out = definition_list(&rows);
         let events: Vec<Vec<String>> = cloud
             .events
             .iter()
@@ -55,8 +55,8 @@ pub(super) fn cloud(snapshot: &Snapshot) -> String {
                 vec![
                     event.kind.clone(),
                     event.status.clone(),
-                    text(&event.not_before),
-                    text(&event.source),
+                    or_empty(&event.not_before),
+                    or_empty(&event.source),
                 ]
             })
             .collect();
@@ -72,11 +72,12 @@ pub(super) fn cloud(snapshot: &Snapshot) -> String {
         if !out.is_empty() {
             out.push('\n');
         }
-        let time =
-            |moment: Option<crate::Moment>| moment.map(crate::Moment::text).unwrap_or_default();
-        out.push_str(&pairs(&[
-            ("Batch pool", text(&batch.pool)),
-            ("Batch node", text(&batch.vm)),
+        let time = |moment: Option<crate::Timestamp>| {
+            moment.map(crate::Timestamp::rfc3339).unwrap_or_default()
+        };
+        out.push_str(&definition_list(&[
+            ("Batch pool", or_empty(&batch.pool)),
+            ("Batch node", or_empty(&batch.vm)),
             ("Allocated", time(batch.allocated)),
             ("Booted", time(batch.booted)),
             (
@@ -108,7 +109,7 @@ pub(super) fn mounts(snapshot: &Snapshot) -> String {
             vec![
                 mount.path.clone(),
                 mount.kind.clone(),
-                number(mount.bytes.map(bytes)),
+                to_text(mount.bytes.map(bytes)),
                 mount.source.clone(),
                 options,
             ]
@@ -134,20 +135,20 @@ pub(super) fn system(snapshot: &Snapshot) -> String {
     if line.left_out > 0 {
         parameters.push_str(&format!(" … {} not shown", line.left_out));
     }
-    let mut out = pairs(&[
-        ("Distribution", text(&kernel.distribution.name)),
-        ("Kernel", text(&kernel.release)),
-        ("Build", text(&kernel.version)),
+    let mut out = definition_list(&[
+        ("Distribution", or_empty(&kernel.distribution.name)),
+        ("Kernel", or_empty(&kernel.release)),
+        ("Build", or_empty(&kernel.version)),
         (
             "Booted",
             kernel
                 .boot_time
-                .map(crate::Moment::text)
+                .map(crate::Timestamp::rfc3339)
                 .unwrap_or_default(),
         ),
         ("Clock source", clock),
-        ("Security", text(&kernel.security_modules)),
-        ("Container", text(&kernel.container)),
+        ("Security", or_empty(&kernel.security_modules)),
+        ("Container", or_empty(&kernel.container)),
         ("Parameters", parameters.trim().to_owned()),
         ("Mitigations", mitigations(snapshot)),
     ]);
@@ -184,7 +185,7 @@ pub(super) fn limits(snapshot: &Snapshot) -> String {
         return String::new();
     };
     let or_none = |text: Option<String>| text.unwrap_or_else(|| "no limit".to_owned());
-    pairs(&[
+    definition_list(&[
         (
             "Cgroup",
             format!("{version} {}", cgroup.path.as_deref().unwrap_or_default()),
@@ -200,11 +201,11 @@ pub(super) fn limits(snapshot: &Snapshot) -> String {
             or_none(
                 cgroup
                     .cpus
-                    .map(|cpus| format!("{} processors", short(cpus))),
+                    .map(|cpus| format!("{} processors", three_digits(cpus))),
             ),
         ),
-        ("Processors", text(&cgroup.cpuset)),
-        ("Memory nodes", text(&cgroup.cpuset_memory)),
+        ("Processors", or_empty(&cgroup.cpuset)),
+        ("Memory nodes", or_empty(&cgroup.cpuset_memory)),
         (
             "Processes",
             or_none(cgroup.processes.map(|count| count.to_string())),
@@ -214,7 +215,7 @@ pub(super) fn limits(snapshot: &Snapshot) -> String {
 
 pub(super) fn environment(snapshot: &Snapshot) -> String {
     let lines = snapshot.environment.iter();
-    let lines = lines.map(|(name, value)| format!("    {name}={}\n", line_of(value)));
+    let lines = lines.map(|(name, value)| format!("    {name}={}\n", single_line(value)));
     lines.collect()
 }
 
@@ -223,13 +224,13 @@ pub(super) fn configuration(snapshot: &Snapshot) -> String {
         return String::new();
     };
     let from = match &configuration.file {
-        Some(file) => format!("From {}.\n\n", line_of(&file.display().to_string())),
+        Some(file) => format!("From {}.\n\n", single_line(&file.display().to_string())),
         None => "No file; defaults, environment and command line.\n\n".to_owned(),
     };
     let lines = configuration.values.lines();
     let lines = lines
         .iter()
-        .map(|(key, value)| format!("    {key}: {}\n", line_of(value)));
+        .map(|(key, value)| format!("    {key}: {}\n", single_line(value)));
     format!("{from}{}", lines.collect::<String>())
 }
 

@@ -10,7 +10,7 @@ pub(super) fn bytes(count: u64) -> String {
 }
 
 /// As makers of disks count: `960 GB`, `3.84 TB`.
-pub(super) fn disk(count: u64) -> String {
+pub(super) fn disk_bytes(count: u64) -> String {
     scaled(count as f64, 1000.0, ["B", "kB", "MB", "GB", "TB", "PB"])
 }
 
@@ -18,7 +18,7 @@ pub(super) fn disk(count: u64) -> String {
 pub(super) fn mbit(count: u64) -> String {
     match count {
         0..1000 => format!("{count} Mbit/s"),
-        _ => format!("{} Gbit/s", short(count as f64 / 1000.0)),
+        _ => format!("{} Gbit/s", three_digits(count as f64 / 1000.0)),
     }
 }
 
@@ -28,11 +28,11 @@ fn scaled(mut value: f64, step: f64, names: [&str; 6]) -> String {
         value /= step;
         unit += 1;
     }
-    format!("{} {}", short(value), names[unit])
+    format!("{} {}", three_digits(value), names[unit])
 }
 
 /// Three digits are enough for a size.
-pub(super) fn short(value: f64) -> String {
+pub(super) fn three_digits(value: f64) -> String {
     let places = match value {
         ..9.995 => 2,
         ..99.95 => 1,
@@ -46,7 +46,7 @@ pub(super) fn short(value: f64) -> String {
 }
 
 /// `3 days 4 h`, `5 h 6 min`, `7 min`, `8 s`.
-pub(super) fn time(seconds: u64) -> String {
+pub(super) fn uptime(seconds: u64) -> String {
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
     match (days, hours, minutes) {
         (0, 0, 0) => format!("{seconds} s"),
@@ -78,7 +78,7 @@ mod tests {
             ["0 B", "1023 B", "64 GiB", "1.5 TiB"]
         );
         assert_eq!(
-            [disk(960_197_124_096), disk(3_840_755_982_336)],
+            [disk_bytes(960_197_124_096), disk_bytes(3_840_755_982_336)],
             ["960 GB", "3.84 TB"]
         );
         assert_eq!(
@@ -86,7 +86,13 @@ mod tests {
             ["100 Mbit/s", "25 Gbit/s", "2.5 Gbit/s"]
         );
         assert_eq!(
-            [time(5), time(125), time(7260), time(90_000), time(273_600)],
+            [
+                uptime(5),
+                uptime(125),
+                uptime(7260),
+                uptime(90_000),
+                uptime(273_600)
+            ],
             ["5 s", "2 min", "2 h 1 min", "1 day 1 h", "3 days 4 h"]
         );
         assert_eq!(

@@ -1,7 +1,7 @@
 use pegel_metric::{Millis, Selector};
 use pegel_store::{Fold, Question, Step, Store};
 
-use crate::Hour;
+use crate::RecordedHour;
 
 const STEP_MS: Millis = 10_000;
 
@@ -13,8 +13,13 @@ pub fn sum_of_192(store: &Store, start: Millis, rate: bool) -> f64 {
         millis: STEP_MS,
         fold: Some(fold),
     };
-    let question = Question::new(selector, start, start + Hour::MILLIS - 1, Some(step));
-    let mut sums = vec![0.0; (Hour::MILLIS / STEP_MS) as usize];
+    let question = Question::new(
+        selector,
+        start,
+        start + RecordedHour::MILLIS - 1,
+        Some(step),
+    );
+    let mut sums = vec![0.0; (RecordedHour::MILLIS / STEP_MS) as usize];
     let mut series = 0;
     store
         .range(&question, &mut |_, points| {

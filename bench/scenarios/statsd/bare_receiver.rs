@@ -16,21 +16,21 @@ const BATCH: usize = 64;
 const DATAGRAM_BYTES: usize = 64 * 1024;
 const CONTROL_BYTES: usize = 32;
 /// What makes this bench such a process.
-const FLAG: &str = "--receive-at";
+const RECEIVE_FLAG: &str = "--receive-at";
 
-pub struct Bare {
+pub struct BareReceiver {
     child: Child,
     pub path: PathBuf,
     _dir: TempDir,
 }
 
-impl Bare {
-    pub fn start() -> Bare {
+impl BareReceiver {
+    pub fn start() -> BareReceiver {
         let dir = TempDir::new();
         let path = dir.path().join("bare.sock");
         let this = std::env::current_exe().expect("a path");
-        let child = Command::new(this).arg(FLAG).arg(&path).spawn();
-        let bare = Bare {
+        let child = Command::new(this).arg(RECEIVE_FLAG).arg(&path).spawn();
+        let bare = BareReceiver {
             child: child.expect("this bench starts"),
             path,
             _dir: dir,
@@ -47,7 +47,7 @@ impl Bare {
     }
 }
 
-impl Drop for Bare {
+impl Drop for BareReceiver {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -55,9 +55,9 @@ impl Drop for Bare {
 }
 
 /// Where to receive, when this process is the loop and not the bench.
-pub fn wanted() -> Option<PathBuf> {
+pub fn socket_argument() -> Option<PathBuf> {
     let mut args = std::env::args_os();
-    args.find(|arg| arg == OsStr::new(FLAG))?;
+    args.find(|arg| arg == OsStr::new(RECEIVE_FLAG))?;
     args.next().map(PathBuf::from)
 }
 

@@ -1,9 +1,9 @@
 //! Processors and memory.
 
-use super::table::{pairs, table};
-use super::units::{bytes, plural, short};
-use super::{joined, number, text};
-use crate::cpu::Cpu;
+use super::table::{definition_list, table};
+use super::units::{bytes, plural, three_digits};
+use super::{join_present, or_empty, to_text};
+use crate::cpu::CpuInfo;
 use crate::dimms::Dimm;
 use crate::snapshot::Snapshot;
 
@@ -61,20 +61,24 @@ pub(super) fn processors(snapshot: &Snapshot) -> String {
         ),
     };
     let range = match (cpu.mhz_min, cpu.mhz_max) {
-        (Some(min), Some(max)) => format!("{} to {} GHz", short(min / 1000.0), short(max / 1000.0)),
+        (Some(min), Some(max)) => format!(
+            "{} to {} GHz",
+            three_digits(min / 1000.0),
+            three_digits(max / 1000.0)
+        ),
         _ => String::new(),
     };
-    let governor = joined(&[cpu.driver.as_deref(), cpu.governor.as_deref()]);
-    let mut out = pairs(&[
-        ("Model", text(&cpu.model)),
+    let governor = join_present(&[cpu.driver.as_deref(), cpu.governor.as_deref()]);
+    let mut out = definition_list(&[
+        ("Model", or_empty(&cpu.model)),
         (
             "Identity",
-            joined(&[cpu.vendor.as_deref(), cpu.identity.as_deref()]),
+            join_present(&[cpu.vendor.as_deref(), cpu.identity.as_deref()]),
         ),
-        ("Microcode", text(&cpu.microcode)),
+        ("Microcode", or_empty(&cpu.microcode)),
         ("Topology", topology),
-        ("Online", text(&cpu.online)),
-        ("SMT", text(&cpu.smt)),
+        ("Online", or_empty(&cpu.online)),
+        ("SMT", or_empty(&cpu.smt)),
         ("Frequency", range),
         ("Governor", governor),
         ("Flags", flags),
@@ -102,19 +106,19 @@ pub(super) fn memory(snapshot: &Snapshot) -> String {
         (count, Some(slots)) => format!("{count} in {slots} slots"),
         (count, None) => count.to_string(),
     };
-    let mut out = pairs(&[
+    let mut out = definition_list(&[
         ("Total", bytes(memory.total_bytes)),
         ("Swap", swap),
-        ("Pages", number(memory.page_bytes.map(bytes))),
+        ("Pages", to_text(memory.page_bytes.map(bytes))),
         ("Huge pages", huge.collect::<Vec<_>>().join(", ")),
         (
             "Transparent huge pages",
-            text(&memory.transparent_huge_pages),
+            or_empty(&memory.transparent_huge_pages),
         ),
-        ("Swappiness", number(memory.swappiness)),
-        ("Overcommit", number(memory.overcommit)),
-        ("NUMA balancing", number(memory.numa_balancing)),
-        ("ECC", text(&memory.ecc)),
+        ("Swappiness", to_text(memory.swappiness)),
+        ("Overcommit", to_text(memory.overcommit)),
+        ("NUMA balancing", to_text(memory.numa_balancing)),
+        ("ECC", or_empty(&memory.ecc)),
         ("Modules", modules),
     ]);
     let rows = modules_by_kind(&memory.dimms);
@@ -155,25 +159,25 @@ fn modules_by_kind(dimms: &[Dimm]) -> Vec<Vec<String>> {
         vec![
             locators.len().to_string(),
             bytes(dimm.bytes),
-            text(&dimm.kind),
+            or_empty(&dimm.kind),
             speed,
-            text(&dimm.manufacturer),
-            text(&dimm.part),
+            or_empty(&dimm.manufacturer),
+            or_empty(&dimm.part),
             locators.join(" "),
         ]
     });
     rows.collect()
 }
 
-fn caches(cpu: &Cpu) -> String {
+fn caches(cpu: &CpuInfo) -> String {
     let rows = cpu.caches.iter().map(|cache| {
         vec![
             format!("L{} {}", cache.level, cache.kind),
             bytes(cache.bytes),
             cache.count.to_string(),
             plural(cache.shared_by, "thread"),
-            number(cache.ways),
-            number(cache.line_bytes.map(bytes)),
+            to_text(cache.ways),
+            to_text(cache.line_bytes.map(bytes)),
         ]
     });
     let rows: Vec<Vec<String>> = rows.collect();
@@ -187,7 +191,7 @@ fn caches(cpu: &Cpu) -> String {
 }
 
 /// One node is no topology.
-fn numa_nodes(cpu: &Cpu) -> String {
+fn numa_nodes(cpu: &CpuInfo) -> String {
     if cpu.numa_nodes.len() < 2 {
         return String::new();
     }
@@ -196,7 +200,7 @@ fn numa_nodes(cpu: &Cpu) -> String {
         vec![
             node.node.to_string(),
             node.cpus.clone(),
-            number(node.memory_bytes.map(bytes)),
+            to_text(node.memory_bytes.map(bytes)),
             distances.collect::<Vec<_>>().join(" "),
         ]
     });

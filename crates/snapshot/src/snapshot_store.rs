@@ -10,16 +10,16 @@ use std::path::{Path, PathBuf};
 use pegel_config::read_plain;
 use serde_json::Value;
 
-use crate::moment::Moment;
 use crate::snapshot::Snapshot;
+use crate::timestamp::Timestamp;
 
 /// So many are kept.
-pub const KEPT_MAX: usize = 16;
+pub const SNAPSHOTS_MAX: usize = 16;
 /// Of a file that is read back.
 const FILE_BYTES_MAX: u64 = 8 << 20;
 
 #[derive(Debug, thiserror::Error)]
-pub enum ShelfError {
+pub enum SnapshotStoreError {
     #[error("cannot write a snapshot to {path}")]
     Write {
         path: PathBuf,
@@ -30,39 +30,44 @@ pub enum ShelfError {
 
 /// The folder of the snapshots.
 #[derive(Debug)]
-pub(crate) struct Shelf {
+pub(crate) struct SnapshotStore {
     folder: PathBuf,
     /// What the last one said, without what changes by itself.
-    last: Option<u64>,
+    last_fingerprint: Option<u64>,
 }
 
-impl Shelf {
+impl SnapshotStore {
     /// Knows what an earlier agent stored.
-    pub fn open(dir: &Path) -> Shelf {
+    pub fn open(dir: &Path) -> SnapshotStore {
         let folder = dir.join("snapshots");
-        let last = names(&folder)
+        let last = stored_names(&folder)
             .pop()
-            .and_then(|name| said(&folder.join(name)));
-        Shelf { folder, last }
+            .and_then(|name| stored_fingerprint(&folder.join(name)));
+        SnapshotStore {
+            folder,
+            last_fingerprint: last,
+        }
     }
 
     /// Stores the snapshot if it says something new.
-    pub fn keep(&mut self, snapshot: &Snapshot) -> Result<bool, ShelfError> {
+    pub fn store_if_changed(&mut self, snapshot: &Snapshot) -> Result<bool, SnapshotStoreError> {
         let value = serde_json::to_value(snapshot).unwrap_or_default();
         let said = fingerprint(value);
-        if self.last == Some(said) {
+        if self.last_fingerprint == Some(said) {
             return Ok(false);
         }
         self.write(snapshot.taken, &snapshot.json())?;
-        self.last = Some(said);
+        self.last_fingerprint = Some(said);
         self.drop_oldest();
         Ok(true)
     }
 
     /// The file is whole from the moment it is there, and survives a loss of power.
-    fn write(&self, taken: Moment, text: &str) -> Result<(), ShelfError> {
-        let path = self.folder.join(format!("{}.json", taken.compact()));
-        let failed = |source| ShelfError::Write {
+    fn write(&self, taken: Timestamp, text: &str) -> Result<(), SnapshotStoreError> {
+        let path = self
+            .folder
+            .join(format!("{}.json", taken.compact_rfc3339()));
+        let failed = |source| SnapshotStoreError::Write {
             path: path.clone(),
             source,
         };
@@ -91,8 +96,8 @@ impl Shelf {
     }
 
     fn drop_oldest(&self) {
-        let names = names(&self.folder);
-        let surplus = names.len().saturating_sub(KEPT_MAX);
+        let names = stored_names(&self.folder);
+        let surplus = names.len().saturating_sub(SNAPSHOTS_MAX);
         for name in &names[..surplus] {
             // One that stays is no harm, and is tried again with the next.
             let _ = fs::remove_file(self.folder.join(name));
@@ -101,16 +106,16 @@ impl Shelf {
 }
 
 /// The stored ones, the oldest first: their names sort by time.
-fn names(folder: &Path) -> Vec<String> {
+fn stored_names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten();
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let mut names: Vec<String> = names.filter(|name| is_ours(name)).collect();
+    let mut names: Vec<String> = names.filter(|name| is_snapshot_name(name)).collect();
     names.sort_unstable();
     names
 }
 
 /// `20260304T050607.089Z.json`: other files are not touched.
-fn is_ours(name: &str) -> bool {
+fn is_snapshot_name(name: &str) -> bool {
     let shape: String = name
         .chars()
         .map(|c| if c.is_ascii_digit() { '0' } else { c })
@@ -118,7 +123,7 @@ fn is_ours(name: &str) -> bool {
     shape == "00000000T000000.000Z.json"
 }
 
-fn said(path: &Path) -> Option<u64> {
+fn stored_fingerprint(path: &Path) -> Option<u64> {
     let bytes = read_plain(path, FILE_BYTES_MAX).ok()?;
     serde_json::from_slice(&bytes).ok().map(fingerprint)
 }
@@ -156,28 +161,28 @@ mod tests {
     use crate::snapshot::tests::subject;
 
     fn stored(dir: &TempDir) -> Vec<String> {
-        names(&dir.join("snapshots"))
+        stored_names(&dir.join("snapshots"))
     }
 
     #[test]
     fn only_what_changed_is_stored_also_after_a_restart() {
         let (dir, machine) = (TempDir::new(), TempDir::new());
         let mut subject = subject(machine.path());
-        let mut shelf = Shelf::open(dir.path());
+        let mut shelf = SnapshotStore::open(dir.path());
         assert!(
             shelf
-                .keep(&subject.look(Moment(1_000), None))
+                .store_if_changed(&subject.read_machine(Timestamp(1_000), None))
                 .expect("kept")
         );
-        let mut later = subject.look(Moment(2_000), None);
-        later.kernel.boot_time = Some(Moment(17));
-        assert!(!shelf.keep(&later).expect("nothing new"));
-        let mut shelf = Shelf::open(dir.path());
-        assert!(!shelf.keep(&later).expect("nothing new"));
+        let mut later = subject.read_machine(Timestamp(2_000), None);
+        later.kernel.boot_time = Some(Timestamp(17));
+        assert!(!shelf.store_if_changed(&later).expect("nothing new"));
+        let mut shelf = SnapshotStore::open(dir.path());
+        assert!(!shelf.store_if_changed(&later).expect("nothing new"));
         subject.node = "other".to_owned();
         assert!(
             shelf
-                .keep(&subject.look(Moment(3_000), None))
+                .store_if_changed(&subject.read_machine(Timestamp(3_000), None))
                 .expect("kept")
         );
         assert_eq!(
@@ -199,16 +204,16 @@ mod tests {
     fn the_oldest_go_and_other_files_stay() {
         let (dir, machine) = (TempDir::new(), TempDir::new());
         let mut subject = subject(machine.path());
-        let mut shelf = Shelf::open(dir.path());
+        let mut shelf = SnapshotStore::open(dir.path());
         for second in 0..20 {
             subject.node = second.to_string();
             shelf
-                .keep(&subject.look(Moment(second * 1000), None))
+                .store_if_changed(&subject.read_machine(Timestamp(second * 1000), None))
                 .expect("kept");
             fs::write(dir.join("snapshots/notes.json"), "mine").expect("written");
         }
         let stored = stored(&dir);
-        assert_eq!(stored.len(), KEPT_MAX);
+        assert_eq!(stored.len(), SNAPSHOTS_MAX);
         assert_eq!(stored[0], "19700101T000004.000Z.json");
         assert!(dir.join("snapshots/notes.json").exists());
     }
@@ -217,8 +222,9 @@ mod tests {
     fn a_folder_that_cannot_be_written_is_an_error_that_names_it() {
         let (dir, machine) = (TempDir::new(), TempDir::new());
         fs::write(dir.join("snapshots"), "a file").expect("written");
-        let mut shelf = Shelf::open(dir.path());
-        let error = shelf.keep(&subject(machine.path()).look(Moment(0), None));
+        let mut shelf = SnapshotStore::open(dir.path());
+        let error =
+            shelf.store_if_changed(&subject(machine.path()).read_machine(Timestamp(0), None));
         let error = error.expect_err("no folder").to_string();
         assert!(
             error.contains("snapshots/19700101T000000.000Z.json"),

@@ -1,22 +1,22 @@
 //! The number of a Slurm job whose cgroup has only its SLUID, from the environment of processes in the same cgroup.
 
 use pegel_config::read_plain;
-use pegel_metric::slurm::{is_number, number_in};
+use pegel_metric::slurm::{is_number, job_id_in};
 
 use super::Job;
-use crate::cgroup::line;
-use crate::machine::Machine;
+use crate::cgroup::parse_cgroup_line;
+use crate::machine_files::MachineFiles;
 
 /// Processes whose environment is read. All of a job have the same number.
 const PROCESSES_MAX: usize = 16;
 const BYTES_MAX: u64 = 1 << 20;
 
 /// Replaces the SLUID by the number, where a process of the job can be read. `cgroups` is `/proc/self/cgroup`.
-pub(crate) fn find_number(job: &mut Job, machine: &Machine, cgroups: &str) {
+pub(crate) fn resolve_slurm_job_id(job: &mut Job, machine: &MachineFiles, cgroups: &str) {
     let Some(sluid) = job.sluid.clone().filter(|sluid| *sluid == job.id) else {
         return;
     };
-    let unified = cgroups.lines().filter_map(line);
+    let unified = cgroups.lines().filter_map(parse_cgroup_line);
     let paths = unified.filter(|(controllers, _)| controllers.is_empty());
     for (_, path) in paths.take(1) {
         let processes = machine.text(format!("sys/fs/cgroup{path}/cgroup.procs"));
@@ -24,9 +24,9 @@ pub(crate) fn find_number(job: &mut Job, machine: &Machine, cgroups: &str) {
         let processes = processes.lines().filter(|process| is_number(process));
         let number = processes.take(PROCESSES_MAX).find_map(|process| {
             // Not through the machine: that a process of another user cannot be read is no fault of the node.
-            let path = machine.place(format!("proc/{process}/environ"));
+            let path = machine.resolve(format!("proc/{process}/environ"));
             let environment = read_plain(&path, BYTES_MAX).ok()?;
-            number_in(&environment, &sluid).map(str::to_owned)
+            job_id_in(&environment, &sluid).map(str::to_owned)
         });
         if let Some(number) = number {
             job.id = number;
@@ -41,26 +41,26 @@ mod tests {
     use pegel_testkit::TempDir;
 
     use super::*;
-    use crate::job::identity;
+    use crate::job::detect_job;
 
     const CGROUP: &str = "0::/system.slice/slurmstepd.scope/s06JQ5T8XK2M9R/step_0/user/task_0\n";
 
-    fn machine(environment: &str) -> (TempDir, Machine) {
+    fn machine(environment: &str) -> (TempDir, MachineFiles) {
         let dir = TempDir::new();
-        let (_, path) = line(CGROUP.trim_end()).expect("a path");
+        let (_, path) = parse_cgroup_line(CGROUP.trim_end()).expect("a path");
         let group = dir.join(format!("sys/fs/cgroup{path}"));
         fs::create_dir_all(&group).expect("made");
         fs::write(group.join("cgroup.procs"), "4\n18\n").expect("written");
         fs::create_dir_all(dir.join("proc/18")).expect("made");
         fs::write(dir.join("proc/18/environ"), environment).expect("written");
-        let machine = Machine::at(dir.path());
+        let machine = MachineFiles::at(dir.path());
         (dir, machine)
     }
 
     fn job(environment: &str) -> Job {
         let (_dir, machine) = machine(environment);
-        let mut job = identity(&|_| None, CGROUP).expect("a job");
-        find_number(&mut job, &machine, CGROUP);
+        let mut job = detect_job(&|_| None, CGROUP).expect("a job");
+        resolve_slurm_job_id(&mut job, &machine, CGROUP);
         assert_eq!(machine.unreadable(), []);
         job
     }

@@ -7,45 +7,45 @@ use serde::{Serialize, Serializer};
 
 /// Milliseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Moment(pub i64);
+pub struct Timestamp(pub i64);
 
-impl Moment {
-    pub fn now() -> Moment {
+impl Timestamp {
+    pub fn now() -> Timestamp {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        Moment(now.map_or(0, |now| i64::try_from(now.as_millis()).unwrap_or(i64::MAX)))
+        Timestamp(now.map_or(0, |now| i64::try_from(now.as_millis()).unwrap_or(i64::MAX)))
     }
 
     /// `2026-03-04T05:06:07.089Z`.
-    pub fn text(self) -> String {
-        let (y, mo, d, ms) = self.parts();
-        let (h, mi, s, ms) = clock(ms);
+    pub fn rfc3339(self) -> String {
+        let (y, mo, d, ms) = self.date_and_millis();
+        let (h, mi, s, ms) = time_of_day(ms);
         format!("{y:04}-{mo:02}-{d:02}T{h:02}:{mi:02}:{s:02}.{ms:03}Z")
     }
 
     /// The same without signs, as it stands in the names of files.
-    pub fn compact(self) -> String {
-        let (y, mo, d, ms) = self.parts();
-        let (h, mi, s, ms) = clock(ms);
+    pub fn compact_rfc3339(self) -> String {
+        let (y, mo, d, ms) = self.date_and_millis();
+        let (h, mi, s, ms) = time_of_day(ms);
         format!("{y:04}{mo:02}{d:02}T{h:02}{mi:02}{s:02}.{ms:03}Z")
     }
 
     /// Ticks of 100 ns since 1601, as Windows counts time.
-    pub(crate) fn from_windows(ticks: u64) -> Option<Moment> {
+    pub(crate) fn from_windows_ticks(ticks: u64) -> Option<Timestamp> {
         const TO_1970: u64 = 116_444_736_000_000_000;
         let millis = ticks.checked_sub(TO_1970)? / 10_000;
         // Later than the year 9999 is no time that a log would tell.
-        (millis < 253_402_300_800_000).then_some(Moment(i64::try_from(millis).ok()?))
+        (millis < 253_402_300_800_000).then_some(Timestamp(i64::try_from(millis).ok()?))
     }
 
     /// Year, month, day and millisecond of the day.
-    fn parts(self) -> (i64, i64, i64, i64) {
+    fn date_and_millis(self) -> (i64, i64, i64, i64) {
         const DAY: i64 = civil::DAY_SECONDS * 1000;
         let (year, month, day) = civil::date_of(self.0.div_euclid(DAY));
         (year, month, day, self.0.rem_euclid(DAY))
     }
 }
 
-fn clock(millis: i64) -> (i64, i64, i64, i64) {
+fn time_of_day(millis: i64) -> (i64, i64, i64, i64) {
     let seconds = millis / 1000;
     (
         seconds / 3600,
@@ -55,9 +55,9 @@ fn clock(millis: i64) -> (i64, i64, i64, i64) {
     )
 }
 
-impl Serialize for Moment {
+impl Serialize for Timestamp {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.text())
+        serializer.serialize_str(&self.rfc3339())
     }
 }
 
@@ -73,16 +73,19 @@ mod tests {
             (1_794_775_476_520, "2026-11-15T20:44:36.520Z"),
             (-1, "1969-12-31T23:59:59.999Z"),
         ] {
-            assert_eq!(Moment(millis).text(), text);
+            assert_eq!(Timestamp(millis).rfc3339(), text);
         }
-        assert_eq!(Moment(951_782_400_001).compact(), "20000229T000000.001Z");
+        assert_eq!(
+            Timestamp(951_782_400_001).compact_rfc3339(),
+            "20000229T000000.001Z"
+        );
     }
 
     #[test]
     fn windows_counts_from_1601() {
-        let moment = Moment::from_windows(133_485_408_001_234_567);
+        let moment = Timestamp::from_windows_ticks(133_485_408_001_234_567);
         assert_eq!(moment.map(|m| m.0), Some(1_704_067_200_123));
-        assert_eq!(Moment::from_windows(1), None);
-        assert_eq!(Moment::from_windows(u64::MAX), None);
+        assert_eq!(Timestamp::from_windows_ticks(1), None);
+        assert_eq!(Timestamp::from_windows_ticks(u64::MAX), None);
     }
 }

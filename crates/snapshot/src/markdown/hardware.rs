@@ -1,37 +1,43 @@
 //! What the machine is made of.
 
-use super::table::{pairs, table};
-use super::units::{bytes, disk, mbit};
-use super::{joined, number, text};
+use super::table::{definition_list, table};
+use super::units::{bytes, disk_bytes, mbit};
+use super::{join_present, or_empty, to_text};
 use crate::snapshot::Snapshot;
 
 /// Maker and model; some models begin with the maker.
-fn named(maker: &Option<String>, model: &Option<String>) -> String {
+fn maker_and_model(maker: &Option<String>, model: &Option<String>) -> String {
     let is_said = maker
         .as_deref()
         .zip(model.as_deref())
         .is_some_and(|(maker, model)| model.starts_with(maker));
-    joined(&[maker.as_deref().filter(|_| !is_said), model.as_deref()])
+    join_present(&[maker.as_deref().filter(|_| !is_said), model.as_deref()])
 }
 
 /// The kernel writes -1 where there is only one.
-fn node(value: Option<i64>) -> String {
-    number(value.filter(|node| *node >= 0))
+fn numa_node(value: Option<i64>) -> String {
+    to_text(value.filter(|node| *node >= 0))
 }
 
 pub(super) fn machine(snapshot: &Snapshot) -> String {
     let firmware = &snapshot.firmware;
-    let part = |parts: [&Option<String>; 3]| joined(&parts.map(Option::as_deref));
+    let part = |parts: [&Option<String>; 3]| join_present(&parts.map(Option::as_deref));
     let boot = if firmware.efi { "UEFI" } else { "" };
     let is_virtual = match (&firmware.hypervisor, firmware.is_virtual) {
         (Some(name), _) => format!("yes, {name}"),
         (None, true) => "yes".to_owned(),
         (None, false) => String::new(),
     };
-    pairs(&[
-        ("Model", named(&firmware.vendor, &firmware.product)),
-        ("Version", text(&firmware.version)),
-        ("Board", named(&firmware.board_vendor, &firmware.board)),
+    definition_list(&[
+        (
+            "Model",
+            maker_and_model(&firmware.vendor, &firmware.product),
+        ),
+        ("Version", or_empty(&firmware.version)),
+        (
+            "Board",
+            maker_and_model(&firmware.board_vendor, &firmware.board),
+        ),
         (
             "Firmware",
             part([
@@ -62,13 +68,13 @@ pub(super) fn gpus(snapshot: &Snapshot) -> String {
             });
             vec![
                 name,
-                number(gpu.memory_bytes.map(bytes)),
-                text(&gpu.pci),
-                node(gpu.numa_node),
-                text(&gpu.link),
-                joined(&[gpu.driver.as_deref(), gpu.driver_version.as_deref()]),
-                text(&gpu.firmware),
-                text(&gpu.uuid),
+                to_text(gpu.memory_bytes.map(bytes)),
+                or_empty(&gpu.pci),
+                numa_node(gpu.numa_node),
+                or_empty(&gpu.link),
+                join_present(&[gpu.driver.as_deref(), gpu.driver_version.as_deref()]),
+                or_empty(&gpu.firmware),
+                or_empty(&gpu.uuid),
             ]
         })
         .collect();
@@ -93,13 +99,13 @@ pub(super) fn network(snapshot: &Snapshot) -> String {
             vec![
                 interface.name.clone(),
                 kind,
-                text(&interface.state),
-                number(interface.mbit.map(mbit)),
-                number(interface.mtu),
-                text(&interface.mac),
-                text(&interface.driver),
-                text(&interface.pci),
-                node(interface.numa_node),
+                or_empty(&interface.state),
+                to_text(interface.mbit.map(mbit)),
+                to_text(interface.mtu),
+                or_empty(&interface.mac),
+                or_empty(&interface.driver),
+                or_empty(&interface.pci),
+                numa_node(interface.numa_node),
             ]
         })
         .collect();
@@ -120,17 +126,17 @@ pub(super) fn network(snapshot: &Snapshot) -> String {
                 adapter.kind.to_owned(),
                 state,
                 rate,
-                joined(&[adapter.model.as_deref(), adapter.board.as_deref()]),
-                text(&adapter.firmware),
-                node(adapter.numa_node),
+                join_present(&[adapter.model.as_deref(), adapter.board.as_deref()]),
+                or_empty(&adapter.firmware),
+                numa_node(adapter.numa_node),
             ]
         };
         if adapter.ports.is_empty() {
             rows.push(row(String::new(), String::new(), String::new()));
         }
         for port in &adapter.ports {
-            let state = joined(&[port.state.as_deref(), port.physical_state.as_deref()]);
-            rows.push(row(port.port.clone(), state, text(&port.rate)));
+            let state = join_present(&[port.state.as_deref(), port.physical_state.as_deref()]);
+            rows.push(row(port.port.clone(), state, or_empty(&port.rate)));
         }
     }
     if !rows.is_empty() {
@@ -166,11 +172,11 @@ pub(super) fn disks(snapshot: &Snapshot) -> String {
             let notes = notes.iter().filter(|(is, _)| *is).map(|(_, note)| *note);
             vec![
                 found.name.clone(),
-                disk(found.bytes),
-                joined(&[found.vendor.as_deref(), found.model.as_deref()]),
+                disk_bytes(found.bytes),
+                join_present(&[found.vendor.as_deref(), found.model.as_deref()]),
                 kind,
-                text(&found.scheduler),
-                number(found.physical_block_bytes.map(bytes)),
+                or_empty(&found.scheduler),
+                to_text(found.physical_block_bytes.map(bytes)),
                 notes.collect::<Vec<_>>().join(" "),
             ]
         })
@@ -195,11 +201,11 @@ pub(super) fn disks(snapshot: &Snapshot) -> String {
         .map(|found| {
             vec![
                 found.name.clone(),
-                text(&found.model),
-                text(&found.firmware),
-                text(&found.transport),
-                text(&found.pci),
-                node(found.numa_node),
+                or_empty(&found.model),
+                or_empty(&found.firmware),
+                or_empty(&found.transport),
+                or_empty(&found.pci),
+                numa_node(found.numa_node),
                 found.namespaces.join(" "),
             ]
         })

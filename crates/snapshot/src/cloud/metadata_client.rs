@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// A service that is there answers at once; where there is none, nobody should wait.
-const CONNECT_TIME: Duration = Duration::from_millis(300);
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(300);
 /// How often a request that takes long looks whether it is still wanted.
-const LOOK_TIME: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 const ANSWER_BYTES_MAX: usize = 256 << 10;
 
 #[derive(Debug, thiserror::Error)]
-pub enum AskError {
+pub enum MetadataError {
     #[error("{0} is not an address such as http://127.0.0.1:8080")]
     Address(String),
     #[error("cannot connect to {address}")]
@@ -30,11 +30,11 @@ pub enum AskError {
         source: io::Error,
     },
     #[error("{path} was not answered within {} s", patience.as_secs())]
-    Late { path: String, patience: Duration },
+    Timeout { path: String, patience: Duration },
     #[error("{path} was answered with more than {ANSWER_BYTES_MAX} bytes")]
-    Large { path: String },
+    TooLarge { path: String },
     #[error("{path} was answered with something that is not HTTP")]
-    Form { path: String },
+    Malformed { path: String },
     #[error("{path} was answered with status {status}")]
     Status { path: String, status: u16 },
     #[error("{path} was answered with something that is not the expected JSON")]
@@ -45,7 +45,7 @@ pub enum AskError {
 
 /// Where to ask.
 #[derive(Debug, Clone)]
-pub(crate) struct Client {
+pub(crate) struct MetadataClient {
     address: SocketAddr,
     /// What stands before every path.
     prefix: String,
@@ -53,33 +53,33 @@ pub(crate) struct Client {
 }
 
 #[derive(Debug)]
-pub(crate) struct Request<'a> {
+pub(crate) struct MetadataRequest<'a> {
     pub method: &'static str,
     pub path: &'a str,
     pub headers: &'a [(&'a str, &'a str)],
     /// For the whole answer.
-    pub patience: Duration,
+    pub timeout: Duration,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct MetadataResponse {
     pub status: u16,
     /// Names in lower case.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
 }
 
-impl Answer {
+impl MetadataResponse {
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(key, _)| key == name);
         found.map(|(_, value)| value.as_str())
     }
 }
 
-impl Client {
+impl MetadataClient {
     /// Where all three clouds have their service.
-    pub fn usual(stop: Arc<AtomicBool>) -> Client {
-        Client {
+    pub fn link_local(stop: Arc<AtomicBool>) -> MetadataClient {
+        MetadataClient {
             address: SocketAddr::new(IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254)), 80),
             prefix: String::new(),
             stop,
@@ -87,34 +87,38 @@ impl Client {
     }
 
     /// `http://ADDRESS[:PORT][/PREFIX]`; names are not looked up, so that nobody waits for a name server.
-    pub fn at(url: &str, stop: Arc<AtomicBool>) -> Result<Client, AskError> {
-        let wrong = || AskError::Address(crate::redact::address(url));
+    pub fn at(url: &str, stop: Arc<AtomicBool>) -> Result<MetadataClient, MetadataError> {
+        let wrong = || MetadataError::Address(crate::redact::redact_address(url));
         let rest = url.strip_prefix("http://").ok_or_else(wrong)?;
         let (authority, prefix) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let authority = authority.replace("localhost", "127.0.0.1");
         let with_port = authority.parse::<SocketAddr>().ok();
         let alone = authority.trim_matches(['[', ']']).parse::<IpAddr>().ok();
         let address = with_port.or_else(|| Some(SocketAddr::new(alone?, 80)));
-        Ok(Client {
+        Ok(MetadataClient {
             address: address.ok_or_else(wrong)?,
             prefix: prefix.trim_end_matches('/').to_owned(),
             stop,
         })
     }
 
-    pub fn ask(&self, request: &Request<'_>) -> Result<Answer, AskError> {
+    pub fn send(&self, request: &MetadataRequest<'_>) -> Result<MetadataResponse, MetadataError> {
         let path = || request.path.to_owned();
-        let failed = |source| AskError::Io {
+        let failed = |source| MetadataError::Io {
             path: path(),
             source,
         };
         let (address, started) = (self.address, Instant::now());
-        let mut stream = TcpStream::connect_timeout(&address, CONNECT_TIME)
-            .map_err(|source| AskError::Connect { address, source })?;
-        stream.set_read_timeout(Some(LOOK_TIME)).map_err(failed)?;
-        stream.set_write_timeout(Some(LOOK_TIME)).map_err(failed)?;
+        let mut stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)
+            .map_err(|source| MetadataError::Connect { address, source })?;
         stream
-            .write_all(self.head(request).as_bytes())
+            .set_read_timeout(Some(POLL_INTERVAL))
+            .map_err(failed)?;
+        stream
+            .set_write_timeout(Some(POLL_INTERVAL))
+            .map_err(failed)?;
+        stream
+            .write_all(self.request_head(request).as_bytes())
             .map_err(failed)?;
         let mut raw = Vec::new();
         let mut piece = [0; 4096];
@@ -122,31 +126,31 @@ impl Client {
             match stream.read(&mut piece) {
                 Ok(0) => break,
                 Ok(count) => raw.extend_from_slice(&piece[..count]),
-                Err(error) if is_wait(&error) => {}
+                Err(error) if is_timeout(&error) => {}
                 Err(error) => return Err(failed(error)),
             }
             if raw.len() > ANSWER_BYTES_MAX {
-                return Err(AskError::Large { path: path() });
+                return Err(MetadataError::TooLarge { path: path() });
             }
-            if is_whole(&raw) {
+            if is_complete(&raw) {
                 break;
             }
             if self.stop.load(Ordering::Relaxed) {
-                return Err(AskError::Stopped);
+                return Err(MetadataError::Stopped);
             }
-            if started.elapsed() > request.patience {
-                let patience = request.patience;
-                return Err(AskError::Late {
+            if started.elapsed() > request.timeout {
+                let patience = request.timeout;
+                return Err(MetadataError::Timeout {
                     path: path(),
                     patience,
                 });
             }
         }
-        parse(&raw).ok_or_else(|| AskError::Form { path: path() })
+        parse(&raw).ok_or_else(|| MetadataError::Malformed { path: path() })
     }
 
-    fn head(&self, request: &Request<'_>) -> String {
-        let Request {
+    fn request_head(&self, request: &MetadataRequest<'_>) -> String {
+        let MetadataRequest {
             method,
             path,
             headers,
@@ -165,42 +169,42 @@ impl Client {
     }
 }
 
-fn is_wait(error: &io::Error) -> bool {
+fn is_timeout(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
     matches!(error.kind(), WouldBlock | TimedOut | Interrupted)
 }
 
 /// Whether an answer that says how long it is has come completely: not every service closes.
-fn is_whole(raw: &[u8]) -> bool {
-    let Some((_, headers, body)) = split(raw) else {
+fn is_complete(raw: &[u8]) -> bool {
+    let Some((_, headers, body)) = split_response(raw) else {
         return false;
     };
     let length = headers.iter().find(|(name, _)| name == "content-length");
     match length.and_then(|(_, value)| value.parse::<usize>().ok()) {
         Some(length) => body.len() >= length,
-        None => unchunk(body).is_some() && is_chunked(&headers),
+        None => decode_chunked(body).is_some() && is_chunked(&headers),
     }
 }
 
 /// An answer as it came; `None` when it is cut off or is no HTTP.
-pub(crate) fn parse(raw: &[u8]) -> Option<Answer> {
-    let (status, headers, body) = split(raw)?;
+pub(crate) fn parse(raw: &[u8]) -> Option<MetadataResponse> {
+    let (status, headers, body) = split_response(raw)?;
     let length = headers.iter().find(|(name, _)| name == "content-length");
     let body = match length {
-        _ if is_chunked(&headers) => unchunk(body)?,
+        _ if is_chunked(&headers) => decode_chunked(body)?,
         Some((_, length)) => body.get(..length.parse().ok()?)?.to_vec(),
         None => body.to_vec(),
     };
-    Some(Answer {
+    Some(MetadataResponse {
         status,
         headers,
         body,
     })
 }
 
-type Headers = Vec<(String, String)>;
+type HeaderList = Vec<(String, String)>;
 
-fn split(raw: &[u8]) -> Option<(u16, Headers, &[u8])> {
+fn split_response(raw: &[u8]) -> Option<(u16, HeaderList, &[u8])> {
     let end = raw.windows(4).position(|four| four == b"\r\n\r\n")?;
     let head = std::str::from_utf8(&raw[..end]).ok()?;
     let mut lines = head.split("\r\n");
@@ -216,18 +220,18 @@ fn split(raw: &[u8]) -> Option<(u16, Headers, &[u8])> {
     });
     Some((
         status,
-        headers.collect::<Option<Headers>>()?,
+        headers.collect::<Option<HeaderList>>()?,
         &raw[end + 4..],
     ))
 }
 
-fn is_chunked(headers: &Headers) -> bool {
+fn is_chunked(headers: &HeaderList) -> bool {
     headers
         .iter()
         .any(|(name, value)| name == "transfer-encoding" && value == "chunked")
 }
 
-fn unchunk(mut rest: &[u8]) -> Option<Vec<u8>> {
+fn decode_chunked(mut rest: &[u8]) -> Option<Vec<u8>> {
     let mut body = Vec::new();
     loop {
         let end = rest.windows(2).position(|two| two == b"\r\n")?;
@@ -251,7 +255,7 @@ mod tests {
         let whole = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokmore";
         assert_eq!(parse(whole).map(|answer| answer.body), Some(b"ok".to_vec()));
         let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n1;x\r\n!\r\n0\r\n\r\n";
-        assert!(is_whole(chunked));
+        assert!(is_complete(chunked));
         assert_eq!(
             parse(chunked).map(|answer| answer.body),
             Some(b"ok!".to_vec())
@@ -273,15 +277,16 @@ mod tests {
             "HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
         ] {
             assert_eq!(parse(raw.as_bytes()), None, "{raw:?}");
-            assert!(!is_whole(raw.as_bytes()), "{raw:?}");
+            assert!(!is_complete(raw.as_bytes()), "{raw:?}");
         }
     }
 
     #[test]
     fn addresses_are_numbers() {
         let stop = Arc::new(AtomicBool::new(false));
-        let at =
-            |url: &str| Client::at(url, stop.clone()).map(|client| (client.address, client.prefix));
+        let at = |url: &str| {
+            MetadataClient::at(url, stop.clone()).map(|client| (client.address, client.prefix))
+        };
         let local = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
         assert_eq!(
             at("http://127.0.0.1:81/").ok(),

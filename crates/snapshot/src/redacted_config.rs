@@ -9,26 +9,26 @@ use crate::redact;
 
 /// What the agent runs with.
 #[derive(Debug, Clone, serde::Serialize)]
-pub struct Configuration {
+pub struct RedactedConfig {
     /// The file that was read.
     pub file: Option<PathBuf>,
-    pub values: Shown,
+    pub values: RedactedValue,
 }
 
 /// A value without its secrets, in the order of the default file.
 #[derive(Debug, Clone)]
-pub struct Shown(Written);
+pub struct RedactedValue(Written);
 
-impl Configuration {
-    pub fn new(file: Option<&Path>, values: &Written) -> Configuration {
-        Configuration {
+impl RedactedConfig {
+    pub fn new(file: Option<&Path>, values: &Written) -> RedactedConfig {
+        RedactedConfig {
             file: file.map(Path::to_owned),
-            values: Shown(without_secrets("", values)),
+            values: RedactedValue(without_secrets("", values)),
         }
     }
 }
 
-impl Shown {
+impl RedactedValue {
     /// One line per key, sections by dots: `keep.memory`, `5m`.
     pub(crate) fn lines(&self) -> Vec<(String, String)> {
         let mut lines = Vec::new();
@@ -53,10 +53,10 @@ fn flatten(path: &str, value: &Written, lines: &mut Vec<(String, String)>) {
 fn without_secrets(key: &str, value: &Written) -> Written {
     match value {
         Written::Nothing => Written::Nothing,
-        Written::Scalar(_) if redact::is_secret(key) => Written::Scalar(redact::hidden()),
+        Written::Scalar(_) if redact::is_secret_name(key) => Written::Scalar(redact::placeholder()),
         Written::Scalar(text) => Written::Scalar(match text.contains("//") || text.contains('@') {
-            true => redact::address(text),
-            false if redact::looks_secret(text) => redact::hidden(),
+            true => redact::redact_address(text),
+            false if redact::looks_like_secret(text) => redact::placeholder(),
             false => text.clone(),
         }),
         Written::List(items) => Written::List(
@@ -76,7 +76,7 @@ fn without_secrets(key: &str, value: &Written) -> Written {
     }
 }
 
-impl Serialize for Shown {
+impl Serialize for RedactedValue {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.0 {
             Written::Nothing => serializer.serialize_none(),
@@ -84,14 +84,14 @@ impl Serialize for Shown {
             Written::List(items) => {
                 let mut list = serializer.serialize_seq(Some(items.len()))?;
                 for item in items {
-                    list.serialize_element(&Shown(item.clone()))?;
+                    list.serialize_element(&RedactedValue(item.clone()))?;
                 }
                 list.end()
             }
             Written::Map(entries) => {
                 let mut map = serializer.serialize_map(Some(entries.len()))?;
                 for (key, value) in entries {
-                    map.serialize_entry(key, &Shown(value.clone()))?;
+                    map.serialize_entry(key, &RedactedValue(value.clone()))?;
                 }
                 map.end()
             }
@@ -131,7 +131,7 @@ mod tests {
                 ]),
             ),
         ]);
-        let shown = Configuration::new(None, &values);
+        let shown = RedactedConfig::new(None, &values);
         let text = serde_json::to_string(&shown).expect("JSON");
         assert!(!text.contains("PLANTED"), "{text}");
         assert_eq!(

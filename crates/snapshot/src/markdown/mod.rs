@@ -6,14 +6,18 @@ mod software;
 mod table;
 mod units;
 
-use crate::gpus::Gpu;
+use crate::gpus::GpuInfo;
 use crate::snapshot::Snapshot;
-use table::line_of;
-use units::{bytes, plural, time};
+use table::single_line;
+use units::{bytes, plural, uptime};
 
 /// Parts in the order in which people ask; those that say nothing are left out.
-pub(crate) fn page(snapshot: &Snapshot) -> String {
-    let mut page = format!("# {}\n\n{}\n", line_of(&snapshot.node), summary(snapshot));
+pub(crate) fn render(snapshot: &Snapshot) -> String {
+    let mut page = format!(
+        "# {}\n\n{}\n",
+        single_line(&snapshot.node),
+        summary(snapshot)
+    );
     let parts = [
         ("Job", software::job(snapshot)),
         ("Cloud", software::cloud(snapshot)),
@@ -52,7 +56,7 @@ fn summary(snapshot: &Snapshot) -> String {
     hardware.extend(
         cpu.model
             .as_deref()
-            .map(|model| format!("**{}**", line_of(model))),
+            .map(|model| format!("**{}**", single_line(model))),
     );
     if cpu.threads > 0 {
         let cores = match cpu.cores {
@@ -64,7 +68,7 @@ fn summary(snapshot: &Snapshot) -> String {
     if memory.total_bytes > 0 {
         hardware.push(bytes(memory.total_bytes));
     }
-    hardware.extend(counted(&snapshot.gpus));
+    hardware.extend(count_by_name(&snapshot.gpus));
     let mut software = Vec::new();
     software.extend(kernel.distribution.name.clone());
     software.extend(
@@ -75,16 +79,16 @@ fn summary(snapshot: &Snapshot) -> String {
     );
     if let Some(boot) = kernel.boot_time {
         let seconds = u64::try_from((taken.0 - boot.0) / 1000).unwrap_or(0);
-        software.push(format!("up {}", time(seconds)));
+        software.push(format!("up {}", uptime(seconds)));
     }
-    software.push(format!("seen {} by pegel {pegel}", taken.text()));
-    let lines = [hardware, software].map(|parts| line_of(&parts.join(" · ")));
+    software.push(format!("seen {} by pegel {pegel}", taken.rfc3339()));
+    let lines = [hardware, software].map(|parts| single_line(&parts.join(" · ")));
     let lines = lines.iter().filter(|line| !line.is_empty());
     lines.map(String::as_str).collect::<Vec<_>>().join("  \n")
 }
 
 /// `8 × NVIDIA H200`.
-fn counted(gpus: &[Gpu]) -> Vec<String> {
+fn count_by_name(gpus: &[GpuInfo]) -> Vec<String> {
     let mut names: Vec<(&str, usize)> = Vec::new();
     for gpu in gpus {
         let name = gpu.name.as_deref().unwrap_or(gpu.vendor);
@@ -100,16 +104,16 @@ fn counted(gpus: &[Gpu]) -> Vec<String> {
 }
 
 /// What is not known is not written.
-fn text(value: &Option<String>) -> String {
+fn or_empty(value: &Option<String>) -> String {
     value.clone().unwrap_or_default()
 }
 
-fn number<T: ToString>(value: Option<T>) -> String {
+fn to_text<T: ToString>(value: Option<T>) -> String {
     value.map(|number| number.to_string()).unwrap_or_default()
 }
 
 /// Parts that are there, with a separator between.
-fn joined(parts: &[Option<&str>]) -> String {
+fn join_present(parts: &[Option<&str>]) -> String {
     parts
         .iter()
         .flatten()

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use pegel_bench::{Gate, Report, cpu_time};
+use pegel_bench::{BenchReport, FigureGate, cpu_time};
 use pegel_ingest::gate::{Gate as Admission, GateSettings};
 use pegel_ingest::statsd::{Origin, Statsd, StatsdKeys};
 use pegel_metric::Input;
 
 use crate::load;
 
-pub fn row(report: &mut Report) {
+pub fn measure(report: &mut BenchReport) {
     let settings = GateSettings {
         level: 3,
         series_max: 100_000,
@@ -43,7 +43,7 @@ pub fn row(report: &mut Report) {
     report.row(
         "a line into the table, 20 per datagram",
         "ns",
-        Gate::AtMost(60.0),
+        FigureGate::AtMost(60.0),
         figures,
     );
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use pegel_config::with_causes;
 use pegel_supervisor::{RestartedThread, Supervisor};
 
-use super::http::AskError;
-use super::service::Service;
-use super::{Cloud, Event, Facts, Provider, Question};
+use super::metadata_client::MetadataError;
+use super::metadata_service::MetadataService;
+use super::{CloudEvent, CloudFacts, CloudInfo, CloudProvider, MetadataTarget};
 
 /// After a failure; doubled up to the second one.
 const RETRY: Duration = Duration::from_secs(5);
@@ -18,46 +18,46 @@ const RETRY_MAX: Duration = Duration::from_secs(300);
 
 /// Watches a cloud until it is dropped.
 #[derive(Debug)]
-pub struct Watch {
-    shared: Arc<Shared>,
+pub struct CloudWatcher {
+    shared: Arc<CloudWatcherState>,
     thread: Option<RestartedThread>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    cloud: Mutex<Cloud>,
+struct CloudWatcherState {
+    cloud: Mutex<CloudInfo>,
     stop: Arc<AtomicBool>,
     /// Wakes the thread when it is to stop.
-    rest: (Mutex<()>, Condvar),
+    stop_signal: (Mutex<()>, Condvar),
 }
 
-impl Watch {
+impl CloudWatcher {
     /// `changed` is called from the watching thread whenever [`Watch::cloud`] says something new.
     pub(crate) fn start(
-        question: Question,
+        question: MetadataTarget,
         changed: impl Fn() + Send + 'static,
         supervisor: &Supervisor,
-    ) -> io::Result<Watch> {
-        let shared = Arc::new(Shared {
-            cloud: Mutex::new(Cloud {
+    ) -> io::Result<CloudWatcher> {
+        let shared = Arc::new(CloudWatcherState {
+            cloud: Mutex::new(CloudInfo {
                 provider: question.provider,
                 known_by: question.known_by(),
-                ..Cloud::default()
+                ..CloudInfo::default()
             }),
             stop: Arc::default(),
-            rest: (Mutex::default(), Condvar::new()),
+            stop_signal: (Mutex::default(), Condvar::new()),
         });
         let for_thread = shared.clone();
         let thread = supervisor.thread("cloud");
         let thread = thread.restarted(move || for_thread.run(&question, &changed))?;
-        Ok(Watch {
+        Ok(CloudWatcher {
             shared,
             thread: Some(thread),
         })
     }
 
     /// What is known by now.
-    pub fn cloud(&self) -> Cloud {
+    pub fn cloud(&self) -> CloudInfo {
         self.shared
             .cloud
             .lock()
@@ -66,7 +66,7 @@ impl Watch {
     }
 
     /// What the cloud is about to do, with the cloud's name.
-    pub fn events(&self) -> Option<(Provider, Vec<Event>)> {
+    pub fn events(&self) -> Option<(CloudProvider, Vec<CloudEvent>)> {
         let cloud = self
             .shared
             .cloud
@@ -78,18 +78,18 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for CloudWatcher {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         // Under the lock, so that a thread that just looked does not miss it.
         drop(
             self.shared
-                .rest
+                .stop_signal
                 .0
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner),
         );
-        self.shared.rest.1.notify_all();
+        self.shared.stop_signal.1.notify_all();
         if let Some(thread) = self.thread.take() {
             // A connection has 300 ms, and an answer is given up within 250 ms.
             thread.join();
@@ -97,39 +97,50 @@ impl Drop for Watch {
     }
 }
 
-impl Shared {
-    fn run(&self, question: &Question, changed: &dyn Fn()) {
+impl CloudWatcherState {
+    fn run(&self, question: &MetadataTarget, changed: &dyn Fn()) {
         let service = match question.service(self.stop.clone()) {
             Ok(service) => service,
-            Err(error) => return self.fail(&error, changed),
+            Err(error) => return self.set_trouble(&error, changed),
         };
-        let Some((provider, facts)) = self.patiently(changed, || question.facts(&service)) else {
+        let Some((provider, facts)) = self.retry_until_ok(changed, || question.facts(&service))
+        else {
             return;
         };
         let name = facts.get("name").cloned();
-        self.learn(provider, facts, changed);
-        self.watch(&service, provider, name.as_deref(), changed);
+        self.set_facts(provider, facts, changed);
+        self.poll_events(&service, provider, name.as_deref(), changed);
     }
 
     /// Tries until there is an answer; `None` when it is to stop.
-    fn patiently<T>(&self, changed: &dyn Fn(), ask: impl Fn() -> Result<T, AskError>) -> Option<T> {
+    fn retry_until_ok<T>(
+        &self,
+        changed: &dyn Fn(),
+        ask: impl Fn() -> Result<T, MetadataError>,
+    ) -> Option<T> {
         let mut wait = RETRY;
         loop {
             match ask() {
                 Ok(answer) => return Some(answer),
-                Err(error) => self.fail(&error, changed),
+                Err(error) => self.set_trouble(&error, changed),
             }
-            if self.rest(wait) {
+            if self.sleep_or_stop(wait) {
                 return None;
             }
             wait = (wait * 2).min(RETRY_MAX);
         }
     }
 
-    fn watch(&self, service: &Service, provider: Provider, name: Option<&str>, changed: &dyn Fn()) {
+    fn poll_events(
+        &self,
+        service: &MetadataService,
+        provider: CloudProvider,
+        name: Option<&str>,
+        changed: &dyn Fn(),
+    ) {
         let mut is_first = true;
         loop {
-            let events = self.patiently(changed, || service.events(provider, name, is_first));
+            let events = self.retry_until_ok(changed, || service.events(provider, name, is_first));
             let Some(events) = events else {
                 return;
             };
@@ -139,13 +150,13 @@ impl Shared {
                 cloud.are_events_watched = true;
                 cloud.trouble = None;
             });
-            if self.rest(provider.events_every()) {
+            if self.sleep_or_stop(provider.events_interval()) {
                 return;
             }
         }
     }
 
-    fn learn(&self, provider: Provider, facts: Facts, changed: &dyn Fn()) {
+    fn set_facts(&self, provider: CloudProvider, facts: CloudFacts, changed: &dyn Fn()) {
         self.update(changed, |cloud| {
             cloud.provider = Some(provider);
             cloud.facts = facts;
@@ -153,7 +164,7 @@ impl Shared {
         });
     }
 
-    fn fail(&self, error: &AskError, changed: &dyn Fn()) {
+    fn set_trouble(&self, error: &MetadataError, changed: &dyn Fn()) {
         tracing::debug!(
             error = with_causes(error),
             "the cloud's metadata service does not answer"
@@ -161,7 +172,7 @@ impl Shared {
         self.update(changed, |cloud| cloud.trouble = Some(with_causes(error)));
     }
 
-    fn update(&self, changed: &dyn Fn(), change: impl FnOnce(&mut Cloud)) {
+    fn update(&self, changed: &dyn Fn(), change: impl FnOnce(&mut CloudInfo)) {
         let mut cloud = self.cloud.lock().unwrap_or_else(PoisonError::into_inner);
         let before = cloud.clone();
         change(&mut cloud);
@@ -176,10 +187,17 @@ impl Shared {
     }
 
     /// True when it is to stop.
-    fn rest(&self, time: Duration) -> bool {
-        let guard = self.rest.0.lock().unwrap_or_else(PoisonError::into_inner);
+    fn sleep_or_stop(&self, time: Duration) -> bool {
+        let guard = self
+            .stop_signal
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let is_wanted = |_: &mut ()| !self.stop.load(Ordering::Relaxed);
-        let waited = self.rest.1.wait_timeout_while(guard, time, is_wanted);
+        let waited = self
+            .stop_signal
+            .1
+            .wait_timeout_while(guard, time, is_wanted);
         drop(waited);
         self.stop.load(Ordering::Relaxed)
     }

@@ -6,88 +6,96 @@ use std::time::{Duration, Instant};
 use pegel_config::Secret;
 use serde_json::Value;
 
-use super::event::Event;
-use super::http::{Answer, AskError, Client, Request};
-use super::pick::{Facts, plain};
-use super::{FACTS_TIME, Provider, aws, azure, google};
+use super::allowed_values::{CloudFacts, sanitize_value};
+use super::event::CloudEvent;
+use super::metadata_client::{MetadataClient, MetadataError, MetadataRequest, MetadataResponse};
+use super::{CloudProvider, FACTS_TIMEOUT, aws, azure, google};
 use crate::redact;
 
 /// How long a token is asked for, and how long it is used.
-const TOKEN_SECONDS: &str = "21600";
-const TOKEN_TIME: Duration = Duration::from_secs(3 * 3600);
+const TOKEN_TTL_SECONDS: &str = "21600";
+const TOKEN_REFRESH_AFTER: Duration = Duration::from_secs(3 * 3600);
 
 #[derive(Debug)]
-pub(crate) struct Service {
-    client: Client,
+pub(crate) struct MetadataService {
+    client: MetadataClient,
     token: Mutex<Option<(Secret, Instant)>>,
 }
 
-impl Service {
-    pub fn new(client: Client) -> Service {
-        Service {
+impl MetadataService {
+    pub fn new(client: MetadataClient) -> MetadataService {
+        MetadataService {
             client,
             token: Mutex::default(),
         }
     }
 
-    pub fn facts(&self, provider: Provider) -> Result<Facts, AskError> {
+    pub fn facts(&self, provider: CloudProvider) -> Result<CloudFacts, MetadataError> {
         match provider {
-            Provider::Azure => azure::facts(self),
-            Provider::Aws => aws::facts(self),
-            Provider::Google => google::facts(self),
+            CloudProvider::Azure => azure::facts(self),
+            CloudProvider::Aws => aws::facts(self),
+            CloudProvider::Google => google::facts(self),
         }
     }
 
     /// Which of the three answers, with its facts.
-    pub fn find(&self) -> Result<(Provider, Facts), AskError> {
+    pub fn detect_provider(&self) -> Result<(CloudProvider, CloudFacts), MetadataError> {
         let mut failure = None;
-        for provider in [Provider::Azure, Provider::Aws, Provider::Google] {
+        for provider in [
+            CloudProvider::Azure,
+            CloudProvider::Aws,
+            CloudProvider::Google,
+        ] {
             match self.facts(provider) {
                 Ok(facts) => return Ok((provider, facts)),
                 // Where nobody listens, the others need not be tried.
-                Err(error @ (AskError::Connect { .. } | AskError::Stopped)) => return Err(error),
+                Err(error @ (MetadataError::Connect { .. } | MetadataError::Stopped)) => {
+                    return Err(error);
+                }
                 Err(error) => failure = Some(error),
             }
         }
-        Err(failure.unwrap_or(AskError::Stopped))
+        Err(failure.unwrap_or(MetadataError::Stopped))
     }
 
     pub fn events(
         &self,
-        provider: Provider,
+        provider: CloudProvider,
         name: Option<&str>,
         is_first: bool,
-    ) -> Result<Vec<Event>, AskError> {
+    ) -> Result<Vec<CloudEvent>, MetadataError> {
         match provider {
-            Provider::Azure => azure::events(self, name, is_first),
-            Provider::Aws => aws::events(self),
-            Provider::Google => google::events(self),
+            CloudProvider::Azure => azure::events(self, name, is_first),
+            CloudProvider::Aws => aws::events(self),
+            CloudProvider::Google => google::events(self),
         }
     }
 
     /// The token of Amazon's service, made anew before it ends.
-    pub fn token(&self) -> Result<Secret, AskError> {
+    pub fn token(&self) -> Result<Secret, MetadataError> {
         let mut kept = self.token.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((token, made)) = &*kept
-            && made.elapsed() < TOKEN_TIME
+            && made.elapsed() < TOKEN_REFRESH_AFTER
         {
             return Ok(token.clone());
         }
         let path = "/latest/api/token";
-        let answer = self.client.ask(&Request {
+        let answer = self.client.send(&MetadataRequest {
             method: "PUT",
             path,
-            headers: &[("X-aws-ec2-metadata-token-ttl-seconds", TOKEN_SECONDS)],
-            patience: FACTS_TIME,
+            headers: &[("X-aws-ec2-metadata-token-ttl-seconds", TOKEN_TTL_SECONDS)],
+            timeout: FACTS_TIMEOUT,
         })?;
-        let answer = ok(path, answer)?.ok_or_else(|| missing(path))?;
+        let answer = check_status(path, answer)?.ok_or_else(|| missing(path))?;
         let text = std::str::from_utf8(&answer.body).ok().map(str::trim);
         let is_token = |text: &&str| {
             !text.is_empty() && text.len() < 1024 && text.bytes().all(|b| b.is_ascii_graphic())
         };
-        let text = text.filter(is_token).ok_or_else(|| AskError::Form {
-            path: path.to_owned(),
-        })?;
+        let text = text
+            .filter(is_token)
+            .ok_or_else(|| MetadataError::Malformed {
+                path: path.to_owned(),
+            })?;
         let token = Secret::new(text);
         *kept = Some((token.clone(), Instant::now()));
         Ok(token)
@@ -98,7 +106,7 @@ impl Service {
         path: &str,
         headers: &[(&str, &str)],
         patience: Duration,
-    ) -> Result<Value, AskError> {
+    ) -> Result<Value, MetadataError> {
         self.json_or_none(path, headers, patience)?
             .ok_or_else(|| missing(path))
     }
@@ -109,11 +117,11 @@ impl Service {
         path: &str,
         headers: &[(&str, &str)],
         patience: Duration,
-    ) -> Result<Option<Value>, AskError> {
+    ) -> Result<Option<Value>, MetadataError> {
         let Some(answer) = self.get(path, headers, patience)? else {
             return Ok(None);
         };
-        let wrong = || AskError::Json {
+        let wrong = || MetadataError::Json {
             path: path.to_owned(),
         };
         serde_json::from_slice(&answer.body)
@@ -127,12 +135,12 @@ impl Service {
         path: &str,
         headers: &[(&str, &str)],
         patience: Duration,
-    ) -> Result<Option<String>, AskError> {
+    ) -> Result<Option<String>, MetadataError> {
         let Some(answer) = self.get(path, headers, patience)? else {
             return Ok(None);
         };
-        let text = plain(&String::from_utf8_lossy(&answer.body));
-        Ok(Some(text).filter(|text| !text.is_empty() && !redact::looks_secret(text)))
+        let text = sanitize_value(&String::from_utf8_lossy(&answer.body));
+        Ok(Some(text).filter(|text| !text.is_empty() && !redact::looks_like_secret(text)))
     }
 
     fn get(
@@ -140,38 +148,41 @@ impl Service {
         path: &str,
         headers: &[(&str, &str)],
         patience: Duration,
-    ) -> Result<Option<Answer>, AskError> {
-        let answer = self.client.ask(&Request {
+    ) -> Result<Option<MetadataResponse>, MetadataError> {
+        let answer = self.client.send(&MetadataRequest {
             method: "GET",
             path,
             headers,
-            patience,
+            timeout: patience,
         })?;
         // Google's answers say that they are Google's; anything else there is somebody else.
         if headers == google::HEADERS && answer.header("metadata-flavor") != Some("Google") {
-            return Err(AskError::Form {
+            return Err(MetadataError::Malformed {
                 path: path.to_owned(),
             });
         }
         if answer.status == 401 {
             *self.token.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
-        ok(path, answer)
+        check_status(path, answer)
     }
 }
 
-fn missing(path: &str) -> AskError {
-    AskError::Status {
+fn missing(path: &str) -> MetadataError {
+    MetadataError::Status {
         path: path.to_owned(),
         status: 404,
     }
 }
 
-fn ok(path: &str, answer: Answer) -> Result<Option<Answer>, AskError> {
+fn check_status(
+    path: &str,
+    answer: MetadataResponse,
+) -> Result<Option<MetadataResponse>, MetadataError> {
     match answer.status {
         200 => Ok(Some(answer)),
         404 => Ok(None),
-        status => Err(AskError::Status {
+        status => Err(MetadataError::Status {
             path: path.to_owned(),
             status,
         }),
