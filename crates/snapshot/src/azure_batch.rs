@@ -1,8 +1,8 @@
-//! The log of Azure Batch's node agent. Its form is nobody's promise: what is understood is taken, the rest
-//! counted.
+//! Parser for the log of Azure Batch's node agent. The format is undocumented: known values are extracted, other lines
+//! are counted.
 //!
-//! A line has columns with `■` between; the third is the time. Two kinds of lines are of use, and both may hold
-//! tokens, so that nothing but four values is ever taken from them:
+//! A line has columns separated by `■`; the third is the time. Two kinds of lines are useful, and both may contain
+//! tokens, so only these four values are ever taken from them:
 //! `…"PoolName":"p",…"TVMName":"tvmps_…",…"TVMAllocationTime":"133…"…` and `…'TVMBootTime': '133…'…`. Times are
 //! ticks of 100 ns since 1601.
 
@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::machine_files::MachineFiles;
 use crate::timestamp::Timestamp;
 
-/// What is of use stands at the beginning, where the node started.
+/// Maximum bytes read. The values are at the beginning of the log, where the node started.
 const LOG_BYTES_MAX: u64 = 8 << 20;
 const NAME_CHARS_MAX: usize = 128;
 
@@ -22,14 +22,14 @@ pub struct AzureBatch {
     pub log: PathBuf,
     pub pool: Option<String>,
     pub vm: Option<String>,
-    /// When the service allocated the machine to the pool.
+    /// Time at which the service allocated the machine to the pool.
     pub allocated: Option<Timestamp>,
-    /// When the service saw it boot.
+    /// Boot time that the service recorded.
     pub booted: Option<Timestamp>,
-    /// The first line that has a time.
+    /// Time of the first line that has one.
     pub log_begins: Option<String>,
     pub lines: u64,
-    /// Lines that do not have the form of this log.
+    /// Lines without a time in the third column.
     pub unknown_lines: u64,
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn read(machine: &MachineFiles, log: &Path) -> Option<AzureBatch> {
     })
 }
 
-/// Takes what is known from a log, up to the line after which nothing is missing.
+/// Parses a log up to the line that completes the values.
 pub(crate) fn parse(bytes: &[u8]) -> AzureBatch {
     let mut found = AzureBatch::default();
     for line in bytes.split(|byte| *byte == b'\n') {
@@ -70,18 +70,18 @@ impl AzureBatch {
     }
 }
 
-/// The third column: `20210902T081715.123Z`.
+/// Returns the third column if it is a time such as `20210902T081715.123Z`.
 fn log_time(line: &str) -> Option<String> {
     let time = line.split('■').nth(2)?.trim();
-    let has_form = time.len() == 20
+    let is_time = time.len() == 20
         && time.ends_with('Z')
-        && time.char_indices().all(|(at, c)| match at {
+        && time.char_indices().all(|(index, c)| match index {
             8 => c == 'T',
             15 => c == '.',
             19 => c == 'Z',
             _ => c.is_ascii_digit(),
         });
-    has_form.then(|| time.to_owned())
+    is_time.then(|| time.to_owned())
 }
 
 fn parse_line(line: &str, found: &mut AzureBatch) {
@@ -99,21 +99,21 @@ fn ticks(line: &str, key: &str) -> Option<Timestamp> {
     Timestamp::from_windows_ticks(value(line, key)?.parse().ok()?)
 }
 
-/// A name has no characters that something else would need.
+/// Returns the value of a key if it consists of name characters, which excludes URLs and query strings.
 fn name(line: &str, key: &str) -> Option<String> {
     let text = value(line, key)?;
     let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.$".contains(c);
-    let fits = !text.is_empty() && text.len() <= NAME_CHARS_MAX && text.chars().all(is_name);
-    fits.then(|| text.to_owned())
+    let is_valid = !text.is_empty() && text.len() <= NAME_CHARS_MAX && text.chars().all(is_name);
+    is_valid.then(|| text.to_owned())
 }
 
-/// What stands between the quotes after `"key":` or `'key':`.
+/// Returns the quoted value after `"key":` or `'key':`.
 fn value<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     for quote in ['"', '\''] {
-        let Some(at) = line.find(&format!("{quote}{key}{quote}")) else {
+        let Some(start) = line.find(&format!("{quote}{key}{quote}")) else {
             continue;
         };
-        let rest = line[at + key.len() + 2..]
+        let rest = line[start + key.len() + 2..]
             .trim_start()
             .strip_prefix(':')?
             .trim_start();
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn four_values_are_taken_and_nothing_else() {
+    fn only_the_four_values_are_extracted() {
         let log = [
             "Traceback (most recent call last):\n".to_owned(),
             line("bootinfo>> instance metadata: {\"customData\":\"PLANTED\"}"),
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_of_another_form_is_only_counted() {
+    fn lines_of_an_unknown_format_are_only_counted() {
         let log = "PoolName TVMAllocationTime\n{\"PoolName\":\"a b?sig=PLANTED\",\"TVMAllocationTime\":\"x\"}\n\
                    {\"PoolName\":\"cut, TVMAllocationTime\n'TVMBootTime': 'none'\n■■■\n";
         let found = parse(log.as_bytes());

@@ -1,4 +1,5 @@
-//! The limits under which the agent and its neighbours in the same cgroup live: the lowest on the way up.
+//! The resource limits of the agent's cgroup: for each resource the lowest limit among the cgroup and its ancestors.
+//! Reads both cgroup v1 and v2.
 
 use std::path::Path;
 
@@ -7,9 +8,9 @@ use serde::Serialize;
 use crate::machine_files::MachineFiles;
 
 const MOUNT: &str = "sys/fs/cgroup";
-/// Cgroup v1 writes no limit as a number near 2^63.
+/// Values from here on mean no limit: cgroup v1 reports it as a number near 2^63.
 const UNLIMITED: u64 = 1 << 60;
-/// Deeper than any hierarchy.
+/// Maximum depth of the hierarchy that is followed.
 const DEPTH_MAX: usize = 64;
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -20,9 +21,9 @@ pub struct CgroupLimits {
     pub memory_bytes: Option<u64>,
     pub memory_high_bytes: Option<u64>,
     pub swap_bytes: Option<u64>,
-    /// Processors' worth of time.
+    /// CPU time quota, in processors.
     pub cpus: Option<f64>,
-    /// Which processors and memory nodes may be used.
+    /// Processors that may be used; `cpuset_memory` are the memory nodes.
     pub cpuset: Option<String>,
     pub cpuset_memory: Option<String>,
     pub processes: Option<u64>,
@@ -48,27 +49,27 @@ pub(crate) fn read(machine: &MachineFiles) -> CgroupLimits {
     }
 }
 
-/// `4:memory:/slurm/uid_1000/job_7`: controllers and path.
+/// Parses a line such as `4:memory:/slurm/uid_1000/job_7` into controllers and path.
 pub(crate) fn parse_cgroup_line(line: &str) -> Option<(&str, &str)> {
     let mut parts = line.splitn(3, ':').skip(1);
     Some((parts.next()?, parts.next()?))
 }
 
-/// The folders from a cgroup up to the root.
+/// Returns the directories from a cgroup up to the root.
 fn ancestor_paths(mount: &str, path: &str) -> Vec<String> {
     let mut folders = Vec::new();
     let mut path = path.trim_end_matches('/');
     while folders.len() < DEPTH_MAX {
         folders.push(format!("{mount}{path}"));
         match path.rfind('/') {
-            Some(at) => path = &path[..at],
+            Some(slash) => path = &path[..slash],
             None => break,
         }
     }
     folders
 }
 
-/// The lowest of all limits on the way up; `max` is none.
+/// Returns the lowest limit among the directories. `max` does not parse as a number and is no limit.
 fn lowest_limit(machine: &MachineFiles, folders: &[String], file: &str) -> Option<u64> {
     let limits = folders
         .iter()
@@ -76,7 +77,7 @@ fn lowest_limit(machine: &MachineFiles, folders: &[String], file: &str) -> Optio
     limits.filter(|limit| *limit < UNLIMITED).min()
 }
 
-/// What holds is written in the nearest cgroup that has the file.
+/// Returns the value in force: that of the nearest cgroup that has the file.
 fn nearest_value(machine: &MachineFiles, folders: &[String], file: &str) -> Option<String> {
     folders
         .iter()
@@ -85,7 +86,7 @@ fn nearest_value(machine: &MachineFiles, folders: &[String], file: &str) -> Opti
 
 fn v2(machine: &MachineFiles, path: &str) -> CgroupLimits {
     let folders = ancestor_paths(MOUNT, path);
-    // `200000 100000`: 2 processors' worth of time; `max 100000`: no limit.
+    // `200000 100000`: a quota of 2 processors; `max 100000`: no limit.
     let cpus = folders.iter().filter_map(|folder| {
         let text = machine.text(format!("{folder}/cpu.max"))?;
         let (quota, period) = text.split_once(' ')?;
@@ -112,7 +113,7 @@ fn v1(machine: &MachineFiles, lines: &[(&str, &str)]) -> CgroupLimits {
     let of = |controller: &str| {
         let has = |(names, _): &&(&str, &str)| names.split(',').any(|name| name == controller);
         let (names, path) = lines.iter().find(has)?;
-        // Several controllers share a folder, which has the name of all or of each.
+        // Several controllers may share a hierarchy, mounted under each name or under the joined names.
         let each = format!("{MOUNT}/{controller}");
         let mount = if machine.exists(&each) {
             each
@@ -136,7 +137,7 @@ fn v1(machine: &MachineFiles, lines: &[(&str, &str)]) -> CgroupLimits {
         path: of("memory").or_else(|| of("cpu")).map(|(_, path)| path),
         memory_bytes: lowest_limit(machine, &memory, "memory.limit_in_bytes"),
         memory_high_bytes: lowest_limit(machine, &memory, "memory.soft_limit_in_bytes"),
-        // Its limit is on memory and swap together, which is another thing.
+        // Cgroup v1 limits only the sum of memory and swap.
         swap_bytes: None,
         cpus: cpus.min_by(f64::total_cmp),
         cpuset: nearest_value(machine, &cpuset, "cpuset.effective_cpus")

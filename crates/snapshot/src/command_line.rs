@@ -1,9 +1,9 @@
 //! The kernel's command line. Boot loaders and installers put passwords, keys and addresses there, so only
-//! parameters that are known to be harmless are shown.
+//! parameters on an allow-list are shown.
 
 use serde::Serialize;
 
-/// Parameters that say how the machine runs.
+/// Parameters that affect how the machine runs and never hold secrets.
 const ALLOWED: &[&str] = &[
     "acpi_pad.disable",
     "amd_iommu",
@@ -90,24 +90,25 @@ const VALUE_BYTES_MAX: usize = 256;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct KernelCommandLine {
     pub parameters: Vec<String>,
-    /// How many are not shown.
+    /// Number of parameters that are not shown.
     pub left_out: usize,
 }
 
 pub(crate) fn read(text: &str) -> KernelCommandLine {
     let mut line = KernelCommandLine::default();
-    // What follows is for the first program, not for the kernel.
-    let (kernel, program) = text.split_once(" -- ").unwrap_or((text, ""));
+    // Parameters after ` -- ` are passed to init.
+    let (kernel, init) = text.split_once(" -- ").unwrap_or((text, ""));
     for word in kernel.split_whitespace() {
         let name = word.split('=').next().unwrap_or(word);
         let is_known = ALLOWED.contains(&name) && word.len() <= VALUE_BYTES_MAX;
-        // A password may have been joined to a harmless word.
-        match is_known && !word.contains(['@', ';', '"']) {
-            true => line.parameters.push(word.to_owned()),
-            false => line.left_out += 1,
+        // These characters may attach credentials to an allowed parameter.
+        if is_known && !word.contains(['@', ';', '"']) {
+            line.parameters.push(word.to_owned());
+        } else {
+            line.left_out += 1;
         }
     }
-    line.left_out += program.split_whitespace().count();
+    line.left_out += init.split_whitespace().count();
     line
 }
 
@@ -116,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_known_to_be_harmless_is_shown() {
+    fn only_allowed_parameters_are_shown() {
         let text = "BOOT_IMAGE=/vmlinuz root=live:https://u:PLANTED@h/ ro quiet isolcpus=2-7 \
                     mitigations=off inst.ks=http://h/?PLANTED PLANTED rootpw=PLANTED -- --key PLANTED";
         let line = read(text);

@@ -1,18 +1,18 @@
-//! The `snapshot:` key.
+//! The `snapshot:` section of the configuration.
 
 use std::path::PathBuf;
 
 use pegel_config::{Span, settings};
 
 settings! {
-    /// How this machine is described.
+    /// Description of this machine.
     pub struct SnapshotConfig {
-        /// How often the machine is looked at, to notice what changed; at most once a second.
+        /// Interval between snapshots of the machine, at least 1s. Only changes are stored.
         every: Span = Span::seconds(300),
-        /// Whether the metadata service of a cloud is asked, where the firmware names one. Only values
-        /// on a list are taken.
+        /// Query the cloud's metadata service, if the firmware names a cloud. Only values on an
+        /// allow-list are used.
         cloud: bool = true,
-        /// The log of Azure Batch's node agent, for the times of allocation and boot.
+        /// Log file of the Azure Batch node agent, the source of allocation and boot times.
         azure_batch_log: PathBuf = PathBuf::from("/mnt/batch/sys/logs/agent-debug.log"),
     }
 }

@@ -1,5 +1,6 @@
-//! Processors: model, topology, caches, flags. `/proc/cpuinfo` gives the names of the first processor, `/sys`
-//! the rest: on large nodes the former is slow, because it asks each processor for its frequency.
+//! Processors: model, topology, caches, flags. The identity of the first processor is read from `/proc/cpuinfo`,
+//! everything else from `/sys`: on large nodes all of `/proc/cpuinfo` is slow, because the kernel queries the
+//! frequency of each processor.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use crate::machine_files::MachineFiles;
 
 const CPUS: &str = "sys/devices/system/cpu";
 const NODES: &str = "sys/devices/system/node";
-/// Holds the first processor's part, and a few more.
+/// Bytes read of `/proc/cpuinfo`; enough for the first processor.
 const CPUINFO_BYTES: u64 = 16 << 10;
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -23,10 +24,10 @@ pub struct CpuInfo {
     pub architecture: Option<String>,
     pub sockets: usize,
     pub cores: usize,
-    /// Processors that are online.
+    /// Number of online logical processors.
     pub threads: usize,
     pub threads_per_core: usize,
-    /// Their numbers, as the kernel writes them: `0-15,32`.
+    /// Their numbers in the kernel's list format: `0-15,32`.
     pub online: Option<String>,
     pub numa_nodes: Vec<NumaNode>,
     pub caches: Vec<CpuCache>,
@@ -52,11 +53,11 @@ pub struct CpuCache {
     pub level: u64,
     pub kind: String,
     pub bytes: u64,
-    /// How many there are.
+    /// Number of caches of this kind.
     pub count: usize,
     pub ways: Option<u64>,
     pub line_bytes: Option<u64>,
-    /// Threads that share one.
+    /// Number of threads that share one.
     pub shared_by: usize,
 }
 
@@ -91,7 +92,7 @@ pub(crate) fn read(machine: &MachineFiles) -> CpuInfo {
     cpu
 }
 
-/// What the first processor says of itself.
+/// Parses the entry of the first processor in `/proc/cpuinfo`.
 fn parse_cpuinfo(info: &str) -> CpuInfo {
     let first = info.split("\n\n").next().unwrap_or_default();
     let value = |key: &str| {
@@ -106,7 +107,7 @@ fn parse_cpuinfo(info: &str) -> CpuInfo {
     };
     let flags = value("flags").or_else(|| value("Features"));
     CpuInfo {
-        // Arm has no names here: implementer and part are all there is.
+        // Arm reports no model name, only implementer and part.
         model: value("model name").or_else(|| value("cpu")),
         vendor: value("vendor_id").or_else(|| value("CPU implementer").map(implementer)),
         identity: joined(["cpu family", "model", "stepping"])
@@ -121,7 +122,7 @@ fn parse_cpuinfo(info: &str) -> CpuInfo {
     }
 }
 
-/// Arm's list of those who make such processors, as far as they stand in compute nodes.
+/// Returns the name of an Arm implementer code, for vendors found in compute nodes.
 fn implementer(code: String) -> String {
     let name = match code.as_str() {
         "0x41" => "ARM",
@@ -145,7 +146,7 @@ fn folders(machine: &MachineFiles) -> Vec<PathBuf> {
     names.map(|name| Path::new(CPUS).join(name)).collect()
 }
 
-/// Sockets, cores and threads. A processor that is offline has no topology.
+/// Counts sockets, cores and threads. Offline processors have no topology.
 fn count_topology(machine: &MachineFiles, folders: &[PathBuf], cpu: &mut CpuInfo) {
     let (mut sockets, mut cores, mut threads) = (BTreeSet::new(), BTreeSet::new(), 0);
     for folder in folders {
@@ -167,7 +168,7 @@ fn count_topology(machine: &MachineFiles, folders: &[PathBuf], cpu: &mut CpuInfo
     cpu.threads_per_core = threads.checked_div(cores.len()).unwrap_or(0);
 }
 
-/// How many numbers a list such as `0-3,8` has.
+/// Returns the number of processors in a list such as `0-3,8`.
 pub(crate) fn cpu_list_count(list: &str) -> Option<usize> {
     let mut count = 0_usize;
     for part in list.split(',') {
@@ -204,7 +205,7 @@ fn read_numa_nodes(machine: &MachineFiles) -> Vec<NumaNode> {
     nodes
 }
 
-/// Each kind of cache once, with how many of it there are.
+/// Returns each kind of cache once, with its count.
 fn caches(machine: &MachineFiles, folders: &[PathBuf]) -> Vec<CpuCache> {
     let mut caches: Vec<CpuCache> = Vec::new();
     let mut seen = BTreeSet::new();
@@ -254,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_of_processors_are_counted() {
+    fn processors_in_a_list_are_counted() {
         assert_eq!(cpu_list_count("0-3,8"), Some(5));
         for bad in ["", "3-1", "a", "0-18446744073709551615"] {
             assert_eq!(cpu_list_count(bad), None, "{bad}");
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn arm_says_who_made_it_in_numbers() {
+    fn arm_implementer_codes_become_names() {
         let text = "processor\t: 0\nFeatures\t: fp asimd sve\nCPU implementer\t: 0x41\n\
                     CPU part\t: 0xd4f\nCPU revision\t: 0\n\nprocessor\t: 1\nFeatures\t: none\n";
         let cpu = parse_cpuinfo(text);

@@ -1,17 +1,17 @@
-//! Memory modules: from the firmware's tables, which only root may read; else from what udev kept of
-//! them; else from the kernel's error counters, which know sizes and places.
+//! Memory modules. Sources in order of preference: the firmware's tables, which only root may read; the properties
+//! that udev derived from them; the kernel's error counters (EDAC), which have sizes and locations.
 
 use serde::Serialize;
 
 use crate::machine_files::MachineFiles;
 use crate::smbios;
 
-/// The tables of large servers have some 100 KiB.
+/// Maximum size of the tables. Those of large servers have some 100 KiB.
 const TABLES_BYTES: u64 = 1 << 20;
-/// More modules than any node has.
+/// Maximum number of modules.
 const DIMMS_MAX: u64 = 1024;
 
-/// A module. Serial numbers and asset tags are left out.
+/// A memory module. Serial numbers and asset tags are left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Dimm {
     pub locator: Option<String>,
@@ -21,9 +21,9 @@ pub struct Dimm {
     pub kind: Option<String>,
     pub manufacturer: Option<String>,
     pub part: Option<String>,
-    /// What the module can do, in mega-transfers per second.
+    /// Rated speed, in mega-transfers per second.
     pub speed_mts: Option<u64>,
-    /// What it does.
+    /// Configured speed, in mega-transfers per second.
     pub configured_mts: Option<u64>,
     pub ranks: Option<u64>,
 }
@@ -32,7 +32,7 @@ pub struct Dimm {
 pub(crate) struct MemoryModules {
     pub from: Option<&'static str>,
     pub ecc: Option<String>,
-    /// All there are, used or not.
+    /// Number of slots, used or not.
     pub slots: Option<u64>,
     pub dimms: Vec<Dimm>,
 }
@@ -50,7 +50,7 @@ pub(crate) fn read(machine: &MachineFiles) -> MemoryModules {
     from_edac(machine)
 }
 
-/// systemd's `dmi_memory_id` reads the same tables as root and leaves what it found as properties.
+/// Reads the properties of systemd's `dmi_memory_id`, which parses the same tables as root.
 fn from_udev(text: &str) -> MemoryModules {
     let value = |key: &str| {
         let lines = text.lines().filter_map(|line| line.strip_prefix("E:"));
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn udev_keeps_what_root_read() {
+    fn modules_are_read_from_udev_properties() {
         let text = "I:1\nE:MEMORY_ARRAY_NUM_DEVICES=2\nE:MEMORY_ARRAY_EC_TYPE=Multi-bit ECC\n\
                     E:MEMORY_DEVICE_0_PRESENT=0\nE:MEMORY_DEVICE_1_LOCATOR=DIMM 1\n\
                     E:MEMORY_DEVICE_1_SIZE=34359738368\nE:MEMORY_DEVICE_1_TYPE=DDR5\n\

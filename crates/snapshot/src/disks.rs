@@ -5,8 +5,9 @@ use serde::Serialize;
 use crate::machine_files::MachineFiles;
 use crate::memory::bracketed_choice;
 
-/// More devices than any node has.
+/// Maximum number of devices of each kind.
 const DISKS_MAX: usize = 1024;
+/// Unit of `/sys/block/*/size`, independent of the device's block size.
 const SECTOR_BYTES: u64 = 512;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -22,7 +23,7 @@ pub struct DiskInfo {
     pub physical_block_bytes: Option<u64>,
     pub scheduler: Option<String>,
     pub queue_requests: Option<u64>,
-    /// Devices that this one is made of: RAID, LVM.
+    /// Underlying devices, for RAID and LVM.
     pub made_of: Vec<String>,
 }
 
@@ -40,12 +41,12 @@ pub struct NvmeController {
 
 pub(crate) fn read(machine: &MachineFiles) -> Vec<DiskInfo> {
     let is_real = |name: &String| {
-        let made_up = ["loop", "ram", "zram", "sr", "fd", "nbd"];
-        let made_up = made_up.iter().any(|start| {
-            let digits = name.strip_prefix(start).unwrap_or("x");
+        let excluded = ["loop", "ram", "zram", "sr", "fd", "nbd"];
+        let is_excluded = excluded.iter().any(|prefix| {
+            let digits = name.strip_prefix(prefix).unwrap_or("x");
             digits.bytes().all(|byte| byte.is_ascii_digit())
         });
-        !made_up
+        !is_excluded
     };
     let names = machine.names("sys/block").into_iter().filter(is_real);
     let disks = names.filter_map(|name| disk(machine, name));
@@ -78,7 +79,7 @@ fn disk(machine: &MachineFiles, name: String) -> Option<DiskInfo> {
     })
 }
 
-/// On SCSI a name, on virtio and PCI a number.
+/// Returns the vendor's name. SCSI devices report a name; virtio and PCI devices report a number.
 fn vendor(text: String) -> Option<String> {
     Some(match text.as_str() {
         "0x1af4" => "virtio".to_owned(),
@@ -92,8 +93,8 @@ pub(crate) fn read_nvme(machine: &MachineFiles) -> Vec<NvmeController> {
     let blocks = machine.names("sys/block");
     let controller = |name: String| {
         let of = |file: &str| machine.text(format!("{FOLDER}/{name}/{file}"));
-        // nvme1 has nvme1n1, but not nvme10n1.
-        let is_its = |block: &&String| {
+        // nvme1 owns nvme1n1, but not nvme10n1.
+        let is_namespace = |block: &&String| {
             let rest = block.strip_prefix(name.as_str()).unwrap_or_default();
             rest.starts_with('n')
         };
@@ -103,7 +104,7 @@ pub(crate) fn read_nvme(machine: &MachineFiles) -> Vec<NvmeController> {
             transport: of("transport"),
             pci: of("address").filter(|address| is_pci(address)),
             numa_node: of("numa_node").and_then(|node| node.parse().ok()),
-            namespaces: blocks.iter().filter(is_its).cloned().collect(),
+            namespaces: blocks.iter().filter(is_namespace).cloned().collect(),
             name,
         }
     };
@@ -111,7 +112,7 @@ pub(crate) fn read_nvme(machine: &MachineFiles) -> Vec<NvmeController> {
     names.take(DISKS_MAX).map(controller).collect()
 }
 
-/// Controllers across a network have an address of another form, with what they are called there.
+/// Whether an address is a PCI address. Controllers over fabrics have transport addresses in another format.
 fn is_pci(address: &str) -> bool {
     address.len() == 12
         && address

@@ -1,11 +1,11 @@
-//! The agent's environment. Only what is on the list is ever shown.
+//! The agent's environment. Only variables on an allow-list are ever shown.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::redact;
 
-/// Variables that change how programs run, or say where they run.
+/// Variables that affect how programs run, or identify where they run.
 const ALLOWED: &[&str] = &[
     "CUDA_VISIBLE_DEVICES",
     "HIP_VISIBLE_DEVICES",
@@ -53,7 +53,7 @@ const ALLOWED: &[&str] = &[
     "PEGEL_IMDS_URL",
     "DRAGON_TELEMETRY_LEVEL",
     "DRAGON_TELEMETRY_CONFIG",
-    // Azure Batch; AZ_BATCH_AUTHENTICATION_TOKEN is not among them.
+    // Azure Batch; AZ_BATCH_AUTHENTICATION_TOKEN is excluded.
     "AZ_BATCH_ACCOUNT_NAME",
     "AZ_BATCH_POOL_ID",
     "AZ_BATCH_NODE_ID",
@@ -62,7 +62,7 @@ const ALLOWED: &[&str] = &[
     "AZ_BATCH_NODE_IS_DEDICATED",
     "AZ_BATCH_TASK_DIR",
     "AZ_BATCH_NODE_ROOT_DIR",
-    // Slurm; SLURM_JWT is not among them.
+    // Slurm; SLURM_JWT is excluded.
     "SLURM_JOB_ID",
     "SLURM_JOB_SLUID",
     "SLURM_JOB_NAME",
@@ -89,16 +89,16 @@ const ALLOWED: &[&str] = &[
     "FLUX_JOB_SIZE",
     "FLUX_JOB_NNODES",
 ];
-/// Families of variables that are all about speed and placement.
+/// Prefixes of variables that control performance and placement.
 const ALLOWED_PREFIXES: &[&str] = &["OMP_", "GOMP_", "KMP_", "NCCL_", "UCX_", "FI_", "MPICH_"];
 const VALUE_BYTES_MAX: usize = 4096;
 
-/// An environment: names to values. Its `Debug` says only how many.
+/// An environment: names to values. `Debug` prints only the number of variables.
 #[derive(Clone, Default)]
 pub struct ProcessEnvironment(BTreeMap<String, String>);
 
 impl ProcessEnvironment {
-    /// That of this process; what is not UTF-8 is left out.
+    /// The environment of this process. Variables that are not UTF-8 are left out.
     pub fn current() -> ProcessEnvironment {
         let pairs = std::env::vars_os();
         let pairs = pairs.filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
@@ -112,13 +112,13 @@ impl ProcessEnvironment {
         ProcessEnvironment(pairs.collect())
     }
 
-    /// A value that is set and not empty.
+    /// Returns the value of a variable, if it is set and not empty.
     pub fn get(&self, name: &str) -> Option<&str> {
         let value = self.0.get(name).map(String::as_str);
         value.filter(|value| !value.is_empty())
     }
 
-    /// What may be shown.
+    /// Returns the variables on the allow-list, with secrets in their values redacted.
     pub(crate) fn allowed_variables(&self) -> BTreeMap<String, String> {
         let pairs = self.0.iter().filter(|(name, _)| is_allowed(name));
         pairs
@@ -135,8 +135,10 @@ impl fmt::Debug for ProcessEnvironment {
 
 fn is_allowed(name: &str) -> bool {
     let is_listed = ALLOWED.contains(&name);
-    let is_of_family = ALLOWED_PREFIXES.iter().any(|start| name.starts_with(start));
-    is_listed || (is_of_family && !redact::is_secret_name(name))
+    let has_prefix = ALLOWED_PREFIXES
+        .iter()
+        .any(|prefix| name.starts_with(prefix));
+    is_listed || (has_prefix && !redact::is_secret_name(name))
 }
 
 fn redacted_value(value: &str) -> String {
@@ -156,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_do_not_pass() {
+    fn secrets_are_left_out() {
         let environment = ProcessEnvironment::from_pairs(&[
             ("OMP_NUM_THREADS", "8"),
             ("PATH", "/bin"),

@@ -1,11 +1,11 @@
-//! Maker and model, from the firmware's strings. Serial numbers, the machine's unique id and asset tags stay
-//! where they are; one tag, the same on all machines of Azure, tells that cloud.
+//! Vendor and model of the machine, from the firmware's DMI strings. Serial numbers, the machine's UUID and asset tags
+//! are left out; one asset tag, the same on all Azure machines, only identifies that cloud.
 
 use serde::Serialize;
 
 use crate::machine_files::MachineFiles;
 
-/// Stands in `chassis_asset_tag` of every virtual machine in Azure.
+/// Value of `chassis_asset_tag` on every virtual machine in Azure.
 const AZURE_TAG: &str = "7783-7084-3265-9085-8269-3286-77";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -18,11 +18,11 @@ pub struct Firmware {
     pub bios_vendor: Option<String>,
     pub bios_version: Option<String>,
     pub bios_date: Option<String>,
-    /// Whether the machine was booted by UEFI.
+    /// Whether the machine was booted with UEFI.
     pub efi: bool,
-    /// Whether the processors say that they are virtual.
+    /// Whether the processors have the `hypervisor` flag.
     pub is_virtual: bool,
-    /// What the hypervisor calls itself, where the kernel knows it.
+    /// Name of the hypervisor, if the kernel knows it.
     pub hypervisor: Option<String>,
     #[serde(skip)]
     pub(crate) has_azure_tag: bool,
@@ -31,15 +31,15 @@ pub struct Firmware {
 pub(crate) fn read(machine: &MachineFiles, flags: &[String]) -> Firmware {
     let of = |file: &str| {
         let text = machine.text(format!("sys/class/dmi/id/{file}"))?;
-        let says_nothing = [
+        let placeholders = [
             "To be filled by O.E.M.",
             "Default string",
             "None",
             "Not Specified",
         ];
-        (!says_nothing
+        (!placeholders
             .iter()
-            .any(|nothing| text.eq_ignore_ascii_case(nothing)))
+            .any(|placeholder| text.eq_ignore_ascii_case(placeholder)))
         .then_some(text)
     };
     Firmware {

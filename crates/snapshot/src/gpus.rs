@@ -1,5 +1,4 @@
-//! Graphics processors and accelerators of NVIDIA, AMD and Intel, as the PCI bus and their drivers' files
-//! show them.
+//! GPUs and accelerators of NVIDIA, AMD and Intel, read from the PCI bus and the files of their drivers.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +11,7 @@ const DRM: &str = "sys/class/drm";
 const NVIDIA: &str = "proc/driver/nvidia";
 const GPUS_MAX: usize = 256;
 
-/// Names of what stands in compute nodes, for drivers that do not tell them.
+/// Names of devices in compute nodes, for drivers that do not report them.
 const NAMES: &[(&str, &str)] = &[
     ("1002:738c", "AMD Instinct MI100"),
     ("1002:7408", "AMD Instinct MI250X"),
@@ -38,7 +37,7 @@ pub struct GpuInfo {
     pub vendor: &'static str,
     pub name: Option<String>,
     pub pci: Option<String>,
-    /// Vendor and device, as `lspci -n` shows them.
+    /// Vendor and device id in the format of `lspci -n`.
     pub pci_id: Option<String>,
     pub uuid: Option<String>,
     pub memory_bytes: Option<u64>,
@@ -46,7 +45,7 @@ pub struct GpuInfo {
     pub driver_version: Option<String>,
     pub firmware: Option<String>,
     pub numa_node: Option<i64>,
-    /// The fastest link that it can have: `32.0 GT/s PCIe x16`.
+    /// Maximum link speed and width: `32.0 GT/s PCIe x16`.
     pub link: Option<String>,
 }
 
@@ -60,7 +59,7 @@ pub(crate) fn read(machine: &MachineFiles) -> Vec<GpuInfo> {
             seen.insert(address);
         }
     }
-    // What is not on the PCI bus: processors with graphics, and machines made of files.
+    // Devices that are not on the PCI bus: integrated graphics, and fixture trees.
     for card in machine.names(DRM) {
         let digits = card.strip_prefix("card").unwrap_or("x");
         let folder = format!("{DRM}/{card}/device");
@@ -70,7 +69,7 @@ pub(crate) fn read(machine: &MachineFiles) -> Vec<GpuInfo> {
             gpus.extend(gpu(machine, &folder, None));
         }
     }
-    // A card that is handed through to a container is known to the driver's files alone.
+    // In a container, a passed-through GPU is visible only in the driver's files.
     for address in machine.names(format!("{NVIDIA}/gpus")) {
         if !seen.contains(&address.to_ascii_lowercase()) {
             gpus.push(nvidia_without_pci(machine, address));
@@ -80,12 +79,12 @@ pub(crate) fn read(machine: &MachineFiles) -> Vec<GpuInfo> {
     gpus
 }
 
-/// Display controllers and processing accelerators.
+/// Whether a PCI device is a display controller or a processing accelerator, by its class.
 fn is_gpu(machine: &MachineFiles, folder: &str) -> bool {
     let class = machine.text(format!("{folder}/class")).unwrap_or_default();
     ["0x0300", "0x0302", "0x0380", "0x1200"]
         .iter()
-        .any(|start| class.starts_with(start))
+        .any(|prefix| class.starts_with(prefix))
 }
 
 fn gpu(machine: &MachineFiles, folder: &str, pci: Option<String>) -> Option<GpuInfo> {
@@ -142,12 +141,12 @@ fn vendor(id: &str) -> Option<&'static str> {
         "0x10de" => Some("NVIDIA"),
         "0x1002" => Some("AMD"),
         "0x8086" => Some("Intel"),
-        // Others drive the console of a server, and compute nothing.
+        // Other vendors' devices only drive the console of a server.
         _ => None,
     }
 }
 
-/// What NVIDIA's driver says of a card.
+/// Adds the information in the files of NVIDIA's driver.
 fn add_nvidia_driver_info(machine: &MachineFiles, address: &str, gpu: &mut GpuInfo) {
     let text = machine.text(format!("{NVIDIA}/gpus/{address}/information"));
     let text = text.unwrap_or_default();
@@ -155,7 +154,7 @@ fn add_nvidia_driver_info(machine: &MachineFiles, address: &str, gpu: &mut GpuIn
         let mut pairs = text.lines().filter_map(|line| line.split_once(':'));
         let (_, value) = pairs.find(|(name, _)| name.trim() == key)?;
         let value = value.trim();
-        // A card that sleeps answers with question marks.
+        // The driver reports question marks for a suspended GPU.
         (!value.is_empty() && !value.contains('?')).then(|| value.to_owned())
     };
     gpu.name = value("Model").or_else(|| gpu.name.take());
@@ -168,7 +167,7 @@ fn add_nvidia_driver_info(machine: &MachineFiles, address: &str, gpu: &mut GpuIn
         .or_else(|| version.as_deref().and_then(nvidia_version));
 }
 
-/// `NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.15  Thu …`
+/// Parses the version from `NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.15  Thu …`.
 fn nvidia_version(text: &str) -> Option<String> {
     let is_version = |word: &&str| {
         word.contains('.')
@@ -185,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_drivers_version_is_found_in_its_sentence() {
+    fn the_driver_version_is_parsed() {
         for text in [
             "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.15  Thu Jan 23\nGCC version: 12.3.0",
             "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build",

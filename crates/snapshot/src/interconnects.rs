@@ -1,4 +1,4 @@
-//! Adapters of fast networks: InfiniBand, RoCE and Omni-Path (`/sys/class/infiniband`), Slingshot
+//! Adapters of high-speed networks: InfiniBand, RoCE and Omni-Path (`/sys/class/infiniband`), Slingshot
 //! (`/sys/class/cxi`).
 
 use serde::Serialize;
@@ -27,7 +27,7 @@ pub struct InterconnectPort {
     pub port: String,
     pub state: Option<String>,
     pub physical_state: Option<String>,
-    /// As the kernel says it: `200 Gb/sec (4X HDR)`.
+    /// In the kernel's format: `200 Gb/sec (4X HDR)`.
     pub rate: Option<String>,
     pub link_layer: Option<String>,
     pub lid: Option<String>,
@@ -52,10 +52,12 @@ fn adapter(machine: &MachineFiles, name: String) -> InterconnectAdapter {
     let is_ethernet = |port: &InterconnectPort| port.link_layer.as_deref() == Some("Ethernet");
     let pci = machine.link_name(format!("{folder}/device"));
     InterconnectAdapter {
-        kind: match name.starts_with("hfi1") {
-            true => "omni-path",
-            false if !ports.is_empty() && ports.iter().all(is_ethernet) => "roce",
-            false => "infiniband",
+        kind: if name.starts_with("hfi1") {
+            "omni-path"
+        } else if !ports.is_empty() && ports.iter().all(is_ethernet) {
+            "roce"
+        } else {
+            "infiniband"
         },
         model: of("hca_type"),
         board: of("board_id"),
@@ -69,7 +71,7 @@ fn adapter(machine: &MachineFiles, name: String) -> InterconnectAdapter {
 
 fn port(machine: &MachineFiles, adapter: &str, port: String) -> InterconnectPort {
     let of = |file: &str| machine.text(format!("{adapter}/ports/{port}/{file}"));
-    // `4: ACTIVE`: the number is of no use beside the word.
+    // Drops the number from `4: ACTIVE`.
     let word = |text: String| match text.split_once(": ") {
         Some((_, word)) => word.to_owned(),
         None => text,

@@ -1,4 +1,4 @@
-//! The kernel and the system around it: versions, boot, clock, mitigations.
+//! The kernel and the operating system: versions, boot time, clock sources, CPU vulnerability mitigations.
 
 use std::collections::BTreeMap;
 
@@ -13,17 +13,17 @@ pub struct KernelInfo {
     pub release: Option<String>,
     pub version: Option<String>,
     pub distribution: OsDistribution,
-    /// When the machine was booted. It moves a little as the clock is set.
+    /// Boot time. It shifts slightly when the clock is adjusted.
     pub boot_time: Option<Timestamp>,
-    /// Another one after each boot.
+    /// Random identifier, new with each boot.
     pub boot_id: Option<String>,
     pub command_line: KernelCommandLine,
     pub clock_source: Option<String>,
     pub clock_sources: Vec<String>,
-    /// What the kernel does against each weakness of the processors.
+    /// CPU vulnerabilities and the kernel's mitigation of each.
     pub mitigations: BTreeMap<String, String>,
     pub security_modules: Option<String>,
-    /// Which container the agent itself is in.
+    /// Type of the container that the agent runs in.
     pub container: Option<String>,
 }
 
@@ -61,8 +61,8 @@ pub(crate) fn read(machine: &MachineFiles) -> KernelInfo {
     }
 }
 
-/// To the millisecond: the difference of two clocks. `btime` in `/proc/stat` has whole seconds only,
-/// and is what there is of a machine made of files.
+/// Returns the boot time: on the local machine the difference of two clocks, precise to the millisecond; for a fixture
+/// tree `btime` in `/proc/stat`, which has whole seconds only.
 fn boot_time(machine: &MachineFiles) -> Option<Timestamp> {
     if machine.is_local() {
         use rustix::time::{ClockId, clock_gettime};
@@ -111,9 +111,9 @@ fn container(machine: &MachineFiles) -> Option<String> {
     if let Some(kind) = machine.text("run/systemd/container") {
         return Some(kind);
     }
-    let marks = [(".dockerenv", "docker"), ("run/.containerenv", "podman")];
-    let mark = marks.iter().find(|(path, _)| machine.exists(path));
-    mark.map(|(_, kind)| (*kind).to_owned())
+    let markers = [(".dockerenv", "docker"), ("run/.containerenv", "podman")];
+    let marker = markers.iter().find(|(path, _)| machine.exists(path));
+    marker.map(|(_, kind)| (*kind).to_owned())
 }
 
 #[cfg(test)]
@@ -123,12 +123,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_boot_time_of_this_machine_is_finer_than_a_second() {
+    fn the_local_boot_time_agrees_with_btime_and_uptime() {
         let machine = MachineFiles::at("/");
         let boot = boot_time(&machine).expect("known").0;
         let stat = std::fs::read_to_string("/proc/stat").expect("read");
         let seconds = stat.lines().find_map(|line| line.strip_prefix("btime "));
-        let seconds: i64 = seconds.expect("there").trim().parse().expect("a number");
+        let seconds: i64 = seconds.expect("btime").trim().parse().expect("a number");
         assert!((boot - seconds * 1000).abs() < 2000, "{boot} and {seconds}");
         let uptime = std::fs::read_to_string("/proc/uptime").expect("read");
         let uptime: f64 = uptime
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_distribution_has_a_name_and_a_version() {
+    fn os_release_gives_name_id_and_version() {
         let found = distribution(
             "PRETTY_NAME=\"Debian GNU/Linux 12\"\nID=debian\nVERSION_ID='12'\nNAME=\n",
         );

@@ -1,13 +1,15 @@
-//! The snapshot: what this machine is, on one page. Processors, memory, kernel, mounts, disks, networks, GPUs,
-//! limits, the cloud, the job, and what the agent runs with.
+//! A snapshot describes the machine: processors, memory, kernel, mounts, disks, networks, GPUs, cgroup limits, cloud,
+//! job, and the configuration of the agent.
 //!
-//! [`Subject::take`] reads a machine; [`Keeper`] does so for an agent, again and again, and stores what changed.
-//! One file per part of the machine; each has a struct that is its part of the JSON, whose keys are
-//! documented in docs/protocols.md.
+//! [`SnapshotOptions::take`] reads a machine once. [`SnapshotWorker`] does so periodically in an agent and stores
+//! snapshots that differ from the previous one. Each part of the machine has its own file with a struct that defines
+//! its part of the JSON; docs/protocols.md documents the keys.
 //!
-//! Two promises. What is absent is quiet, and what may not be read is named in [`Snapshot::unreadable`]: nothing
-//! fails. And no secret passes: environment, metadata, mount options and the kernel's command line go
-//! through lists of what may be shown, never of what may not.
+//! Guarantees:
+//! - Reading a snapshot never fails. Absent files are skipped, and files without read permission are listed in
+//!   [`Snapshot::unreadable`].
+//! - No secret is included. Environment, metadata, mount options and the kernel's command line pass allow-lists,
+//!   never deny-lists.
 
 mod azure_batch;
 mod cgroup;

@@ -1,5 +1,5 @@
-//! The files of the machine that is looked at. Everything is read through here, so that a tree of files
-//! is a machine, each file has a bound, and what only root may read is remembered.
+//! Access to the files of a machine. All parts of the snapshot read through [`MachineFiles`]: a fixture tree can stand
+//! in for a machine, every read is bounded, and files without read permission are recorded.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -10,22 +10,22 @@ use std::path::{Path, PathBuf};
 use pegel_config::read_plain;
 use serde::Serialize;
 
-/// No file that is read here is larger, except where a caller says so.
+/// Maximum bytes read of a file, unless the caller passes another limit.
 const BYTES_MAX: u64 = 256 << 10;
-/// More entries than any directory has that is read here.
+/// Maximum entries read of a directory.
 const NAMES_MAX: usize = 16_384;
 
-/// Something that is there and could not be read.
+/// A file or directory that exists but could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct UnreadablePath {
-    /// As it is called on the machine itself.
+    /// Absolute path on the machine itself, without the root.
     pub path: PathBuf,
     pub why: String,
-    /// What would change it.
+    /// How to make it readable.
     pub hint: &'static str,
 }
 
-/// A machine: this one, or one made of files.
+/// The files of this machine, or of a fixture tree.
 #[derive(Debug)]
 pub struct MachineFiles {
     root: PathBuf,
@@ -33,7 +33,7 @@ pub struct MachineFiles {
 }
 
 impl MachineFiles {
-    /// The machine whose file systems are mounted below `root`; `/` is this one.
+    /// The machine whose file systems are mounted below `root`; `/` is the local machine.
     pub fn at(root: impl Into<PathBuf>) -> MachineFiles {
         MachineFiles {
             root: root.into(),
@@ -41,18 +41,18 @@ impl MachineFiles {
         }
     }
 
-    /// Whether clocks and mounted file systems of this process are the machine's too.
+    /// Whether this is the local machine, so that its clocks and mounted file systems may be used as well.
     pub fn is_local(&self) -> bool {
         self.root == Path::new("/")
     }
 
-    /// Where a path of the machine is to be found.
+    /// Returns the path below the root.
     pub(crate) fn resolve(&self, path: impl AsRef<Path>) -> PathBuf {
         let path = path.as_ref();
         self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// The text of a small file without blanks around it; `None` when it is empty or cannot be read.
+    /// Returns the trimmed text of a small file; `None` if it is empty or cannot be read.
     pub(crate) fn text(&self, path: impl AsRef<Path>) -> Option<String> {
         let bytes = self.bytes(path, BYTES_MAX)?;
         let text = String::from_utf8_lossy(&bytes);
@@ -60,12 +60,12 @@ impl MachineFiles {
         (!text.is_empty()).then(|| text.to_owned())
     }
 
-    /// A whole number, decimal or with `0x` before it.
+    /// Returns the whole number in a file, decimal or hexadecimal with a `0x` prefix.
     pub(crate) fn number(&self, path: impl AsRef<Path>) -> Option<u64> {
         parse_number(&self.text(path)?)
     }
 
-    /// The first bytes of a file, `bytes_max` at most.
+    /// Returns the first bytes of a file, `bytes_max` at most.
     pub(crate) fn bytes(&self, path: impl AsRef<Path>, bytes_max: u64) -> Option<Vec<u8>> {
         let path = path.as_ref();
         match read_plain(&self.resolve(path), bytes_max) {
@@ -81,7 +81,7 @@ impl MachineFiles {
         self.resolve(path).exists()
     }
 
-    /// What is in a directory, in the order in which people count: `cpu2` before `cpu10`.
+    /// Returns the entries of a directory in natural order: `cpu2` before `cpu10`.
     pub(crate) fn names(&self, directory: impl AsRef<Path>) -> Vec<String> {
         let directory = directory.as_ref();
         let entries = match fs::read_dir(self.resolve(directory)) {
@@ -97,24 +97,24 @@ impl MachineFiles {
         names
     }
 
-    /// The last part of where a link leads: a device's `driver` is one.
+    /// Returns the last component of a symlink's target. A device's `driver` is such a link.
     pub(crate) fn link_name(&self, path: impl AsRef<Path>) -> Option<String> {
         let target = fs::read_link(self.resolve(path)).ok()?;
         Some(target.file_name()?.to_str()?.to_owned())
     }
 
-    /// What could not be read so far.
+    /// Returns the paths for which read permission was missing so far.
     pub(crate) fn unreadable(&self) -> Vec<UnreadablePath> {
-        let noted = self.unreadable.borrow();
-        let noted = noted.iter().map(|(path, why)| UnreadablePath {
+        let recorded = self.unreadable.borrow();
+        let recorded = recorded.iter().map(|(path, why)| UnreadablePath {
             path: path.clone(),
             why: why.clone(),
-            hint: "run as root, or let the agent's user read it",
+            hint: "run as root, or grant the agent's user read permission",
         });
-        noted.collect()
+        recorded.collect()
     }
 
-    /// What is absent is quiet, and so is a driver that refuses: only missing rights are worth a word.
+    /// Records missing permission only. Absent files and drivers that reject the read are not errors.
     fn record_unreadable(&self, path: &Path, error: &io::Error) {
         if error.kind() == io::ErrorKind::PermissionDenied {
             let path = Path::new("/").join(path);
@@ -131,7 +131,7 @@ pub(crate) fn parse_number(text: &str) -> Option<u64> {
     }
 }
 
-/// A key that sorts digits as numbers.
+/// Returns a sort key that compares runs of digits as numbers.
 fn natural_sort_key(name: &str) -> Vec<(u64, String)> {
     let mut parts = Vec::new();
     let mut rest = name;
@@ -144,7 +144,7 @@ fn natural_sort_key(name: &str) -> Vec<(u64, String)> {
             .find(|c: char| !c.is_ascii_digit())
             .unwrap_or(after.len());
         let (digits, after) = after.split_at(digits);
-        // The word comes first in the order, then the number behind it.
+        // Compare the letters first, then the number after them.
         parts.push((0, word.to_owned()));
         parts.push((digits.parse().unwrap_or(u64::MAX), String::new()));
         rest = after;
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_in_the_order_in_which_people_count() {
+    fn names_are_in_natural_order() {
         let dir = TempDir::new();
         for name in ["cpu10", "cpu2", "cpufreq", "cpu0", "nvme1n2", "nvme1n10"] {
             fs::write(dir.join(name), "").expect("written");
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_read_within_a_bound_or_are_absent() {
+    fn reads_are_bounded_and_absent_files_give_none() {
         let dir = TempDir::new();
         fs::write(dir.join("value"), " 0x1f\n").expect("written");
         fs::write(dir.join("large"), vec![b'x'; 1 << 20]).expect("written");

@@ -1,4 +1,4 @@
-//! Memory: how much, in which pages, and the modules that hold it.
+//! Memory: total size, page sizes, kernel settings, and the installed modules.
 
 use serde::Serialize;
 
@@ -9,7 +9,7 @@ use crate::machine_files::MachineFiles;
 pub struct MemoryInfo {
     pub total_bytes: u64,
     pub swap_bytes: u64,
-    /// Of the machine on which this runs; a tree of files does not tell.
+    /// Page size of the local machine; unknown for a fixture tree.
     pub page_bytes: Option<u64>,
     pub huge_pages: Vec<HugePages>,
     /// `always`, `madvise` or `never`.
@@ -17,14 +17,14 @@ pub struct MemoryInfo {
     pub swappiness: Option<u64>,
     pub overcommit: Option<u64>,
     pub numa_balancing: Option<u64>,
-    /// Where the modules are known from: `smbios`, `udev` or `edac`; nothing when they are not known.
+    /// Source of the modules: `smbios`, `udev` or `edac`; `None` if they are unknown.
     pub dimms_from: Option<&'static str>,
     pub ecc: Option<String>,
     pub slots: Option<u64>,
     pub dimms: Vec<Dimm>,
 }
 
-/// Pages of one size that were set aside.
+/// Reserved huge pages of one size.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HugePages {
     pub page_bytes: u64,
@@ -64,7 +64,7 @@ fn meminfo_bytes(text: &str, key: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// The word in brackets: `always [madvise] never`.
+/// Returns the selected word, which the kernel puts in brackets: `always [madvise] never`.
 pub(crate) fn bracketed_choice(text: &str) -> Option<String> {
     let (_, rest) = text.split_once('[')?;
     let (word, _) = rest.split_once(']')?;
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_word_in_brackets_is_the_one_in_force() {
+    fn the_word_in_brackets_is_the_selected_one() {
         let word = bracketed_choice("always [madvise] never");
         assert_eq!(word.as_deref(), Some("madvise"));
         assert_eq!(bracketed_choice("none"), None);

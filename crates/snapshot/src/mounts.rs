@@ -1,4 +1,4 @@
-//! What is mounted where. Options pass an allow-list, because some file systems have passwords there.
+//! Mounted file systems. Options pass an allow-list, because some file systems have passwords there.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -10,12 +10,12 @@ use serde::Serialize;
 use crate::machine_files::MachineFiles;
 use crate::redact;
 
-/// More mounts than this are counted, not listed.
+/// Maximum number of mounts that are read.
 const MOUNTS_MAX: usize = 512;
-/// How long all file systems together may take to say their sizes.
+/// Timeout for reading the sizes of all file systems together.
 const SIZES_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The kernel's own file systems say nothing about the machine.
+/// Pseudo and image file systems, which do not describe the machine.
 const PSEUDO_FILESYSTEMS: &[&str] = &[
     "autofs",
     "binfmt_misc",
@@ -47,7 +47,7 @@ const PSEUDO_FILESYSTEMS: &[&str] = &[
     "tracefs",
 ];
 
-/// Options that say how a file system behaves.
+/// Options that affect how a file system behaves and never hold secrets.
 const ALLOWED_OPTIONS: &[&str] = &[
     "acl",
     "async",
@@ -114,9 +114,9 @@ pub struct MountedFilesystem {
     /// Without user, password and query.
     pub source: String,
     pub options: Vec<String>,
-    /// How many options are not shown.
+    /// Number of options that are not on the allow-list.
     pub options_left_out: usize,
-    /// Only of local file systems: a dead server must not be waited for.
+    /// Size, for local file systems only: `statvfs` hangs when a network server is down.
     pub bytes: Option<u64>,
 }
 
@@ -131,11 +131,11 @@ pub(crate) fn read(machine: &MachineFiles) -> Vec<MountedFilesystem> {
     mounts
 }
 
-/// Each place once, with what was mounted there last.
+/// Parses `mountinfo`. Of several mounts on one path only the last, visible one is returned.
 fn parse(text: &str) -> Vec<MountedFilesystem> {
-    let mut places = BTreeSet::new();
+    let mut paths = BTreeSet::new();
     let found = text.lines().rev().filter_map(parse_mount);
-    let found = found.filter(|mount| places.insert(mount.path.clone()));
+    let found = found.filter(|mount| paths.insert(mount.path.clone()));
     let mut mounts: Vec<MountedFilesystem> = found.take(MOUNTS_MAX).collect();
     mounts.sort_by(|a, b| a.path.cmp(&b.path));
     mounts.retain(|mount| {
@@ -144,9 +144,9 @@ fn parse(text: &str) -> Vec<MountedFilesystem> {
     mounts
 }
 
-/// Places of the kernel, of sessions and of containers, where mounts come and go.
+/// Whether a path belongs to the kernel, to login sessions or to containers, whose mounts change often.
 fn is_transient(path: &str) -> bool {
-    let starts = [
+    let prefixes = [
         "/dev/",
         "/proc/",
         "/run/",
@@ -156,19 +156,22 @@ fn is_transient(path: &str) -> bool {
         "/var/lib/docker/",
         "/var/lib/kubelet/",
     ];
-    path != "/dev/shm" && starts.iter().any(|start| path.starts_with(start))
+    path != "/dev/shm" && prefixes.iter().any(|prefix| path.starts_with(prefix))
 }
 
-/// `62 27 259:1 /data /mnt/my\040disk ro,relatime shared:1 - xfs /dev/nvme0n1p1 ro,attr2`
+/// Parses a line such as
+/// `62 27 259:1 /data /mnt/my\040disk ro,relatime shared:1 - xfs /dev/nvme0n1p1 ro,attr2`.
 fn parse_mount(line: &str) -> Option<MountedFilesystem> {
-    let (place, what) = line.split_once(" - ")?;
-    let mut place = place.split(' ').skip(4);
-    let path = unescape_octal(place.next()?);
-    let own = place.next()?;
-    let mut what = what.split(' ');
-    let (kind, source, shared) = (what.next()?, unescape_octal(what.next()?), what.next()?);
+    let (mount, filesystem) = line.split_once(" - ")?;
+    let mut mount = mount.split(' ').skip(4);
+    let path = unescape_octal(mount.next()?);
+    let mount_options = mount.next()?;
+    let mut filesystem = filesystem.split(' ');
+    let kind = filesystem.next()?;
+    let source = unescape_octal(filesystem.next()?);
+    let super_options = filesystem.next()?;
     let mut options: Vec<&str> = Vec::new();
-    for option in own.split(',').chain(shared.split(',')) {
+    for option in mount_options.split(',').chain(super_options.split(',')) {
         if !option.is_empty() && !options.contains(&option) {
             options.push(option);
         }
@@ -185,7 +188,7 @@ fn parse_mount(line: &str) -> Option<MountedFilesystem> {
     })
 }
 
-/// The kernel writes blanks and the like as `\040`.
+/// Decodes the kernel's escapes, such as `\040` for a space.
 fn unescape_octal(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
@@ -202,7 +205,7 @@ fn unescape_octal(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Asks local file systems for their sizes, on a thread that may be left behind.
+/// Reads the sizes of local file systems on a separate thread, which is abandoned if `statvfs` hangs.
 fn read_sizes(mounts: &mut [MountedFilesystem]) {
     let is_local =
         |mount: &MountedFilesystem| mount.source.starts_with("/dev/") || mount.kind == "tmpfs";
@@ -210,17 +213,17 @@ fn read_sizes(mounts: &mut [MountedFilesystem]) {
     let paths = mounts.iter().filter(|mount| is_local(mount));
     let paths: Vec<PathBuf> = paths.map(|mount| PathBuf::from(&mount.path)).collect();
     let (send, receive) = mpsc::channel();
-    let asking = std::thread::Builder::new().name("statvfs".into());
-    let asked = asking.spawn(move || {
+    let builder = std::thread::Builder::new().name("statvfs".into());
+    let spawned = builder.spawn(move || {
         for path in paths {
             let size = rustix::fs::statvfs(&path).map(|found| found.f_frsize * found.f_blocks);
-            let is_alone = send.send((path, size.ok())).is_err();
-            if is_alone {
+            let has_timed_out = send.send((path, size.ok())).is_err();
+            if has_timed_out {
                 return;
             }
         }
     });
-    if asked.is_err() {
+    if spawned.is_err() {
         return;
     }
     let deadline = Instant::now() + SIZES_TIMEOUT;
@@ -256,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn each_place_is_there_once() {
+    fn each_path_is_listed_once() {
         let text = "62 27 259:1 /data /mnt/my\\040disk ro - xfs /dev/nvme0n1p1 ro\n\
                     63 27 259:2 / /mnt/my\\040disk rw shared:1 - ext4 /dev/nvme0n1p2 rw\n\
                     22 27 0:21 / /proc rw - proc proc rw\nbroken\n";
@@ -269,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn local_file_systems_say_their_size() {
+    fn local_file_systems_have_a_size() {
         let root = read(&MachineFiles::at("/"))
             .into_iter()
             .find(|mount| mount.path == "/");

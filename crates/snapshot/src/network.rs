@@ -1,5 +1,5 @@
-//! Network interfaces with hardware behind them, and bonds of such. Interfaces of containers come and go;
-//! they are left out.
+//! Physical network interfaces and bonds. Other virtual interfaces are left out: those of containers change too
+//! often.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ pub struct InterfaceInfo {
     /// `ethernet`, `infiniband`, `bond`, …
     pub kind: String,
     pub state: Option<String>,
-    /// Megabits per second; nothing while it is down.
+    /// Megabits per second; `None` while the link is down.
     pub mbit: Option<u64>,
     pub duplex: Option<String>,
     pub mtu: Option<u64>,
@@ -36,12 +36,13 @@ pub(crate) fn read(machine: &MachineFiles) -> Vec<InterfaceInfo> {
 
 fn interface(machine: &MachineFiles, name: String) -> Option<InterfaceInfo> {
     let of = |file: &str| machine.text(format!("{FOLDER}/{name}/{file}"));
-    // `bonding_masters` stands among the interfaces, and is a file.
+    // `bonding_masters` in the same directory is a file and has no `type`.
     let kind = of("type")?;
     let bonded = of("bonding/slaves");
-    let is_made_up = fs::canonicalize(machine.resolve(format!("{FOLDER}/{name}")))
+    let is_virtual = fs::canonicalize(machine.resolve(format!("{FOLDER}/{name}")))
         .is_ok_and(|path| path.to_string_lossy().contains("/devices/virtual/net/"));
-    if kind == "772" || (is_made_up && bonded.is_none()) {
+    // 772 is the loopback interface.
+    if kind == "772" || (is_virtual && bonded.is_none()) {
         return None;
     }
     let pci = machine.link_name(format!("{FOLDER}/{name}/device"));
@@ -53,7 +54,7 @@ fn interface(machine: &MachineFiles, name: String) -> Option<InterfaceInfo> {
             other => format!("type {other}"),
         },
         state: of("operstate"),
-        // A link that is down says -1, or refuses to be read.
+        // A link that is down reports -1, or the read fails.
         mbit: of("speed").and_then(|text| text.parse().ok()),
         duplex: of("duplex").filter(|duplex| duplex != "unknown"),
         mtu: machine.number(format!("{FOLDER}/{name}/mtu")),

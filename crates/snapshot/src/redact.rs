@@ -1,9 +1,10 @@
-//! Taking secrets out of text whose form allows them.
+//! Redaction of secrets in names, values and addresses. Used in addition to the allow-lists, for text whose format
+//! permits secrets.
 
-/// Stands where something was.
+/// Replacement for a redacted value.
 const HIDDEN: &str = "[hidden]";
 
-/// Words in a name that say that its value is a secret.
+/// Words in a name that mark its value as a secret.
 const SECRET_WORDS: &[&str] = &[
     "token",
     "secret",
@@ -24,26 +25,26 @@ const SECRET_WORDS: &[&str] = &[
     "account_key",
 ];
 
-/// Whether a name says that its value is a secret. `token_file` names a file, which is none.
+/// Whether a name marks its value as a secret. The value of `token_file` is a path, not a secret.
 pub(crate) fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    let is_place = ["file", "path", "dir"]
+    let is_path = ["file", "path", "dir"]
         .iter()
-        .any(|end| name.ends_with(&format!("_{end}")));
-    !is_place && SECRET_WORDS.iter().any(|word| name.contains(word))
+        .any(|suffix| name.ends_with(&format!("_{suffix}")));
+    !is_path && SECRET_WORDS.iter().any(|word| name.contains(word))
 }
 
 pub(crate) fn placeholder() -> String {
     HIDDEN.to_owned()
 }
 
-/// An address without user, password, query and fragment: `https://u:p@host/x?sig=y` is
-/// `https://host/x`. Other text with an `@` before its first slash loses what stands before it.
+/// Removes user, password, query and fragment from an address: `https://u:p@host/x?sig=y` becomes `https://host/x`.
+/// In other text with an `@` before the first slash, everything up to the `@` is removed.
 pub(crate) fn redact_address(text: &str) -> String {
     let (scheme, rest) = match text.find("//") {
-        // Everything up to the last `@`: a password may hold slashes.
-        Some(at) if at == 0 || text[..at].ends_with(':') => {
-            let (scheme, rest) = text.split_at(at + 2);
+        // Removes everything up to the last `@`: a password may contain slashes.
+        Some(slashes) if slashes == 0 || text[..slashes].ends_with(':') => {
+            let (scheme, rest) = text.split_at(slashes + 2);
             let rest = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
             (
                 scheme,
@@ -53,7 +54,7 @@ pub(crate) fn redact_address(text: &str) -> String {
         _ => {
             let authority = text.find('/').unwrap_or(text.len());
             match text[..authority].rfind('@') {
-                Some(at) if !is_lustre(&text[..authority]) => ("", &text[at + 1..]),
+                Some(user_end) if !is_lustre(&text[..authority]) => ("", &text[user_end + 1..]),
                 _ => ("", text),
             }
         }
@@ -61,7 +62,7 @@ pub(crate) fn redact_address(text: &str) -> String {
     format!("{scheme}{rest}")
 }
 
-/// Lustre names its servers `10.0.0.1@o2ib`, several of them with commas and colons between.
+/// Whether a text is a list of Lustre servers such as `10.0.0.1@o2ib`, separated by commas or colons.
 fn is_lustre(servers: &str) -> bool {
     let is_address = |text: &str| {
         text.bytes()
@@ -80,10 +81,10 @@ fn is_lustre(servers: &str) -> bool {
     })
 }
 
-/// Whether a text looks as if it carried a secret although its name does not say so.
+/// Whether a value looks like a secret, whatever its name.
 pub(crate) fn looks_like_secret(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
-    let marks = [
+    let markers = [
         "sig=",
         "password=",
         "passwd=",
@@ -93,7 +94,7 @@ pub(crate) fn looks_like_secret(text: &str) -> bool {
         "bearer ",
         "-----begin",
     ];
-    marks.iter().any(|mark| lower.contains(mark))
+    markers.iter().any(|marker| lower.contains(marker))
 }
 
 #[cfg(test)]
@@ -101,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_lose_what_is_secret() {
+    fn secrets_in_addresses_are_removed() {
         for (text, expected) in [
             ("https://u:p@host/x?sig=y", "https://host/x"),
             ("https://u:p/q@host/x#y", "https://host/x"),
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn names_tell_secrets() {
+    fn secrets_are_recognized_by_name_and_value() {
         for name in [
             "token",
             "PEGEL_TOKEN",

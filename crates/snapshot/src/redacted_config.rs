@@ -1,4 +1,5 @@
-//! The configuration in force. It comes from the values, so that comments are gone; secrets are hidden.
+//! The effective configuration, with secrets redacted. It is rendered from the parsed values, so comments in the file
+//! are never shown.
 
 use std::path::{Path, PathBuf};
 
@@ -7,15 +8,15 @@ use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 
 use crate::redact;
 
-/// What the agent runs with.
+/// The effective configuration of the agent.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct RedactedConfig {
-    /// The file that was read.
+    /// The configuration file, if one was read.
     pub file: Option<PathBuf>,
     pub values: RedactedValue,
 }
 
-/// A value without its secrets, in the order of the default file.
+/// A value without secrets; keys have the order of the default file.
 #[derive(Debug, Clone)]
 pub struct RedactedValue(Written);
 
@@ -29,7 +30,7 @@ impl RedactedConfig {
 }
 
 impl RedactedValue {
-    /// One line per key, sections by dots: `keep.memory`, `5m`.
+    /// Returns one pair per key, with sections joined by dots: `keep.memory`, `5m`.
     pub(crate) fn lines(&self) -> Vec<(String, String)> {
         let mut lines = Vec::new();
         flatten("", &self.0, &mut lines);
@@ -54,10 +55,12 @@ fn without_secrets(key: &str, value: &Written) -> Written {
     match value {
         Written::Nothing => Written::Nothing,
         Written::Scalar(_) if redact::is_secret_name(key) => Written::Scalar(redact::placeholder()),
-        Written::Scalar(text) => Written::Scalar(match text.contains("//") || text.contains('@') {
-            true => redact::redact_address(text),
-            false if redact::looks_like_secret(text) => redact::placeholder(),
-            false => text.clone(),
+        Written::Scalar(text) => Written::Scalar(if text.contains("//") || text.contains('@') {
+            redact::redact_address(text)
+        } else if redact::looks_like_secret(text) {
+            redact::placeholder()
+        } else {
+            text.clone()
         }),
         Written::List(items) => Written::List(
             items
@@ -104,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_hidden_wherever_they_stand() {
+    fn secrets_are_redacted_at_every_level() {
         let scalar = |text: &str| Written::Scalar(text.to_owned());
         let map = |pairs: &[(&str, Written)]| {
             Written::Map(

@@ -1,28 +1,28 @@
-//! The firmware's tables (SMBIOS, DMTF DSP0134): memory arrays (type 16) and modules (type 17). Pure
-//! functions over bytes that nobody vouches for.
+//! Parser for the firmware's SMBIOS tables (DMTF DSP0134): memory arrays (type 16) and memory devices (type 17). Pure
+//! functions over untrusted bytes.
 //!
-//! A structure is a type byte, a length byte, a handle, formatted bytes, and then strings that end with an
-//! empty one. Numbers are little-endian; a string is named by its place in the list, from 1.
+//! A structure consists of a type byte, a length byte, a handle, formatted bytes, and NUL-terminated strings up to an
+//! empty one. Numbers are little-endian; the formatted bytes refer to a string by its index, from 1.
 
 use crate::dimms::{Dimm, MemoryModules};
 
 const MEMORY_ARRAY: u8 = 16;
 const MEMORY_DEVICE: u8 = 17;
 const END: u8 = 127;
-/// More structures than any table has.
+/// Maximum number of structures that are read.
 const STRUCTURES_MAX: usize = 16_384;
-/// What the oldest version of a module's structure has.
+/// Length of a memory device structure in the oldest version of the standard.
 const DEVICE_BYTES_MIN: usize = 0x15;
 const TEXT_BYTES_MAX: usize = 128;
 
-/// One structure of the table.
+/// One structure of the tables.
 struct SmbiosStructure<'a> {
     kind: u8,
     formatted: &'a [u8],
     strings: &'a [u8],
 }
 
-/// What the tables say about memory; whatever is not understood is left out.
+/// Parses the memory modules from the tables. Malformed structures are skipped.
 pub(crate) fn parse_memory_modules(tables: &[u8]) -> MemoryModules {
     let mut modules = MemoryModules {
         from: Some("smbios"),
@@ -63,37 +63,37 @@ fn next_structure(bytes: &[u8]) -> Option<(SmbiosStructure<'_>, &[u8])> {
 }
 
 impl SmbiosStructure<'_> {
-    fn byte(&self, at: usize) -> Option<u8> {
-        self.formatted.get(at).copied()
+    fn byte(&self, offset: usize) -> Option<u8> {
+        self.formatted.get(offset).copied()
     }
 
-    fn word(&self, at: usize) -> Option<u16> {
-        let bytes = self.formatted.get(at..at + 2)?;
+    fn word(&self, offset: usize) -> Option<u16> {
+        let bytes = self.formatted.get(offset..offset + 2)?;
         Some(u16::from_le_bytes(bytes.try_into().ok()?))
     }
 
-    fn double_word(&self, at: usize) -> Option<u32> {
-        let bytes = self.formatted.get(at..at + 4)?;
+    fn double_word(&self, offset: usize) -> Option<u32> {
+        let bytes = self.formatted.get(offset..offset + 4)?;
         Some(u32::from_le_bytes(bytes.try_into().ok()?))
     }
 
-    /// The string whose number stands at this place. Firmware fills what it does not know with words
-    /// that say so.
-    fn text(&self, at: usize) -> Option<String> {
-        let number = usize::from(self.byte(at)?);
+    /// Returns the string whose index is at this offset; `None` for the placeholders that firmware writes for unknown
+    /// values.
+    fn text(&self, offset: usize) -> Option<String> {
+        let index = usize::from(self.byte(offset)?);
         let bytes = self.strings.split(|byte| *byte == 0);
-        let bytes = bytes.take(number).nth(number.checked_sub(1)?)?;
+        let bytes = bytes.take(index).nth(index.checked_sub(1)?)?;
         let bytes = &bytes[..bytes.len().min(TEXT_BYTES_MAX)];
         let text = String::from_utf8_lossy(bytes);
         let text: String = text.chars().filter(|c| !c.is_control()).collect();
         let text = text.trim();
-        let says_nothing = ["", "Unknown", "Not Specified", "NO DIMM", "None", "N/A"];
-        (!says_nothing.contains(&text)).then(|| text.to_owned())
+        let placeholders = ["", "Unknown", "Not Specified", "NO DIMM", "None", "N/A"];
+        (!placeholders.contains(&text)).then(|| text.to_owned())
     }
 }
 
 fn add_array(array: &SmbiosStructure<'_>, modules: &mut MemoryModules) {
-    // Only system memory: there are also arrays of video memory and of caches.
+    // System memory only: there are also arrays for video memory and caches.
     if array.byte(0x05) != Some(0x03) {
         return;
     }
@@ -117,14 +117,14 @@ fn dimm(device: &SmbiosStructure<'_>) -> Option<Dimm> {
         return None;
     }
     let bytes = match device.word(0x0c)? {
-        // An empty slot, or a size that the firmware does not know.
+        // Empty slot, or unknown size.
         0 | 0xffff => return None,
         0x7fff => u64::from(device.double_word(0x1c)? & 0x7fff_ffff) << 20,
         size if size & 0x8000 != 0 => u64::from(size & 0x7fff) << 10,
         size => u64::from(size) << 20,
     };
-    // A speed that does not fit into 16 bits stands further back.
-    let speed = |at: usize, extended: usize| match device.word(at)? {
+    // 0xffff: the speed does not fit into 16 bits and is in the extended field.
+    let speed = |offset: usize, extended: usize| match device.word(offset)? {
         0 => None,
         0xffff => device
             .double_word(extended)
@@ -188,8 +188,8 @@ mod tests {
 
     fn device(size: u16, extended: u32, speed: u16, strings: &[&str]) -> Vec<u8> {
         let mut formatted = vec![0; 0x5c - 4];
-        let mut put = |at: usize, bytes: &[u8]| {
-            formatted[at - 4..at - 4 + bytes.len()].copy_from_slice(bytes);
+        let mut put = |offset: usize, bytes: &[u8]| {
+            formatted[offset - 4..offset - 4 + bytes.len()].copy_from_slice(bytes);
         };
         put(0x0c, &size.to_le_bytes());
         put(0x10, &[1, 2, 0x22]);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_are_found_with_their_sizes() {
+    fn modules_are_parsed_with_their_sizes() {
         let found = parse_memory_modules(&tables());
         assert_eq!(
             (found.slots, found.ecc.as_deref()),
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_cut_at_any_byte_give_what_is_whole() {
+    fn tables_truncated_at_any_byte_give_the_complete_structures() {
         let tables = tables();
         for end in 0..tables.len() {
             assert!(parse_memory_modules(&tables[..end]).dimms.len() <= 3);
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(
             parse_memory_modules(&[17, 3, 0, 0, 0, 0]).dimms,
             [],
-            "shorter than its own head"
+            "shorter than its own header"
         );
     }
 }

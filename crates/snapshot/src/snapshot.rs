@@ -1,4 +1,7 @@
-//! The whole, and how it is taken.
+//! The snapshot as a whole: its structure, how it is read from a machine, and its output formats.
+//!
+//! Called by the snapshot worker of an agent and by `pegel snapshot`. Reading the machine never fails and never
+//! touches the network; only [`SnapshotOptions::take`] queries the cloud.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,10 +27,10 @@ use crate::network::{self, InterfaceInfo};
 use crate::redacted_config::RedactedConfig;
 use crate::timestamp::Timestamp;
 
-/// Grows when a key changes its meaning or goes away.
+/// The version of the JSON format. It is incremented when a key is removed or changes its meaning.
 pub const SNAPSHOT_FORMAT: u32 = 1;
 
-/// A machine at one moment.
+/// The description of a machine at one moment.
 #[derive(Debug, Clone, Serialize)]
 pub struct Snapshot {
     pub format: u32,
@@ -50,26 +53,26 @@ pub struct Snapshot {
     pub job: Option<Job>,
     pub environment: BTreeMap<String, String>,
     pub configuration: Option<RedactedConfig>,
-    /// What is there and may not be read.
+    /// Files and directories that exist but are not readable.
     pub unreadable: Vec<UnreadablePath>,
 }
 
-/// What is looked at, and by whom.
+/// The machine to read, and the properties of the agent that go into the snapshot.
 #[derive(Debug, Clone)]
 pub struct SnapshotOptions {
-    /// `/`, or where the files of another machine are.
+    /// `/`, or the directory with the files of another machine.
     pub root: PathBuf,
     pub node: String,
     pub version: String,
     pub environment: ProcessEnvironment,
     pub configuration: Option<RedactedConfig>,
     pub azure_batch_log: PathBuf,
-    /// Whether the metadata service of a cloud may be asked.
+    /// Whether the metadata service of a cloud may be queried.
     pub cloud: bool,
 }
 
 impl SnapshotOptions {
-    /// Reads the machine. The cloud is not asked: that may take seconds.
+    /// Reads the machine. Does not query the cloud, which may take seconds.
     pub fn read_machine(&self, taken: Timestamp, cloud: Option<CloudInfo>) -> Snapshot {
         let machine = MachineFiles::at(&self.root);
         let cpu = cpu::read(&machine);
@@ -106,25 +109,25 @@ impl SnapshotOptions {
         snapshot
     }
 
-    /// Reads the machine and, where there is one, asks its cloud for facts.
+    /// Reads the machine and queries its cloud, if there is one.
     pub fn take(&self, taken: Timestamp) -> Snapshot {
         let mut snapshot = self.read_machine(taken, None);
         snapshot.cloud = self
             .metadata_target(&snapshot)
-            .map(|question| question.fetch_facts());
+            .map(|target| target.fetch_facts());
         snapshot
     }
 
     pub(crate) fn metadata_target(&self, snapshot: &Snapshot) -> Option<MetadataTarget> {
-        let is_this_one = self.root == Path::new("/");
-        let question = MetadataTarget::new(&snapshot.firmware, &self.environment, is_this_one);
-        question.filter(|_| self.cloud)
+        let is_local = self.root == Path::new("/");
+        let target = MetadataTarget::new(&snapshot.firmware, &self.environment, is_local);
+        target.filter(|_| self.cloud)
     }
 }
 
 impl Snapshot {
     pub fn json(&self) -> String {
-        // Every part is made of text, numbers and lists: this cannot fail.
+        // Cannot fail: all parts consist of strings, numbers, lists and maps with string keys.
         let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
         text.push('\n');
         text
@@ -134,7 +137,7 @@ impl Snapshot {
         serde_saphyr::to_string(self).unwrap_or_default()
     }
 
-    /// One page for people, in Markdown.
+    /// Renders the snapshot as one page of Markdown.
     pub fn markdown(&self) -> String {
         markdown::render(self)
     }
@@ -144,8 +147,8 @@ impl Snapshot {
 pub(crate) mod tests {
     use super::*;
 
-    /// A machine without anything.
-    pub(crate) fn subject(root: &Path) -> SnapshotOptions {
+    /// Options for a machine whose files are below `root`.
+    pub(crate) fn options(root: &Path) -> SnapshotOptions {
         SnapshotOptions {
             root: root.to_owned(),
             node: "n1".to_owned(),
@@ -158,9 +161,9 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_machine_without_any_file_is_quiet() {
+    fn a_machine_without_files_gives_an_empty_snapshot() {
         let root = pegel_testkit::TempDir::new();
-        let snapshot = subject(root.path()).take(Timestamp(0));
+        let snapshot = options(root.path()).take(Timestamp(0));
         assert_eq!((snapshot.cpu.threads, snapshot.gpus.len()), (0, 0));
         assert!(snapshot.cloud.is_none() && snapshot.job.is_none());
         assert_eq!(snapshot.unreadable, []);

@@ -1,5 +1,5 @@
-//! Snapshots on disk: a file each, named by its time, in `<dir>/snapshots`. One is written when something
-//! changed, and the oldest go.
+//! Snapshots on disk: one file each in `<dir>/snapshots`, named by its time. A file is written only when the snapshot
+//! changed; the newest [`SNAPSHOTS_MAX`] are kept. Used by the snapshot worker alone.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -13,9 +13,9 @@ use serde_json::Value;
 use crate::snapshot::Snapshot;
 use crate::timestamp::Timestamp;
 
-/// So many are kept.
+/// Number of snapshots kept on disk.
 pub const SNAPSHOTS_MAX: usize = 16;
-/// Of a file that is read back.
+/// Maximum size of a stored snapshot that is read back.
 const FILE_BYTES_MAX: u64 = 8 << 20;
 
 #[derive(Debug, thiserror::Error)]
@@ -28,16 +28,16 @@ pub enum SnapshotStoreError {
     },
 }
 
-/// The folder of the snapshots.
+/// The directory with the stored snapshots.
 #[derive(Debug)]
 pub(crate) struct SnapshotStore {
     folder: PathBuf,
-    /// What the last one said, without what changes by itself.
+    /// Fingerprint of the last stored snapshot, see [`fingerprint`].
     last_fingerprint: Option<u64>,
 }
 
 impl SnapshotStore {
-    /// Knows what an earlier agent stored.
+    /// Opens the store and reads the fingerprint of the last snapshot, which an earlier agent may have stored.
     pub fn open(dir: &Path) -> SnapshotStore {
         let folder = dir.join("snapshots");
         let last = stored_names(&folder)
@@ -49,20 +49,20 @@ impl SnapshotStore {
         }
     }
 
-    /// Stores the snapshot if it says something new.
+    /// Stores the snapshot if it differs from the last one. Returns whether it was stored.
     pub fn store_if_changed(&mut self, snapshot: &Snapshot) -> Result<bool, SnapshotStoreError> {
         let value = serde_json::to_value(snapshot).unwrap_or_default();
-        let said = fingerprint(value);
-        if self.last_fingerprint == Some(said) {
+        let current = fingerprint(value);
+        if self.last_fingerprint == Some(current) {
             return Ok(false);
         }
         self.write(snapshot.taken, &snapshot.json())?;
-        self.last_fingerprint = Some(said);
+        self.last_fingerprint = Some(current);
         self.drop_oldest();
         Ok(true)
     }
 
-    /// The file is whole from the moment it is there, and survives a loss of power.
+    /// Writes the file atomically and durably: temporary file, sync, rename, sync of the directory.
     fn write(&self, taken: Timestamp, text: &str) -> Result<(), SnapshotStoreError> {
         let path = self
             .folder
@@ -99,13 +99,13 @@ impl SnapshotStore {
         let names = stored_names(&self.folder);
         let surplus = names.len().saturating_sub(SNAPSHOTS_MAX);
         for name in &names[..surplus] {
-            // One that stays is no harm, and is tried again with the next.
+            // Best effort: the next store retries.
             let _ = fs::remove_file(self.folder.join(name));
         }
     }
 }
 
-/// The stored ones, the oldest first: their names sort by time.
+/// Returns the names of the stored snapshots, oldest first: names sort by time.
 fn stored_names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten();
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
@@ -114,7 +114,7 @@ fn stored_names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// `20260304T050607.089Z.json`: other files are not touched.
+/// Whether a file is a snapshot, such as `20260304T050607.089Z.json`. Other files are never touched.
 fn is_snapshot_name(name: &str) -> bool {
     let shape: String = name
         .chars()
@@ -128,8 +128,8 @@ fn stored_fingerprint(path: &Path) -> Option<u64> {
     serde_json::from_slice(&bytes).ok().map(fingerprint)
 }
 
-/// The same for two snapshots that differ only in what changes by itself: the time, the moment of boot as
-/// the clock is set, and whether the cloud answered just now.
+/// Hashes a snapshot without its volatile values: the time, the boot time (it shifts when the clock is set), and
+/// whether the cloud answered just now.
 fn fingerprint(mut snapshot: Value) -> u64 {
     let volatile = [
         ("/taken", ""),
@@ -158,32 +158,32 @@ mod tests {
     use pegel_testkit::TempDir;
 
     use super::*;
-    use crate::snapshot::tests::subject;
+    use crate::snapshot::tests::options;
 
     fn stored(dir: &TempDir) -> Vec<String> {
         stored_names(&dir.join("snapshots"))
     }
 
     #[test]
-    fn only_what_changed_is_stored_also_after_a_restart() {
+    fn only_changed_snapshots_are_stored_also_after_a_restart() {
         let (dir, machine) = (TempDir::new(), TempDir::new());
-        let mut subject = subject(machine.path());
-        let mut shelf = SnapshotStore::open(dir.path());
+        let mut options = options(machine.path());
+        let mut store = SnapshotStore::open(dir.path());
         assert!(
-            shelf
-                .store_if_changed(&subject.read_machine(Timestamp(1_000), None))
-                .expect("kept")
+            store
+                .store_if_changed(&options.read_machine(Timestamp(1_000), None))
+                .expect("stored")
         );
-        let mut later = subject.read_machine(Timestamp(2_000), None);
+        let mut later = options.read_machine(Timestamp(2_000), None);
         later.kernel.boot_time = Some(Timestamp(17));
-        assert!(!shelf.store_if_changed(&later).expect("nothing new"));
-        let mut shelf = SnapshotStore::open(dir.path());
-        assert!(!shelf.store_if_changed(&later).expect("nothing new"));
-        subject.node = "other".to_owned();
+        assert!(!store.store_if_changed(&later).expect("unchanged"));
+        let mut store = SnapshotStore::open(dir.path());
+        assert!(!store.store_if_changed(&later).expect("unchanged"));
+        options.node = "other".to_owned();
         assert!(
-            shelf
-                .store_if_changed(&subject.read_machine(Timestamp(3_000), None))
-                .expect("kept")
+            store
+                .store_if_changed(&options.read_machine(Timestamp(3_000), None))
+                .expect("stored")
         );
         assert_eq!(
             stored(&dir),
@@ -191,7 +191,7 @@ mod tests {
         );
         let mode = |path: &str| {
             fs::metadata(dir.join(path))
-                .expect("there")
+                .expect("exists")
                 .permissions()
                 .mode()
                 & 0o777
@@ -201,15 +201,15 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_go_and_other_files_stay() {
+    fn the_oldest_snapshots_are_removed_and_other_files_stay() {
         let (dir, machine) = (TempDir::new(), TempDir::new());
-        let mut subject = subject(machine.path());
-        let mut shelf = SnapshotStore::open(dir.path());
+        let mut options = options(machine.path());
+        let mut store = SnapshotStore::open(dir.path());
         for second in 0..20 {
-            subject.node = second.to_string();
-            shelf
-                .store_if_changed(&subject.read_machine(Timestamp(second * 1000), None))
-                .expect("kept");
+            options.node = second.to_string();
+            store
+                .store_if_changed(&options.read_machine(Timestamp(second * 1000), None))
+                .expect("stored");
             fs::write(dir.join("snapshots/notes.json"), "mine").expect("written");
         }
         let stored = stored(&dir);
@@ -219,13 +219,13 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_cannot_be_written_is_an_error_that_names_it() {
+    fn a_write_error_names_the_path() {
         let (dir, machine) = (TempDir::new(), TempDir::new());
         fs::write(dir.join("snapshots"), "a file").expect("written");
-        let mut shelf = SnapshotStore::open(dir.path());
+        let mut store = SnapshotStore::open(dir.path());
         let error =
-            shelf.store_if_changed(&subject(machine.path()).read_machine(Timestamp(0), None));
-        let error = error.expect_err("no folder").to_string();
+            store.store_if_changed(&options(machine.path()).read_machine(Timestamp(0), None));
+        let error = error.expect_err("not a directory").to_string();
         assert!(
             error.contains("snapshots/19700101T000000.000Z.json"),
             "{error}"

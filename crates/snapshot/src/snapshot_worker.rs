@@ -1,5 +1,8 @@
-//! The snapshot in an agent: taken when it starts, when it is asked to, when the cloud says something and every few
-//! minutes, on a thread of its own; stored when something changed; served from memory.
+//! Maintains the snapshot of a running agent on a thread of its own.
+//!
+//! A snapshot is taken at start, at regular intervals, on request ([`SnapshotWorker::retake`]) and when the cloud
+//! reports a change. It is stored on disk only if it differs from the previous one, and served from memory. The agent
+//! never waits for this thread; a panic while reading a file costs one snapshot, not the agent.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,23 +19,23 @@ use crate::snapshot::{Snapshot, SnapshotOptions};
 use crate::snapshot_store::SnapshotStore;
 use crate::timestamp::Timestamp;
 
-/// Whoever asks for it more often gets the last one.
+/// Minimum time between two snapshots. More frequent requests are merged.
 const INTERVAL_MIN: Duration = Duration::from_secs(1);
 
-/// Keeps the snapshot of a running agent.
+/// Handle to the thread that takes the snapshots of an agent. Dropping it stops the thread.
 #[derive(Debug)]
 pub struct SnapshotWorker {
     shared: Arc<SnapshotWorkerShared>,
     thread: Option<RestartedThread>,
 }
 
-/// How the keeper is doing.
+/// State of the worker, shown in the agent's status.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct SnapshotStatus {
     pub taken: Option<Timestamp>,
-    /// Since the start of the agent.
+    /// Snapshots taken since the start of the agent.
     pub looks: u64,
-    /// Those of them that found something new and were stored.
+    /// Snapshots among them that differed from the previous one and were stored.
     pub stored: u64,
     pub trouble: Option<String>,
 }
@@ -57,9 +60,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl SnapshotWorker {
-    /// Starts to look. Nothing is waited for: the first snapshot is there soon.
+    /// Starts the worker without waiting for the first snapshot.
     pub fn start(
-        subject: SnapshotOptions,
+        options: SnapshotOptions,
         dir: PathBuf,
         every: Duration,
         supervisor: &Supervisor,
@@ -68,9 +71,9 @@ impl SnapshotWorker {
         let for_thread = shared.clone();
         let for_cloud = supervisor.clone();
         let thread = supervisor.thread("snapshot").restarted(move || {
-            // Reading what an earlier agent stored is part of what must not delay the start.
-            let shelf = SnapshotStore::open(&dir);
-            for_thread.run_loop(&subject, shelf, every, &for_cloud);
+            // Opened on this thread: reading stored snapshots must not delay the start of the agent.
+            let store = SnapshotStore::open(&dir);
+            for_thread.run_loop(&options, store, every, &for_cloud);
         })?;
         Ok(SnapshotWorker {
             shared,
@@ -78,7 +81,7 @@ impl SnapshotWorker {
         })
     }
 
-    /// The latest snapshot as JSON; `None` in the first moments.
+    /// Returns the latest snapshot as JSON; `None` until the first one is taken.
     pub fn current(&self) -> Option<Arc<str>> {
         lock(&self.shared.state).current.clone()
     }
@@ -87,12 +90,12 @@ impl SnapshotWorker {
         lock(&self.shared.state).status.clone()
     }
 
-    /// Has the machine looked at again, soon.
+    /// Requests a new snapshot; it is taken within about a second.
     pub fn retake(&self) {
         self.shared.retake();
     }
 
-    /// What the cloud is about to do to this machine; `None` where no cloud answers.
+    /// Returns the scheduled cloud events of this machine; `None` if no cloud answers.
     pub fn events(&self) -> Option<(CloudProvider, Vec<CloudEvent>)> {
         lock(&self.shared.cloud_watcher).as_ref()?.events()
     }
@@ -105,35 +108,35 @@ impl Drop for SnapshotWorker {
         if let Some(thread) = self.thread.take() {
             thread.join();
         }
-        // Its thread calls back into what is shared: it ends first.
-        let watch = lock(&self.shared.cloud_watcher).take();
-        drop(watch);
+        // Dropped outside the lock: the watcher's thread may call back into the shared state until it ends.
+        let watcher = lock(&self.shared.cloud_watcher).take();
+        drop(watcher);
     }
 }
 
 impl SnapshotWorkerShared {
     fn run_loop(
         self: &Arc<Self>,
-        subject: &SnapshotOptions,
-        mut shelf: SnapshotStore,
+        options: &SnapshotOptions,
+        mut store: SnapshotStore,
         every: Duration,
         supervisor: &Supervisor,
     ) {
-        let mut has_asked = false;
+        let mut cloud_watcher_started = false;
         loop {
             let started = Instant::now();
             let cloud = lock(&self.cloud_watcher).as_ref().map(CloudWatcher::cloud);
-            // A panic is a mistake in the reading of some file: the agent goes on without this snapshot.
-            let look = || subject.read_machine(Timestamp::now(), cloud);
-            match catch_unwind(AssertUnwindSafe(look)) {
+            // A panic is a bug in one of the parsers: the agent continues without this snapshot.
+            let read = || options.read_machine(Timestamp::now(), cloud);
+            match catch_unwind(AssertUnwindSafe(read)) {
                 Ok(snapshot) => {
-                    if !std::mem::replace(&mut has_asked, true) {
-                        self.start_cloud_watcher(subject, &snapshot, supervisor);
+                    if !std::mem::replace(&mut cloud_watcher_started, true) {
+                        self.start_cloud_watcher(options, &snapshot, supervisor);
                     }
-                    self.publish(&snapshot, &mut shelf);
+                    self.publish(&snapshot, &mut store);
                 }
                 Err(panic) => self.set_trouble(format!(
-                    "looking at the machine panicked: {}",
+                    "internal error: reading the machine panicked: {}",
                     panic_message(&*panic)
                 )),
             }
@@ -145,11 +148,11 @@ impl SnapshotWorkerShared {
 
     fn start_cloud_watcher(
         self: &Arc<Self>,
-        subject: &SnapshotOptions,
+        options: &SnapshotOptions,
         snapshot: &Snapshot,
         supervisor: &Supervisor,
     ) {
-        let Some(question) = subject.metadata_target(snapshot) else {
+        let Some(target) = options.metadata_target(snapshot) else {
             return;
         };
         let shared = Arc::downgrade(self);
@@ -158,16 +161,16 @@ impl SnapshotWorkerShared {
                 shared.retake();
             }
         };
-        match CloudWatcher::start(question, changed, supervisor) {
-            Ok(watch) => *lock(&self.cloud_watcher) = Some(watch),
-            Err(error) => self.set_trouble(format!(
-                "cannot start the thread that asks the cloud: {error}"
-            )),
+        match CloudWatcher::start(target, changed, supervisor) {
+            Ok(watcher) => *lock(&self.cloud_watcher) = Some(watcher),
+            Err(error) => {
+                self.set_trouble(format!("cannot start the cloud metadata thread: {error}"))
+            }
         }
     }
 
-    fn publish(&self, snapshot: &Snapshot, shelf: &mut SnapshotStore) {
-        let stored = shelf.store_if_changed(snapshot);
+    fn publish(&self, snapshot: &Snapshot, store: &mut SnapshotStore) {
+        let stored = store.store_if_changed(snapshot);
         let mut state = lock(&self.state);
         state.current = Some(snapshot.json().into());
         state.status.taken = Some(snapshot.taken);
@@ -187,7 +190,7 @@ impl SnapshotWorkerShared {
     fn set_trouble(&self, trouble: String) {
         let mut state = lock(&self.state);
         if state.status.trouble.as_ref() != Some(&trouble) {
-            tracing::warn!(trouble, "the snapshot is not well");
+            tracing::warn!(trouble, "snapshot is incomplete");
         }
         state.status.trouble = Some(trouble);
     }
@@ -197,7 +200,7 @@ impl SnapshotWorkerShared {
         self.wake.notify_all();
     }
 
-    /// Until it is time for the next one; false when it is to stop.
+    /// Waits until the next snapshot is due. Returns false when the worker is stopped.
     fn wait_until_due(&self, started: Instant, every: Duration) -> bool {
         let mut state = lock(&self.state);
         loop {

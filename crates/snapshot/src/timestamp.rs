@@ -1,11 +1,11 @@
-//! Times as text: RFC 3339 in UTC, with milliseconds.
+//! Timestamps with milliseconds, formatted as RFC 3339 in UTC.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use pegel_metric::civil;
 use serde::{Serialize, Serializer};
 
-/// Milliseconds since 1970.
+/// Milliseconds since the UNIX epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp(pub i64);
 
@@ -15,29 +15,29 @@ impl Timestamp {
         Timestamp(now.map_or(0, |now| i64::try_from(now.as_millis()).unwrap_or(i64::MAX)))
     }
 
-    /// `2026-03-04T05:06:07.089Z`.
+    /// Formats as `2026-03-04T05:06:07.089Z`.
     pub fn rfc3339(self) -> String {
         let (y, mo, d, ms) = self.date_and_millis();
         let (h, mi, s, ms) = time_of_day(ms);
         format!("{y:04}-{mo:02}-{d:02}T{h:02}:{mi:02}:{s:02}.{ms:03}Z")
     }
 
-    /// The same without signs, as it stands in the names of files.
+    /// Formats as `20260304T050607.089Z`, for file names.
     pub fn compact_rfc3339(self) -> String {
         let (y, mo, d, ms) = self.date_and_millis();
         let (h, mi, s, ms) = time_of_day(ms);
         format!("{y:04}{mo:02}{d:02}T{h:02}{mi:02}{s:02}.{ms:03}Z")
     }
 
-    /// Ticks of 100 ns since 1601, as Windows counts time.
+    /// Converts a Windows file time: ticks of 100 ns since 1601.
     pub(crate) fn from_windows_ticks(ticks: u64) -> Option<Timestamp> {
         const TO_1970: u64 = 116_444_736_000_000_000;
         let millis = ticks.checked_sub(TO_1970)? / 10_000;
-        // Later than the year 9999 is no time that a log would tell.
+        // Times after the year 9999 are malformed.
         (millis < 253_402_300_800_000).then_some(Timestamp(i64::try_from(millis).ok()?))
     }
 
-    /// Year, month, day and millisecond of the day.
+    /// Returns year, month, day and millisecond of the day.
     fn date_and_millis(self) -> (i64, i64, i64, i64) {
         const DAY: i64 = civil::DAY_SECONDS * 1000;
         let (year, month, day) = civil::date_of(self.0.div_euclid(DAY));
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_written_in_utc() {
+    fn timestamps_are_formatted_in_utc() {
         for (millis, text) in [
             (0, "1970-01-01T00:00:00.000Z"),
             (951_782_400_001, "2000-02-29T00:00:00.001Z"),
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_counts_from_1601() {
+    fn windows_ticks_count_from_1601() {
         let moment = Timestamp::from_windows_ticks(133_485_408_001_234_567);
         assert_eq!(moment.map(|m| m.0), Some(1_704_067_200_123));
         assert_eq!(Timestamp::from_windows_ticks(1), None);
