@@ -1,5 +1,8 @@
-//! The agent itself: what it costs, from `/proc/self/stat`, what it received, kept and dropped, how
-//! its collectors do. Level 0: kept at every level, because nobody can trust a gauge that does not show its own state.
+//! The agent itself: its resource usage from `/proc/self/stat`, the samples it received, kept and dropped, and the
+//! state of its collectors.
+//!
+//! Level 0, so that these series exist at every level: an agent that hides its own state cannot be trusted. Runs on the
+//! sampler's thread. The totals come from the ledger and hold for every input: received = kept + dropped.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,48 +20,52 @@ const fn counter(name: &'static str, unit: &'static str, help: &'static str) -> 
     Family::new(name, Kind::Counter, unit, 0, help)
 }
 
-static RECEIVED: Family = counter("pegel_received_total", "", "Samples offered by each input.");
+static RECEIVED: Family = counter(
+    "pegel_received_total",
+    "",
+    "Total number of samples received, by input.",
+);
 static KEPT: Family = counter(
     "pegel_kept_total",
     "",
-    "Samples of each input that were stored.",
+    "Total number of samples stored, by input.",
 );
 static DROPPED: Family = counter(
     "pegel_dropped_total",
     "",
-    "Samples of each input that were not stored, by reason.",
+    "Total number of samples not stored, by input and reason.",
 );
 static LATE: Family = counter(
     "pegel_samples_late_total",
     "",
-    "Passes that were taken more than half an interval after their time.",
+    "Total number of sampling passes that started more than half an interval late.",
 );
 static MISSED: Family = counter(
     "pegel_samples_missed_total",
     "",
-    "Passes that were not taken at all.",
+    "Total number of sampling passes that were skipped.",
 );
 static CLOCK_STEPS: Family = counter(
     "pegel_clock_steps_total",
     "",
-    "Times that the wall clock was set.",
+    "Total number of steps of the wall clock.",
 );
 static SECONDS: Family = counter(
     "pegel_collector_seconds_total",
     "seconds",
-    "Time spent in each collector.",
+    "Total time spent in the collector, in seconds.",
 );
 static FAILURES: Family = counter(
     "pegel_collector_failures_total",
     "",
-    "Times that each collector began to fail.",
+    "Total number of times the collector started to fail.",
 );
 static FAILED: Family = Family::new(
     "pegel_collector_failed",
     Kind::Gauge,
     "",
     0,
-    "1 while a collector cannot read its source, else 0.",
+    "1 while the collector cannot read its source, otherwise 0.",
 );
 
 pub static ENTRY: Entry = Entry {
@@ -88,7 +95,7 @@ pub static ENTRY: Entry = Entry {
 #[derive(Debug)]
 struct AgentCollector {
     path: PathBuf,
-    /// Not there when another root has no processes.
+    /// `None` when the configured root has no `/proc/self`.
     process: Option<AgentProcessUsage>,
     ledger_series: LedgerSeries,
     schedule: [Single; 3],
@@ -134,8 +141,8 @@ impl AgentCollector {
 
 const ALWAYS_SHOWN: (Input, Reason) = (Input::Collect, Reason::QueueFull);
 
-/// The ledger, input by input. Reasons appear when something was first dropped for them: most of the
-/// many pairs of input and reason never happen. One is always there, so that the name is known.
+/// The series of the ledger. Most pairs of input and reason never occur, so a series of `pegel_dropped_total` appears
+/// with the first drop for its pair. [`ALWAYS_SHOWN`] is always present, so that the name is known.
 #[derive(Debug)]
 struct LedgerSeries {
     ledger: Arc<Ledger>,
@@ -161,8 +168,8 @@ impl LedgerSeries {
                 self.totals.push(slots);
             }
         }
-        for (at, &input) in Input::ALL.iter().enumerate() {
-            let [received, kept] = self.totals[at];
+        for (index, &input) in Input::ALL.iter().enumerate() {
+            let [received, kept] = self.totals[index];
             out.set(received, self.ledger.received_total(input) as f64);
             out.set(kept, self.ledger.kept_total(input) as f64);
             for &reason in Reason::ALL {
@@ -196,11 +203,11 @@ impl LedgerSeries {
     }
 }
 
-/// The collectors that run here; a disabled one has nothing to say.
+/// The series of the collectors. Disabled collectors have none.
 #[derive(Debug)]
 struct CollectorSeries {
     stats: Arc<Figures>,
-    /// For each collector: seconds, failures, failed.
+    /// For each collector: seconds, failures, failed; `None` if disabled.
     slots: Vec<Option<[Slot; 3]>>,
 }
 

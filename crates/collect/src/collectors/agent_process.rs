@@ -1,4 +1,4 @@
-//! What the agent's own process uses, from `/proc/self`.
+//! Resource usage of the agent's own process, from `/proc/self`. Part of the collector `agent`.
 
 use std::fs::File;
 use std::io;
@@ -20,30 +20,35 @@ pub(super) static CPU: Family = Family::new(
     Kind::Counter,
     "seconds",
     0,
-    "Processor time used by the agent.",
+    "Total CPU time used by the agent, in seconds.",
 );
 pub(super) static RESIDENT: Family = Family::new(
     "pegel_resident_memory_bytes",
     Kind::Gauge,
     "bytes",
     0,
-    "Memory of the agent that is in RAM.",
+    "Resident memory of the agent, in bytes.",
 );
 pub(super) static FDS: Family = Family::new(
     "pegel_open_fds",
     Kind::Gauge,
     "",
     0,
-    "File descriptors that the agent has open.",
+    "Number of open file descriptors of the agent.",
 );
-pub(super) static THREADS: Family =
-    Family::new("pegel_threads", Kind::Gauge, "", 0, "Threads of the agent.");
+pub(super) static THREADS: Family = Family::new(
+    "pegel_threads",
+    Kind::Gauge,
+    "",
+    0,
+    "Number of threads of the agent.",
+);
 pub(super) static START: Family = Family::new(
     "pegel_start_time_seconds",
     Kind::Gauge,
     "seconds",
     0,
-    "When the agent was started, in seconds since 1970.",
+    "Start time of the agent, in seconds since the Unix epoch.",
 );
 
 #[derive(Debug)]
@@ -52,7 +57,7 @@ pub(super) struct AgentProcessUsage {
     fds: Option<FdDirectory>,
     user_hz: f64,
     page_bytes: f64,
-    /// Seconds since 1970, where the node says it.
+    /// Seconds since the Unix epoch; `None` if `/proc/stat` does not have it.
     boot_time: Option<u64>,
     cpu: Single,
     resident: Single,
@@ -61,7 +66,7 @@ pub(super) struct AgentProcessUsage {
     start: Single,
 }
 
-/// Some columns of `/proc/<pid>/stat`.
+/// The columns of `/proc/<pid>/stat` that are used.
 #[derive(Debug, PartialEq, Eq)]
 struct AgentProcessStat {
     cpu_ticks: u64,
@@ -119,14 +124,14 @@ impl AgentProcessUsage {
     }
 }
 
-/// The second column is the program's name in parentheses; it may itself have blanks and
-/// parentheses, so that the last one counts.
+/// Parses `/proc/<pid>/stat`. The second column is the program's name in parentheses. The name may contain spaces and
+/// parentheses, so it ends at the last `)`.
 fn parse(text: &[u8]) -> Result<AgentProcessStat, Fault> {
     whole_lines(text)?;
     let parse = || {
         let end = text.iter().rposition(|&byte| byte == b')')?;
         let line = text[end + 1..].strip_suffix(b"\n")?;
-        // The third column of the file is the first one here.
+        // The first word here is column 3 of the file.
         let mut words = Words(line);
         let mut column = |skipped: usize| words.nth(skipped).and_then(integer);
         Some(AgentProcessStat {
@@ -138,22 +143,22 @@ fn parse(text: &[u8]) -> Result<AgentProcessStat, Fault> {
     };
     parse().ok_or(Fault::Malformed {
         line: 1,
-        what: "not the state of a process",
+        what: "expected a process status line",
     })
 }
 
-/// The folder of open descriptors.
+/// The directory `/proc/self/fd`.
 #[derive(Debug)]
 struct FdDirectory {
     path: PathBuf,
     folder: OwnedFd,
-    /// Since Linux 6.2 the size of the folder is the number of descriptors.
+    /// True since Linux 6.2, where `st_size` of the directory is the number of descriptors.
     size_is_count: bool,
 }
 
 impl FdDirectory {
     fn open(path: PathBuf) -> Result<Option<FdDirectory>, OpenError> {
-        /// The file system type of `/proc`.
+        /// `f_type` of procfs.
         const PROC_MAGIC: u64 = 0x9fa0;
         let open = || -> io::Result<FdDirectory> {
             let folder: OwnedFd = File::from(rustix::fs::open(
@@ -211,7 +216,7 @@ mod tests {
     use crate::collectors::testing::update_fails;
 
     #[test]
-    fn a_name_may_look_like_columns() {
+    fn a_program_name_may_contain_parentheses_and_spaces() {
         let text = b"1 (a) R 2) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22\n";
         let expected = AgentProcessStat {
             cpu_ticks: 11 + 12,
@@ -223,8 +228,8 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_refused() {
-        let what = "not the state of a process";
+    fn malformed_input_is_rejected() {
+        let what = "expected a process status line";
         update_fails(
             |text| parse(text).map(|_| ()),
             &[
@@ -252,7 +257,7 @@ mod tests {
         let listed = fds.count_entries().expect("list");
         assert!(listed > 5, "{listed}");
         if fds.size_is_count {
-            // Other tests open files meanwhile: the count moves, but not far.
+            // Other tests open files at the same time, so the counts may differ a little.
             let counted = fds.count().expect("count");
             assert!(counted.abs_diff(listed) < 64, "{counted} and {listed}");
         }

@@ -1,4 +1,4 @@
-//! The readings of other parts of the agent.
+//! Publishes the metrics that other parts of the agent report about themselves. Part of the collector `agent`.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ pub(super) struct SelfMetricsSeries {
     slots: SelfMetricSlots,
 }
 
-/// The series seen so far. Readings come in the same order each time, so that the next one is
-/// tried first.
+/// The series declared so far. Parts report their readings in a stable order, so the lookup tries the entry after the
+/// previous hit first and falls back to a linear search.
 #[derive(Debug, Default)]
 struct SelfMetricSlots {
     entries: Vec<SelfMetricSlot>,
@@ -58,9 +58,9 @@ impl SelfMetricSlots {
         labels: &[(&str, &str)],
         out: &mut Group,
     ) -> Result<Slot, SeriesError> {
-        let is_it = |entry: &SelfMetricSlot| entry.matches(family, labels);
-        if !self.entries.get(self.cursor).is_some_and(is_it) {
-            self.cursor = match self.entries.iter().position(is_it) {
+        let is_match = |entry: &SelfMetricSlot| entry.matches(family, labels);
+        if !self.entries.get(self.cursor).is_some_and(is_match) {
+            self.cursor = match self.entries.iter().position(is_match) {
                 Some(position) => position,
                 None => {
                     let slot = out.declare(family, labels)?;
@@ -83,7 +83,7 @@ impl SelfMetricSlots {
 
 impl SelfMetricSlot {
     fn matches(&self, family: &Arc<Family>, labels: &[(&str, &str)]) -> bool {
-        // A part may make its families anew each time: then the names decide.
+        // A part may create its families on every pass; then the names decide.
         (Arc::ptr_eq(&self.family, family) || self.family.name == family.name)
             && self.labels.len() == labels.len()
             && self
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn readings_may_come_and_go() {
+    fn readings_may_disappear_and_return() {
         let family = Arc::new(Family::new("pegel_x", Kind::Gauge, "", 0, "X."));
         let part = Arc::new(TestSelfMetrics {
             family,
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_reading_is_an_error() {
+    fn an_invalid_name_is_an_error() {
         let family = Arc::new(Family::new("bad{name", Kind::Gauge, "", 0, "X."));
         let part = Arc::new(TestSelfMetrics {
             family,

@@ -1,4 +1,4 @@
-//! How many neighbours each interface knows, from `/proc/net/arp`.
+//! Number of entries in the ARP table per interface, from `/proc/net/arp`.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ static ENTRIES: Family = Family::new(
     Kind::Gauge,
     "",
     2,
-    "Addresses in the ARP table, by interface.",
+    "Number of entries in the ARP table, by interface.",
 );
 
 pub static ENTRY: Entry = Entry {
@@ -43,7 +43,7 @@ struct ArpReadings {
 struct ArpDevice {
     slot: Slot,
     count: u64,
-    /// The pass that `count` belongs to.
+    /// The pass in which `count` was last updated; an older count starts again at 1.
     pass: u64,
 }
 
@@ -66,7 +66,7 @@ impl Parser for ArpReadings {
         {
             return Err(Fault::Malformed {
                 line: 1,
-                what: "not the heading of addresses",
+                what: "expected the header of the ARP table",
             });
         }
         self.pass += 1;
@@ -75,7 +75,7 @@ impl Parser for ArpReadings {
         for (number, line) in lines {
             let malformed = Fault::Malformed {
                 line: number,
-                what: "not an address with its interface",
+                what: "expected an address and its interface",
             };
             let name = Words(line).nth(5).ok_or(malformed)?;
             let device = self.devices.entry(name, || {
@@ -107,7 +107,7 @@ mod tests {
     const HEADING: &str = "IP address       HW type     Flags       HW address  Mask  Device\n";
 
     #[test]
-    fn addresses_are_counted_by_interface() {
+    fn entries_are_counted_by_interface() {
         let (mut readings, mut group) = (ArpReadings::new(), Group::new("arp", 3, 1000));
         let line = |device: &str| format!("192.0.2.1 0x1 0x2 02:00:00:00:00:05 * {device}\n");
         let cases: [(&[&str], &[&str]); 3] = [
@@ -131,16 +131,16 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_named_by_its_line() {
+    fn malformed_input_is_reported_with_its_line() {
         update_fails(
             |text| ArpReadings::new().update(text, &mut Group::new("arp", 3, 1000)),
             &[
                 ("", 0, "the file is empty"),
-                ("192.0.2.1\n", 1, "not the heading of addresses"),
+                ("192.0.2.1\n", 1, "expected the header of the ARP table"),
                 (
                     &format!("{HEADING}192.0.2.1 0x1\n"),
                     2,
-                    "not an address with its interface",
+                    "expected an address and its interface",
                 ),
             ],
         );

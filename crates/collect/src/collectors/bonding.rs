@@ -1,4 +1,4 @@
-//! Bonded network interfaces, from `/sys/class/net/bonding_masters`.
+//! Bonded network interfaces, from `/sys/class/net/bonding_masters` and `/sys/class/net/<bond>/bonding/slaves`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,14 +15,14 @@ static SLAVES: Family = Family::new(
     Kind::Gauge,
     "",
     2,
-    "Interfaces that the bond has.",
+    "Number of interfaces in the bond.",
 );
 static ACTIVE: Family = Family::new(
     "node_bonding_active",
     Kind::Gauge,
     "",
     2,
-    "Interfaces of the bond whose link works.",
+    "Number of interfaces in the bond whose link is up.",
 );
 static FAMILIES: [&Family; 2] = [&SLAVES, &ACTIVE];
 
@@ -77,11 +77,11 @@ impl Collector for Bonding {
     }
 }
 
-/// How many interfaces a bond has, and how many of them work.
+/// Returns the number of interfaces in a bond and how many of them have a link.
 fn count_slaves(master: &Path) -> (usize, usize) {
     let slaves = text(&master.join("bonding/slaves")).unwrap_or_default();
     let is_active = |slave: &&str| {
-        // Kernels before 3.13 call the link to the interface by its older name.
+        // Kernels before 3.13 name the symlink to the interface `slave_<name>`.
         let status = ["lower_", "slave_"].iter().find_map(|prefix| {
             let slave = master.join(format!("{prefix}{slave}"));
             text(&slave.join("bonding_slave/mii_status"))

@@ -1,8 +1,9 @@
-//! What the node's jobs use, by control group: processor time, memory with its peak, input and
-//! output, tasks, pressure, from `/sys/fs/cgroup` of either version.
+//! Resource usage of the node's jobs by control group: CPU time, memory with its peak, I/O, tasks and pressure, from
+//! `/sys/fs/cgroup` (version 1 and 2).
 //!
-//! Looked at are the job in which the agent itself runs, or else its own group, and the groups of
-//! the jobs that Slurm and PBS have on this node.
+//! Reads the group of the job in which the agent runs (or the agent's own group if it runs in no job), and the groups of
+//! the Slurm and PBS jobs on this node. Runs on a thread of its own and lists the groups anew in every pass. At most
+//! `GROUPS_MAX` groups are read.
 
 use std::path::PathBuf;
 
@@ -27,9 +28,9 @@ pub static ENTRY: Entry = Entry {
     open,
 };
 
-/// More jobs than a node has at a time; the others are left out.
+/// More than the jobs that a node runs at a time; further groups are ignored.
 const GROUPS_MAX: usize = 64;
-/// A line for each hierarchy.
+/// `/proc/self/cgroup` has one line for each hierarchy.
 const SELF_CGROUP_BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Debug)]
@@ -53,10 +54,10 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
 
 impl Walk for CgroupWalk {
     fn walk(&mut self, put: &mut Put<'_>) -> Result<(), Fault> {
-        // It may change: an agent can be moved, and a job's group is made after its start.
-        let of_self = read_plain(&self.self_cgroup, SELF_CGROUP_BYTES_MAX).unwrap_or_default();
-        let own = AgentCgroups::parse(&String::from_utf8_lossy(&of_self));
-        // A hybrid system has the second version beside the first, usually without controllers.
+        // Read in every pass: the agent may be moved to another group, and a job's group may be created after the agent's start.
+        let self_cgroup = read_plain(&self.self_cgroup, SELF_CGROUP_BYTES_MAX).unwrap_or_default();
+        let own = AgentCgroups::parse(&String::from_utf8_lossy(&self_cgroup));
+        // Hybrid systems mount version 2 beside version 1, usually without controllers.
         let unified = Folder::open(&self.mount.join("unified"));
         let second = unified.or_else(|| Folder::open(&self.mount));
         if let Some(root) = second.filter(is_v2) {
@@ -64,7 +65,7 @@ impl Walk for CgroupWalk {
             self.jobs.keep_only(&groups);
             for group in groups {
                 let folder = open_group(&root, &group);
-                // The root is the whole node, except in a container, where it is a group.
+                // The root group is the whole node, except in a container, where it is an ordinary group.
                 let is_group =
                     |folder: &Folder| group != "/" || folder.count("memory.current").is_some();
                 if let Some(folder) = folder.filter(is_group) {
@@ -90,12 +91,12 @@ impl Walk for CgroupWalk {
     }
 }
 
-/// Only the second version has this file.
+/// Only version 2 has the file `cgroup.controllers`.
 fn is_v2(root: &Folder) -> bool {
     root.bytes("cgroup.controllers").is_ok()
 }
 
-/// A group below the root of its hierarchy.
+/// Opens a group below the root of its hierarchy.
 pub(super) fn open_group(root: &Folder, group: &str) -> Option<Folder> {
     match group.trim_start_matches('/') {
         "" => root.folder("."),
@@ -111,8 +112,8 @@ struct AgentCgroups {
 }
 
 impl AgentCgroups {
-    /// `/proc/self/cgroup`: `0::/path` is the second version; in the first the controllers may have
-    /// different paths, of which the one of memory counts.
+    /// Parses `/proc/self/cgroup`: `0::/path` is version 2. In version 1 the controllers may have different paths; the path
+    /// of the memory controller is used.
     fn parse(text: &str) -> AgentCgroups {
         let mut own = AgentCgroups::default();
         for line in text.lines() {
@@ -130,7 +131,7 @@ impl AgentCgroups {
     }
 }
 
-/// The path up to the job, where it is one; else the whole path.
+/// Returns the path up to and including the job's group, or the whole path if it belongs to no job.
 fn job_path(path: &str) -> &str {
     let mut end = 0;
     let mut before = "";
@@ -148,8 +149,8 @@ fn job_path(path: &str) -> &str {
     path
 }
 
-/// Where schedulers keep the groups of their jobs: folders, of which a last `*` part stands for
-/// every job and an inner part for all that begin or end so.
+/// The path of the groups that a scheduler creates for its jobs, one part per directory level. A group at the level of
+/// the last part is a job.
 type JobPathPattern = &'static [JobPathPart];
 #[derive(Debug, Clone, Copy)]
 enum JobPathPart {
@@ -184,24 +185,24 @@ const V1_JOB_PATHS: [JobPathPattern; 2] = [
     ],
 ];
 
-/// The agent's own group and those of jobs, each once.
-fn find_groups(root: &Folder, own: Option<&str>, places: &[JobPathPattern]) -> Vec<String> {
+/// Returns the agent's own group and the groups of jobs, without duplicates.
+fn find_groups(root: &Folder, own: Option<&str>, patterns: &[JobPathPattern]) -> Vec<String> {
     let mut groups: Vec<String> = own.map(str::to_owned).into_iter().collect();
-    for place in places {
-        find_jobs(root, "", place, &mut groups);
+    for pattern in patterns {
+        find_jobs(root, "", pattern, &mut groups);
     }
     groups.sort_unstable();
     groups.dedup();
     groups
 }
 
-fn find_jobs(folder: &Folder, path: &str, place: &[JobPathPart], groups: &mut Vec<String>) {
-    let Some((part, rest)) = place.split_first() else {
+fn find_jobs(folder: &Folder, path: &str, pattern: &[JobPathPart], groups: &mut Vec<String>) {
+    let Some((part, rest)) = pattern.split_first() else {
         groups.push(path.to_owned());
         return;
     };
     for name in folder.names() {
-        let is_meant = match part {
+        let is_match = match part {
             JobPathPart::Name(whole) => name == *whole,
             JobPathPart::Prefix(prefix) => name.starts_with(prefix),
             JobPathPart::Suffix(suffix) => name.ends_with(suffix),
@@ -209,7 +210,7 @@ fn find_jobs(folder: &Folder, path: &str, place: &[JobPathPart], groups: &mut Ve
             JobPathPart::Any => true,
         };
         if groups.len() < GROUPS_MAX
-            && is_meant
+            && is_match
             && let Some(inner) = folder.folder(&name)
         {
             find_jobs(&inner, &format!("{path}/{name}"), rest, groups);
@@ -222,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_cut_at_the_job() {
+    fn a_path_ends_at_the_job() {
         for (path, job) in [
             (
                 "/system.slice/n1_slurmstepd.scope/job_17/step_0/user/task_3",

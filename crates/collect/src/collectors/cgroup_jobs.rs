@@ -1,8 +1,8 @@
-//! The job that a control group belongs to.
+//! Finds the Slurm job ID of a control group, for the collector `cgroup`.
 //!
-//! Slurm names the folder of a job `job_N`; from 26.05 on, in the second version, by the job's SLUID: an `s` and 13 characters
-//! of Crockford's base 32. Then the number is only in the environment of the job's processes, which the kernel shows to
-//! their own user and to root.
+//! Slurm names the group of a job `job_N`. Since 26.05, with control groups version 2, the name is the job's SLUID: an `s`
+//! and 13 characters of Crockford's base 32. Then only the environment of the job's processes has the ID, and the kernel
+//! permits only their owner and root to read it.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -12,19 +12,19 @@ use pegel_metric::slurm::{is_number, is_sluid, job_id_in};
 
 use crate::folder::Folder;
 
-/// Processes of a job whose environment is read in one pass. All of them have the same number.
+/// Processes of a job whose environment is read in one pass. All of them carry the same ID.
 const PROCESSES_MAX: usize = 8;
-/// Passes in which a number is looked for: a minute and a half. An agent that may not read them stops then.
+/// Lookup attempts per job, over a minute and a half; then an agent that is not permitted to read environments gives up.
 const TRIES_MAX: u8 = 18;
-/// More than any environment has.
+/// Upper bound on the size of an environment.
 const ENVIRONMENT_BYTES_MAX: u64 = 1 << 20;
 
-/// Whether Slurm calls the folder of a job so.
+/// Returns whether Slurm gives such a name to the group of a job.
 pub(super) fn is_slurm_job(name: &str) -> bool {
     name.strip_prefix("job_").is_some_and(is_number) || is_sluid(name)
 }
 
-/// The numbers of jobs that are known by their SLUID, as they were found.
+/// The IDs of jobs whose groups are named by SLUID, cached by group.
 #[derive(Debug)]
 pub(super) struct Jobs {
     proc: PathBuf,
@@ -34,7 +34,7 @@ pub(super) struct Jobs {
 #[derive(Debug)]
 enum Lookup {
     Found(String),
-    /// Not found, so often.
+    /// Not found after this number of attempts.
     Tried(u8),
 }
 
@@ -46,7 +46,7 @@ impl Jobs {
         }
     }
 
-    /// The number of the job of a group, where it is one of Slurm and can be known.
+    /// Returns the job ID of a group, if it belongs to a Slurm job and its ID can be determined.
     pub(super) fn id(&mut self, group: &str, folder: &Folder) -> Option<String> {
         let name = group.rsplit('/').next()?;
         if let Some(number) = name.strip_prefix("job_").filter(|id| is_number(id)) {
@@ -72,31 +72,31 @@ impl Jobs {
         }
     }
 
-    /// Forgets jobs that are over.
+    /// Removes the cached IDs of jobs that have ended.
     pub(super) fn keep_only(&mut self, groups: &[String]) {
         let groups: HashSet<&str> = groups.iter().map(String::as_str).collect();
         self.lookups.retain(|group, _| groups.contains(&**group));
     }
 }
 
-/// Looks at processes below `step_N/user/task_M`.
+/// Searches the environments of the processes in `step_N/user/task_M` for the job ID.
 fn find_number(proc: &std::path::Path, sluid: &str, job: &Folder) -> Option<String> {
-    let begin_with = |folder: &Folder, prefix: &'static str| {
+    let with_prefix = |folder: &Folder, prefix: &'static str| {
         let names = folder.names().into_iter();
         names.filter(move |name| name.starts_with(prefix))
     };
-    let mut left = PROCESSES_MAX;
-    for step in begin_with(job, "step_") {
+    let mut remaining = PROCESSES_MAX;
+    for step in with_prefix(job, "step_") {
         let Some(user) = job.folder(&format!("{step}/user")) else {
             continue;
         };
-        for task in begin_with(&user, "task_") {
+        for task in with_prefix(&user, "task_") {
             let processes = user.text(&format!("{task}/cgroup.procs"));
             for process in processes.unwrap_or_default().lines() {
                 if !is_number(process) {
                     continue;
                 }
-                left = left.checked_sub(1)?;
+                remaining = remaining.checked_sub(1)?;
                 let path = proc.join(process).join("environ");
                 let environment = read_plain(&path, ENVIRONMENT_BYTES_MAX).unwrap_or_default();
                 if let Some(number) = job_id_in(&environment, sluid) {

@@ -1,4 +1,4 @@
-//! A control group of the first version: a folder in the hierarchy of each controller.
+//! Reads a control group of version 1, for the collector `cgroup`: one directory in the hierarchy of each controller.
 
 use super::cgroup::open_group;
 use super::cgroup_families::*;
@@ -6,10 +6,10 @@ use crate::folder::Folder;
 use crate::scan::{Fault, Words, integer};
 use crate::walk::Put;
 
-/// The kernel writes "no limit" as a number near 2^63.
+/// The kernel reports "no limit" as a number near 2^63; values from here on mean no limit.
 const LIMIT_MAX: f64 = (1_u64 << 60) as f64;
 
-/// The roots of the hierarchies.
+/// The root directories of the controllers' hierarchies.
 #[derive(Debug)]
 pub(super) struct CgroupV1Controllers {
     memory: Folder,
@@ -21,10 +21,10 @@ pub(super) struct CgroupV1Controllers {
 }
 
 impl CgroupV1Controllers {
-    /// `None` where the first version is not in use.
+    /// Returns `None` if version 1 is not mounted.
     pub(super) fn find(mount: &Folder) -> Option<CgroupV1Controllers> {
         let memory = mount.folder("memory")?;
-        // In the second version that would be a group of this name.
+        // In version 2, `memory` would be an ordinary group of this name.
         memory.bytes("memory.usage_in_bytes").ok()?;
         Some(CgroupV1Controllers {
             memory,
@@ -36,7 +36,7 @@ impl CgroupV1Controllers {
         })
     }
 
-    /// The one whose groups are looked for.
+    /// Returns the hierarchy in which groups are searched.
     pub(super) fn memory_root(&self) -> &Folder {
         &self.memory
     }
@@ -48,10 +48,10 @@ pub(super) fn walk(
     user_hz: f64,
     put: &mut Put<'_>,
 ) -> Result<(), Fault> {
-    // A controller that has no such group counts for another one: it is left out.
-    let of = |root: &Option<Folder>| root.as_ref().and_then(|root| open_group(root, group));
+    // A controller without this group accounts to another group: skip it.
+    let open_in = |root: &Option<Folder>| root.as_ref().and_then(|root| open_group(root, group));
     let labels = [("cgroup", group)];
-    if let Some(folder) = of(&controllers.cpuacct) {
+    if let Some(folder) = open_in(&controllers.cpuacct) {
         let seconds = folder.number("cpuacct.usage").map(|nanos| nanos / 1e9);
         put.maybe(&CPU, &labels, seconds)?;
         let text = folder.bytes("cpuacct.stat").unwrap_or_default();
@@ -64,10 +64,10 @@ pub(super) fn walk(
             }
         }
     }
-    if let Some(folder) = of(&controllers.cpu) {
+    if let Some(folder) = open_in(&controllers.cpu) {
         walk_cpu(&folder, &labels, put)?;
     }
-    if let Some(folder) = of(&controllers.cpuset) {
+    if let Some(folder) = open_in(&controllers.cpuset) {
         let list = folder.text("cpuset.effective_cpus");
         let list = list.or_else(|| folder.text("cpuset.cpus"));
         put.maybe(&CPUS, &labels, list.and_then(|list| cpu_list_count(&list)))?;
@@ -75,10 +75,10 @@ pub(super) fn walk(
     if let Some(folder) = open_group(&controllers.memory, group) {
         walk_memory(group, &folder, put)?;
     }
-    if let Some(folder) = of(&controllers.blkio) {
+    if let Some(folder) = open_in(&controllers.blkio) {
         walk_io(group, &folder, put)?;
     }
-    if let Some(folder) = of(&controllers.pids) {
+    if let Some(folder) = open_in(&controllers.pids) {
         put.maybe(&PIDS, &labels, folder.number("pids.current"))?;
         put.maybe(&PIDS_LIMIT, &labels, folder.number("pids.max"))?;
     }
@@ -95,7 +95,7 @@ fn walk_cpu(folder: &Folder, labels: &[(&str, &str)], put: &mut Put<'_>) -> Resu
             _ => {}
         }
     }
-    // Without a limit the quota is -1.
+    // A quota of -1 means no limit.
     let quota = folder.number("cpu.cfs_quota_us");
     let period = folder.number("cpu.cfs_period_us");
     if let (Some(quota), Some(period)) = (quota, period)
@@ -129,14 +129,14 @@ fn walk_memory(group: &str, folder: &Folder, put: &mut Put<'_>) -> Result<(), Fa
             }
         }
     }
-    let labels_of_event = [("cgroup", group), ("event", "max")];
-    put.maybe(&EVENTS, &labels_of_event, number("memory.failcnt"))?;
+    let event_labels = [("cgroup", group), ("event", "max")];
+    put.maybe(&EVENTS, &event_labels, number("memory.failcnt"))?;
     let text = folder.bytes("memory.oom_control").unwrap_or_default();
     let kills = key_value_lines(&text).find(|(key, _)| *key == "oom_kill");
     put.maybe(&OOM_KILLS, &labels, kills.map(|(_, count)| count as f64))
 }
 
-/// `8:0 Read 123`, one line for each kind, and a sum at the end.
+/// Parses lines such as `8:0 Read 123`, one for each kind of operation, with a sum at the end.
 fn walk_io(group: &str, folder: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
     for (file, read, written) in [
         ("blkio.throttle.io_service_bytes", &READ, &WRITTEN),

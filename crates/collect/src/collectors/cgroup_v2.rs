@@ -1,4 +1,4 @@
-//! A control group of the second version: one folder with all controllers.
+//! Reads a control group of version 2, for the collector `cgroup`: one directory with the files of all controllers.
 
 use pegel_metric::Family;
 
@@ -14,7 +14,7 @@ pub(super) fn walk(group: &str, folder: &Folder, put: &mut Put<'_>) -> Result<()
     walk_io(group, folder, put)?;
     put.maybe(&PIDS, &labels, folder.number("pids.current"))?;
     put.maybe(&PIDS_PEAK, &labels, folder.number("pids.peak"))?;
-    // Without a limit it says `max`.
+    // `max` means no limit and is not a number.
     put.maybe(&PIDS_LIMIT, &labels, folder.number("pids.max"))?;
     for (file, waiting, stalled) in [
         ("cpu.pressure", &CPU_WAITING, &CPU_STALLED),
@@ -89,7 +89,7 @@ fn walk_memory(group: &str, folder: &Folder, put: &mut Put<'_>) -> Result<(), Fa
     Ok(())
 }
 
-/// `8:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=5 dios=6`.
+/// Parses lines such as `8:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=5 dios=6`.
 fn walk_io(group: &str, folder: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
     let text = folder.bytes("io.stat").unwrap_or_default();
     for line in text.split(|&byte| byte == b'\n') {

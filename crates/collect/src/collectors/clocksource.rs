@@ -1,4 +1,4 @@
-//! The hardware that the kernel tells the time by, from `/sys/devices/system/clocksource`.
+//! Available and current clock sources of the kernel, from `/sys/devices/system/clocksource`.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,14 +17,14 @@ static AVAILABLE: Family = Family::new(
     Kind::Gauge,
     "",
     2,
-    "A clock source that the kernel could use; always 1.",
+    "Clock source that is available; always 1.",
 );
 static CURRENT: Family = Family::new(
     "node_time_clocksource_current_info",
     Kind::Gauge,
     "",
     2,
-    "The clock source that the kernel uses; always 1.",
+    "Clock source in use; always 1.",
 );
 
 pub static ENTRY: Entry = Entry {
@@ -39,7 +39,7 @@ pub static ENTRY: Entry = Entry {
 #[derive(Debug)]
 struct Clocksource {
     folder: PathBuf,
-    /// By device; there is one in practice.
+    /// By device; in practice there is one.
     devices: BTreeMap<OsString, ClocksourceDevice>,
 }
 
@@ -106,7 +106,7 @@ impl ClocksourceDevice {
             self.current.set(out, labels(current), 1.0)?;
         }
         let count = available.split_whitespace().count();
-        // A source that drops out lets the others move up: none may hold the name of the next.
+        // A removed source shifts the following ones: retire all, so that no two series have the same labels for a moment.
         if count < self.available.len() {
             self.available
                 .drain(..)
@@ -126,7 +126,7 @@ mod tests {
     use crate::collectors::testing::present_series;
 
     #[test]
-    fn a_source_that_proves_unstable_drops_out() {
+    fn a_removed_source_is_retired() {
         let mut group = Group::new("clocksource", 3, 1000);
         let mut device = ClocksourceDevice {
             current: Fact::new(&CURRENT),

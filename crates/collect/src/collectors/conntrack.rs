@@ -1,5 +1,6 @@
-//! Connections that the kernel tracks, from `/proc/sys/net/netfilter` and
-//! `/proc/net/stat/nf_conntrack`.
+//! Connection tracking of the kernel, from `/proc/sys/net/netfilter` and `/proc/net/stat/nf_conntrack`.
+//!
+//! The statistics are gauges, as in node_exporter, although they count since boot. Runs on the sampler's thread.
 
 use pegel_metric::{Family, Group, Kind};
 
@@ -15,55 +16,55 @@ const fn gauge(name: &'static str, level: u8, help: &'static str) -> Family {
 static ENTRIES: Family = gauge(
     "node_nf_conntrack_entries",
     2,
-    "Connections that are tracked.",
+    "Number of tracked connections.",
 );
 static LIMIT: Family = gauge(
     "node_nf_conntrack_entries_limit",
     2,
-    "How many connections can be tracked.",
+    "Maximum number of tracked connections.",
 );
 static FOUND: Family = gauge(
     "node_nf_conntrack_stat_found",
     4,
-    "Searches that found a connection, since boot.",
+    "Number of table lookups that found a connection, since boot.",
 );
 static INVALID: Family = gauge(
     "node_nf_conntrack_stat_invalid",
     4,
-    "Packets that belong to no connection, since boot.",
+    "Number of packets that could not be tracked, since boot.",
 );
 static IGNORE: Family = gauge(
     "node_nf_conntrack_stat_ignore",
     4,
-    "Packets that were tracked already, since boot.",
+    "Number of packets that were already tracked, since boot.",
 );
 static INSERT: Family = gauge(
     "node_nf_conntrack_stat_insert",
     4,
-    "Connections added, since boot.",
+    "Number of connections added to the table, since boot.",
 );
 static INSERT_FAILED: Family = gauge(
     "node_nf_conntrack_stat_insert_failed",
     4,
-    "Connections that could not be added, since boot.",
+    "Number of connections that could not be added to the table, since boot.",
 );
 static DROP: Family = gauge(
     "node_nf_conntrack_stat_drop",
     4,
-    "Packets dropped because tracking failed, since boot.",
+    "Number of packets dropped because tracking failed, since boot.",
 );
 static EARLY_DROP: Family = gauge(
     "node_nf_conntrack_stat_early_drop",
     4,
-    "Connections forgotten to make room for new ones, since boot.",
+    "Number of connections evicted to make room for new ones, since boot.",
 );
 static RESTART: Family = gauge(
     "node_nf_conntrack_stat_search_restart",
     4,
-    "Searches that had to begin anew, since boot.",
+    "Number of table lookups that were restarted, since boot.",
 );
 
-/// Columns by their names, summed over the CPUs.
+/// The columns by name. Each is summed over the CPUs.
 const STATISTICS: usize = 8;
 static COLUMNS: [(&[u8], &Family); STATISTICS] = [
     (b"found", &FOUND),
@@ -100,7 +101,7 @@ pub static ENTRY: Entry = Entry {
 struct Conntrack {
     count: ProcFile,
     limit: ProcFile,
-    /// Not in every kernel.
+    /// `None` if the kernel does not have the file.
     statistics: Option<ProcFile>,
     entries: Single,
     entries_limit: Single,
@@ -145,7 +146,7 @@ impl Collector for Conntrack {
     }
 }
 
-/// The sum of each known column over the CPUs; `None` for a column that this kernel lacks.
+/// Returns the sum of each known column over the CPUs; `None` for a column that the kernel does not have.
 fn sum_columns(text: &[u8]) -> Result<[Option<u64>; STATISTICS], Fault> {
     let mut lines = whole_lines(text)?;
     let heading = lines.next().map_or(&[][..], |(_, line)| line);
@@ -156,13 +157,13 @@ fn sum_columns(text: &[u8]) -> Result<[Option<u64>; STATISTICS], Fault> {
     if sums.iter().all(Option::is_none) {
         return Err(Fault::Malformed {
             line: 1,
-            what: "not the heading of tracking statistics",
+            what: "expected the header of connection tracking statistics",
         });
     }
     for (number, line) in lines {
         let malformed = Fault::Malformed {
             line: number,
-            what: "not a CPU's tracking statistics",
+            what: "expected one hexadecimal number per column",
         };
         let mut values = Words(line);
         for name in Words(heading) {
@@ -195,14 +196,26 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_named_by_its_line() {
+    fn malformed_input_is_reported_with_its_line() {
         update_fails(
             |text| sum_columns(text).map(|_| ()),
             &[
                 ("", 0, "the file is empty"),
-                ("1 2 3\n", 1, "not the heading of tracking statistics"),
-                ("found drop\n1\n", 2, "not a CPU's tracking statistics"),
-                ("found drop\n1 x\n", 2, "not a CPU's tracking statistics"),
+                (
+                    "1 2 3\n",
+                    1,
+                    "expected the header of connection tracking statistics",
+                ),
+                (
+                    "found drop\n1\n",
+                    2,
+                    "expected one hexadecimal number per column",
+                ),
+                (
+                    "found drop\n1 x\n",
+                    2,
+                    "expected one hexadecimal number per column",
+                ),
             ],
         );
     }

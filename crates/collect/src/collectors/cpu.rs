@@ -1,4 +1,7 @@
-//! Processor time from `/proc/stat`, per CPU and mode.
+//! CPU time per CPU and mode, from `/proc/stat`.
+//!
+//! Runs on the sampler's thread at every tick and allocates nothing per sample. Counters never decrease: small steps back
+//! of the kernel's estimates are held, larger ones count as a replugged CPU.
 
 use std::sync::Arc;
 
@@ -15,14 +18,14 @@ static SECONDS: Family = Family::new(
     Kind::Counter,
     "seconds",
     2,
-    "Time that each CPU spent in each mode.",
+    "Total time that the CPU spent in each mode, in seconds.",
 );
 static GUEST: Family = Family::new(
     "node_cpu_guest_seconds_total",
     Kind::Counter,
     "seconds",
     2,
-    "Time that each CPU spent running virtual machines; contained in user and nice.",
+    "Total time that the CPU spent running virtual machines, in seconds; included in user and nice.",
 );
 static PERCENT: Family = Family::new(
     "cpu_percent",
@@ -41,16 +44,16 @@ pub static ENTRY: Entry = Entry {
     open,
 };
 
-/// The columns of a `cpu` line. Old kernels have fewer; what newer ones append is not known here.
+/// The number of columns of a `cpu` line. Old kernels have fewer; columns appended by newer kernels are ignored.
 const COLUMNS: usize = 10;
 const MODES: [&str; COLUMNS] = [
     "user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal", "user", "nice",
 ];
 const IDLE: usize = 3;
 const IOWAIT: usize = 4;
-/// From here on the columns are guest time, which user and nice contain.
+/// Index of the first column of guest time, which is included in user and nice.
 const GUEST_FIRST: usize = 8;
-/// Idle time is an estimate and may go back a little. More than this, and the CPU was replugged.
+/// Idle time is an estimate and may decrease slightly. A larger decrease means that the CPU was replugged.
 const REPLUGGED_SECONDS: u64 = 3;
 
 #[derive(Debug)]
@@ -71,22 +74,22 @@ struct CpuReadings {
 
 #[derive(Debug, Default)]
 struct CpuSlots {
-    /// One for each column that the kernel has.
+    /// One for each column of this kernel.
     slots: Vec<Slot>,
     last: [u64; COLUMNS],
 }
 
-/// What the percentage needs to remember between two passes.
+/// The state of the percentage between two passes.
 #[derive(Debug, Default)]
 struct CpuBusyShare {
-    /// Busy and all ticks at the last pass.
+    /// Busy and total ticks at the last pass.
     last: Option<(u64, u64)>,
     percent: Option<f64>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 struct CpuLine<'a> {
-    /// The number of the CPU; empty for the sum of all.
+    /// The number of the CPU; empty for the sum of all CPUs.
     cpu: &'a [u8],
     ticks: [u64; COLUMNS],
     columns: usize,
@@ -133,7 +136,7 @@ impl CpuReadings {
             };
             let malformed = Fault::Malformed {
                 line: number,
-                what: "not a line of CPU times",
+                what: "expected the times of a CPU",
             };
             let line = parse(rest).ok_or(malformed)?;
             is_found = true;
@@ -148,7 +151,7 @@ impl CpuReadings {
         if !is_found {
             return Err(Fault::Malformed {
                 line: 1,
-                what: "no line of CPU times",
+                what: "missing lines with CPU times",
             });
         }
         self.cpus
@@ -159,7 +162,7 @@ impl CpuReadings {
     fn update_cpu(&mut self, line: &CpuLine<'_>, out: &mut Group) -> Result<(), Fault> {
         let cpu = self.cpus.entry(line.cpu, || Ok(CpuSlots::default()))?;
         if cpu.slots.len() != line.columns {
-            // A column that is not there is absent, not zero.
+            // A missing column is absent, not zero.
             cpu.slots.drain(..).for_each(|slot| out.retire(slot));
             let label = label(line.cpu);
             for (column, mode) in MODES.iter().enumerate().take(line.columns) {
@@ -186,7 +189,7 @@ impl CpuReadings {
 }
 
 impl CpuBusyShare {
-    /// The share of busy ticks since the last call. Where no tick has passed, the last share holds.
+    /// Returns the share of busy ticks since the last call, or the previous share if no tick has passed.
     fn update(&mut self, ticks: &[u64; COLUMNS]) -> Option<f64> {
         let all = ticks[..GUEST_FIRST]
             .iter()
@@ -204,7 +207,7 @@ impl CpuBusyShare {
     }
 }
 
-/// Parses what follows `cpu`: a number for one CPU, nothing for the sum, then the columns.
+/// Parses the rest of a line after `cpu`: a number for one CPU or nothing for the sum, then the columns.
 fn parse(rest: &[u8]) -> Option<CpuLine<'_>> {
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (cpu, columns) = rest.split_at(digits);
@@ -213,7 +216,7 @@ fn parse(rest: &[u8]) -> Option<CpuLine<'_>> {
     }
     let mut ticks = [0; COLUMNS];
     let columns = integers(Words(columns), &mut ticks)?;
-    // The first kernels had user, nice, system and idle.
+    // Every kernel has at least user, nice, system and idle.
     (columns > IDLE).then_some(CpuLine {
         cpu,
         ticks,
@@ -254,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_come_and_go() {
+    fn columns_appear_and_disappear() {
         let (mut readings, mut group) = (CpuReadings::new(100), Group::new("cpu", 3, 1000));
         for columns in [10, 4, 8, 10] {
             let text = format!("cpu0 {}\n", vec!["7"; columns].join(" "));
@@ -269,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unplugged_cpu_is_gone_and_comes_back_from_zero() {
+    fn an_unplugged_cpu_is_absent_and_restarts_from_zero() {
         let (mut readings, mut group) = (CpuReadings::new(100), Group::new("cpu", 3, 1000));
         let both = "cpu  2 0 0 2\ncpu0 1 0 0 1\ncpu1 900 0 0 900\n";
         assert_eq!(pass(&mut readings, &mut group, both).len(), 8);
@@ -286,12 +289,12 @@ mod tests {
         assert_eq!(
             group.members().series.len(),
             8 + 1,
-            "its slots were used again; and the percentage"
+            "its slots are reused, plus the percentage"
         );
     }
 
     #[test]
-    fn counters_hold_when_the_kernel_goes_back_a_little() {
+    fn counters_hold_when_the_kernel_steps_back_slightly() {
         let (mut readings, mut group) = (CpuReadings::new(100), Group::new("cpu", 3, 1000));
         pass(&mut readings, &mut group, "cpu0 50 0 0 1000\n");
         let held = pass(&mut readings, &mut group, "cpu0 51 0 0 701\n");
@@ -329,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_named_by_its_line() {
+    fn malformed_input_is_reported_with_its_line() {
         let update =
             |text: &[u8]| CpuReadings::new(100).update(text, &mut Group::new("cpu", 3, 1000));
         update_fails(
@@ -337,15 +340,15 @@ mod tests {
             &[
                 ("", 0, "the file is empty"),
                 ("cpu  1 2 3 4\ncpu0 1 2", 2, "the last line is cut off"),
-                ("cpu  1 2 3 4\ncpu0 1 2\n", 2, "not a line of CPU times"),
+                ("cpu  1 2 3 4\ncpu0 1 2\n", 2, "expected the times of a CPU"),
                 (
                     "cpu  1 2 3 4\ncpu0 1 2 3 18446744073709551616\n",
                     2,
-                    "not a line of CPU times",
+                    "expected the times of a CPU",
                 ),
-                ("cpux 1 2 3 4\n", 1, "not a line of CPU times"),
-                ("intr 5\n", 1, "no line of CPU times"),
-                ("\0\u{fffd}\n", 1, "no line of CPU times"),
+                ("cpux 1 2 3 4\n", 1, "expected the times of a CPU"),
+                ("intr 5\n", 1, "missing lines with CPU times"),
+                ("\0\u{fffd}\n", 1, "missing lines with CPU times"),
             ],
         );
     }

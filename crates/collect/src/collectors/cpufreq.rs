@@ -1,4 +1,7 @@
-//! Frequencies of the CPUs and how often heat slowed them down, from `/sys/devices/system/cpu`.
+//! Frequencies and thermal throttling of the CPUs, from `/sys/devices/system/cpu`.
+//!
+//! Current frequencies are read in every pass; limits and topology only every `TOPOLOGY_EVERY_PASSES` passes, because a
+//! large node has thousands of such files.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -14,55 +17,55 @@ use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
 static HERTZ: Family = gauge(
     "node_cpu_frequency_hertz",
     "hertz",
-    "Frequency that the hardware reports, in hertz.",
+    "Current CPU frequency reported by the hardware, in hertz.",
 );
 static HERTZ_MIN: Family = gauge(
     "node_cpu_frequency_min_hertz",
     "hertz",
-    "Lowest frequency of the hardware, in hertz.",
+    "Minimum CPU frequency of the hardware, in hertz.",
 );
 static HERTZ_MAX: Family = gauge(
     "node_cpu_frequency_max_hertz",
     "hertz",
-    "Highest frequency of the hardware, in hertz.",
+    "Maximum CPU frequency of the hardware, in hertz.",
 );
 static SCALING: Family = gauge(
     "node_cpu_scaling_frequency_hertz",
     "hertz",
-    "Frequency as the kernel sees it, in hertz.",
+    "Current CPU frequency reported by the kernel, in hertz.",
 );
 static SCALING_MIN: Family = gauge(
     "node_cpu_scaling_frequency_min_hertz",
     "hertz",
-    "Lowest frequency that the kernel may choose, in hertz.",
+    "Minimum CPU frequency that the kernel may choose, in hertz.",
 );
 static SCALING_MAX: Family = gauge(
     "node_cpu_scaling_frequency_max_hertz",
     "hertz",
-    "Highest frequency that the kernel may choose, in hertz.",
+    "Maximum CPU frequency that the kernel may choose, in hertz.",
 );
 static CORE_THROTTLES: Family = counter(
     "node_cpu_core_throttles_total",
     "",
-    "Times that a core was slowed down by heat.",
+    "Total number of times that the core was throttled because of heat.",
 );
 static PACKAGE_THROTTLES: Family = counter(
     "node_cpu_package_throttles_total",
     "",
-    "Times that a package was slowed down by heat.",
+    "Total number of times that the package was throttled because of heat.",
 );
 static CORE_SECONDS: Family = counter(
     "node_cpu_core_throttle_seconds_total",
     "seconds",
-    "Time in which a core was slowed down by heat.",
+    "Total time that the core was throttled because of heat, in seconds.",
 );
 static PACKAGE_SECONDS: Family = counter(
     "node_cpu_package_throttle_seconds_total",
     "seconds",
-    "Time in which a package was slowed down by heat.",
+    "Total time that the package was throttled because of heat, in seconds.",
 );
 
-/// Those that change, and the limits, which seldom do.
+/// Frequencies that change all the time; the limits below seldom do.
 static CURRENT: [(&Family, &str); 2] = [
     (&HERTZ, "cpufreq/cpuinfo_cur_freq"),
     (&SCALING, "cpufreq/scaling_cur_freq"),
@@ -94,8 +97,8 @@ pub static ENTRY: Entry = Entry {
     open,
 };
 
-/// In how many passes the limits and the topology are read once: a large node has thousands of files
-/// of them, and they hardly ever change.
+/// The limits and the topology are read once in this number of passes: they hardly ever change, and a large node has
+/// thousands of such files.
 const TOPOLOGY_EVERY_PASSES: u64 = 12;
 
 #[derive(Debug)]
@@ -106,16 +109,16 @@ struct CpufreqWalk {
     cpus: Vec<CpufreqCpu>,
 }
 
-/// What is known about a CPU from the last survey.
+/// The topology of a CPU, as of the last time it was read.
 #[derive(Debug)]
 struct CpufreqCpu {
     number: String,
     limits: [Option<f64>; LIMITS.len()],
-    /// Which of [`CURRENT`] it has.
+    /// Which files of [`CURRENT`] the CPU has.
     has_current: [bool; CURRENT.len()],
-    /// Core and package, in the first CPU of each core: the others say the same.
+    /// Core and package, only for the first CPU of each core: the others have the same counters.
     core: Option<(String, String)>,
-    /// The package, in the first CPU of each package.
+    /// The package, only for the first CPU of each package.
     package: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Power and energy as Cray nodes measure them out of band: `/sys/cray/pm_counters`.
+//! Power and energy that Cray nodes measure out of band, from `/sys/cray/pm_counters`.
 
 use std::path::PathBuf;
 
@@ -13,27 +13,27 @@ use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
 static ENERGY: Family = counter(
     "node_cray_energy_joules_total",
     "joules",
-    "Energy that a part of the node took, in joules.",
+    "Total energy used by a component of the node, in joules.",
 );
 static POWER: Family = gauge(
     "node_cray_power_watts",
     "watts",
-    "Power that a part of the node draws, in watts.",
+    "Power drawn by a component of the node, in watts.",
 );
 static CAP: Family = gauge(
     "node_cray_power_cap_watts",
     "watts",
-    "Power that a part of the node may draw, in watts; 0 is without limit.",
+    "Power cap of a component of the node, in watts; 0 means no cap.",
 );
 static TEMPERATURE: Family = gauge(
     "node_cray_temperature_celsius",
     "celsius",
-    "Temperature of a part of the node, in degrees Celsius.",
+    "Temperature of a component of the node, in degrees Celsius.",
 );
 static FRESHNESS: Family = counter(
     "node_cray_scans_total",
     "",
-    "Times that the node's controller measured.",
+    "Total number of measurements by the node's controller.",
 );
 
 pub static ENTRY: Entry = Entry {
@@ -75,7 +75,8 @@ impl Walk for CrayCounters {
     }
 }
 
-/// `accel0_power_cap` is the limit of the first accelerator; without a part it is the whole node.
+/// Splits a file name: `accel0_power_cap` is the power cap of the first accelerator; a name without a component stands
+/// for the whole node.
 fn family_and_part(name: &str) -> Option<(&'static Family, &str)> {
     let families = [
         (&CAP, "power_cap"),
@@ -93,7 +94,7 @@ fn family_and_part(name: &str) -> Option<(&'static Family, &str)> {
     })
 }
 
-/// `37135 J 1630000000000000 us`: the value, its unit and when it was measured.
+/// Parses `37135 J 1630000000000000 us`: the value, its unit and the time of the measurement.
 fn parse_value(text: &[u8]) -> Option<f64> {
     let word = Words(text.trim_ascii()).next()?;
     std::str::from_utf8(word).ok()?.parse().ok()
@@ -104,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_say_part_and_meaning() {
+    fn names_are_split_into_component_and_family() {
         let found =
             |name: &'static str| family_and_part(name).map(|(family, part)| (&*family.name, part));
         assert_eq!(

@@ -1,4 +1,8 @@
-//! Input and output of each block device, from `/proc/diskstats`, and what udev knows about it.
+//! I/O of each block device, from `/proc/diskstats`, with properties of the device from the udev database
+//! (`/run/udev/data`).
+//!
+//! Runs on the sampler's thread at every tick and allocates nothing per sample. Partitions, loop devices and RAM
+//! disks are excluded, as in node_exporter. udev data is read once per device, and retried while it is missing.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +17,7 @@ use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Pace, Ti
 
 use super::disk_udev_info::{self, UdevDiskInfo};
 
-/// Columns after the device's name. Kernels before 4.18 have the first 11, before 5.5 the first 15.
+/// The number of columns after the device name. Kernels before 4.18 have the first 11, kernels before 5.5 the first 15.
 const COLUMNS: usize = 17;
 const COLUMNS_MIN: usize = 11;
 
@@ -32,23 +36,23 @@ macro_rules! columns {
 
 // In the order of the columns.
 columns! {
-    READS Counter "reads_completed_total" "" One "Reads completed.";
-    READS_MERGED Counter "reads_merged_total" "" One "Reads merged with another one.";
-    READ_BYTES Counter "read_bytes_total" "bytes" Sectors "Bytes read.";
-    READ_TIME Counter "read_time_seconds_total" "seconds" Millis "Time spent by all reads.";
-    WRITES Counter "writes_completed_total" "" One "Writes completed.";
-    WRITES_MERGED Counter "writes_merged_total" "" One "Writes merged with another one.";
-    WRITTEN_BYTES Counter "written_bytes_total" "bytes" Sectors "Bytes written.";
-    WRITE_TIME Counter "write_time_seconds_total" "seconds" Millis "Time spent by all writes.";
-    IO_NOW Gauge "io_now" "" One "Requests in progress.";
-    IO_TIME Counter "io_time_seconds_total" "seconds" Millis "Time with requests in progress.";
-    IO_WEIGHTED Counter "io_time_weighted_seconds_total" "seconds" Millis "Time with requests in progress, times their number.";
-    DISCARDS Counter "discards_completed_total" "" One "Discards completed.";
-    DISCARDS_MERGED Counter "discards_merged_total" "" One "Discards merged with another one.";
-    DISCARDED Counter "discarded_sectors_total" "" One "Sectors discarded.";
-    DISCARD_TIME Counter "discard_time_seconds_total" "seconds" Millis "Time spent by all discards.";
-    FLUSHES Counter "flush_requests_total" "" One "Flushes completed.";
-    FLUSH_TIME Counter "flush_requests_time_seconds_total" "seconds" Millis "Time spent by all flushes.";
+    READS Counter "reads_completed_total" "" One "Total number of reads completed.";
+    READS_MERGED Counter "reads_merged_total" "" One "Total number of reads merged.";
+    READ_BYTES Counter "read_bytes_total" "bytes" Sectors "Total number of bytes read.";
+    READ_TIME Counter "read_time_seconds_total" "seconds" Millis "Total time spent by all reads, in seconds.";
+    WRITES Counter "writes_completed_total" "" One "Total number of writes completed.";
+    WRITES_MERGED Counter "writes_merged_total" "" One "Total number of writes merged.";
+    WRITTEN_BYTES Counter "written_bytes_total" "bytes" Sectors "Total number of bytes written.";
+    WRITE_TIME Counter "write_time_seconds_total" "seconds" Millis "Total time spent by all writes, in seconds.";
+    IO_NOW Gauge "io_now" "" One "Number of I/O requests in progress.";
+    IO_TIME Counter "io_time_seconds_total" "seconds" Millis "Total time with I/O requests in progress, in seconds.";
+    IO_WEIGHTED Counter "io_time_weighted_seconds_total" "seconds" Millis "Total time with I/O requests in progress, weighted by their number, in seconds.";
+    DISCARDS Counter "discards_completed_total" "" One "Total number of discards completed.";
+    DISCARDS_MERGED Counter "discards_merged_total" "" One "Total number of discards merged.";
+    DISCARDED Counter "discarded_sectors_total" "" One "Total number of sectors discarded.";
+    DISCARD_TIME Counter "discard_time_seconds_total" "seconds" Millis "Total time spent by all discards, in seconds.";
+    FLUSHES Counter "flush_requests_total" "" One "Total number of flush requests completed.";
+    FLUSH_TIME Counter "flush_requests_time_seconds_total" "seconds" Millis "Total time spent by all flush requests, in seconds.";
 }
 
 pub static ENTRY: Entry = Entry {
@@ -60,11 +64,11 @@ pub static ENTRY: Entry = Entry {
     open,
 };
 
-/// How a column becomes a base unit.
+/// The unit of a column, and its conversion to a base unit.
 #[derive(Debug, Clone, Copy)]
 enum DiskColumnUnit {
     One,
-    /// Always of 512 bytes, whatever the device has.
+    /// Always 512 bytes, independent of the device.
     Sectors,
     Millis,
 }
@@ -80,7 +84,7 @@ impl DiskColumnUnit {
     }
 }
 
-/// A device may be there before udev has looked at it: how often to ask again.
+/// Interval between retries: a device may appear before udev has processed it.
 const UDEV_RETRY: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
@@ -99,12 +103,12 @@ struct DiskReadings {
 
 #[derive(Debug, Default)]
 struct DiskSlots {
-    /// One for each column that the kernel has.
+    /// One for each column of this kernel.
     slots: Vec<Slot>,
-    /// Major and minor, under which udev knows it.
+    /// Major and minor number, the key of the udev database.
     number: Option<(u64, u64)>,
     info: UdevDiskInfo,
-    /// The monotonic time at which udev was asked.
+    /// The monotonic time at which the udev data was last read.
     udev_read_at: Duration,
 }
 
@@ -153,13 +157,13 @@ impl DiskReadings {
         }
     }
 
-    /// A node without disks has an empty file.
+    /// Parses the file. An empty file is valid: the node has no disks.
     fn update(&mut self, text: &[u8], now: Duration, out: &mut Group) -> Result<(), Fault> {
         self.disks.begin();
         for (number, line) in lines(text)? {
             let malformed = Fault::Malformed {
                 line: number,
-                what: "not a device's counters",
+                what: "expected a block device and its counters",
             };
             let mut words = Words(line);
             let [major, minor, device] = [words.next(), words.next(), words.next()];
@@ -186,7 +190,7 @@ impl DiskReadings {
         let (udev, families) = (&self.udev, &self.families);
         let disk = self.disks.entry(line.device, || Ok(DiskSlots::default()))?;
         if disk.slots.len() != line.count {
-            // A column that is not there is absent, not zero.
+            // A missing column is absent, not zero.
             disk.slots.drain(..).for_each(|slot| out.retire(slot));
             let device = label(line.device);
             for family in &families[..line.count] {
@@ -194,7 +198,7 @@ impl DiskReadings {
                     .push(out.declare(family, &[("device", &device)])?);
             }
         }
-        // Between two passes another device may have got the name.
+        // Another device may have taken the name between two passes.
         let number = (line.major, line.minor);
         let is_another = disk.number != Some(number);
         if is_another
@@ -231,8 +235,8 @@ fn parse<'a>(
     })
 }
 
-/// The devices that node_exporter leaves out: RAM disks, loops, floppies and partitions, that is
-/// `^(ram|loop|fd|(h|s|v|xv)d[a-z]|nvme\d+n\d+p)\d+$`.
+/// Returns whether node_exporter excludes the device by default: RAM disks, loop devices, floppies and partitions, that
+/// is `^(ram|loop|fd|(h|s|v|xv)d[a-z]|nvme\d+n\d+p)\d+$`.
 fn is_excluded(device: &[u8]) -> bool {
     let digits = device
         .iter()
@@ -252,7 +256,7 @@ fn is_excluded(device: &[u8]) -> bool {
     }
 }
 
-/// `nvme0n1p`: the number of the partition is already off.
+/// Matches names such as `nvme0n1p`, from which the partition number has been removed.
 fn is_nvme_partition(stem: &[u8]) -> bool {
     let after_digits =
         |text: &'_ [u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -283,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn partitions_and_loops_are_left_out() {
+    fn partitions_and_loop_devices_are_excluded() {
         for name in [
             "ram0",
             "loop12",
@@ -322,13 +326,13 @@ mod tests {
     }
 
     #[test]
-    fn each_kernel_has_its_columns() {
+    fn old_kernels_have_fewer_columns() {
         for (count, expected) in [(11, 11), (15, 15), (17, 17), (20, 17)] {
             let columns: Vec<String> = (1..=count).map(|column| column.to_string()).collect();
             let text = format!("   8       0 sda {}\n", columns.join(" "));
             let mut group = Group::new("disk", 3, 1000);
             let found = pass(&mut readings(), &mut group, text.as_bytes());
-            assert_eq!(found.len(), expected + 1, "and the info");
+            assert_eq!(found.len(), expected + 1, "plus the info");
             assert_eq!(found[2], "node_disk_read_bytes_total{device=\"sda\"} 1536");
             assert_eq!(
                 found[3],
@@ -338,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_come_and_go() {
+    fn columns_appear_and_disappear() {
         let (mut readings, mut group) = (readings(), Group::new("disk", 3, 1000));
         for count in [17, 11, 15, 17, 17] {
             let columns = vec!["7"; count].join(" ");
@@ -347,7 +351,7 @@ mod tests {
                 &mut group,
                 format!("8 0 sda {columns}\n").as_bytes(),
             );
-            assert_eq!(found.len(), count + 1, "and the info");
+            assert_eq!(found.len(), count + 1, "plus the info");
             assert!(!found.iter().any(|line| line.ends_with(" 0")), "{found:?}");
         }
         assert_eq!(group.members().series.len(), 18);
@@ -367,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn disks_come_and_go_under_any_name() {
+    fn disks_with_any_name_appear_and_disappear() {
         let (mut readings, mut group) = (readings(), Group::new("disk", 3, 1000));
         let one = b"8 0 d\xff 18446744073709551615 2 3 4 5 6 7 8 9 10 11\n";
         let found = pass(&mut readings, &mut group, one);
@@ -378,21 +382,17 @@ mod tests {
         assert_eq!(
             pass(&mut readings, &mut group, b""),
             Vec::<String>::new(),
-            "a diskless node"
+            "a node without disks"
         );
         assert_eq!(pass(&mut readings, &mut group, one).len(), 12);
-        assert_eq!(
-            group.members().series.len(),
-            12,
-            "its slots were used again"
-        );
+        assert_eq!(group.members().series.len(), 12, "its slots are reused");
     }
 
     #[test]
-    fn garbage_is_named_by_its_line() {
+    fn malformed_input_is_reported_with_its_line() {
         let update =
             |text: &[u8]| readings().update(text, Duration::ZERO, &mut Group::new("disk", 3, 1000));
-        let what = "not a device's counters";
+        let what = "expected a block device and its counters";
         update_fails(
             update,
             &[

@@ -1,4 +1,4 @@
-//! Facts about a block device, as series whose value is 1 or does not change.
+//! Properties of a block device from the udev database, published as constant series. Part of the collector `disk`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,29 +12,32 @@ const fn family(name: &'static str, help: &'static str) -> Family {
     Family::new(name, Kind::Gauge, "", 2, help)
 }
 
-pub(super) static INFO: Family = family("node_disk_info", "What the device is; always 1.");
+pub(super) static INFO: Family = family(
+    "node_disk_info",
+    "Model, serial number and path of the block device; always 1.",
+);
 pub(super) static FILE_SYSTEM: Family = family(
     "node_disk_filesystem_info",
-    "The file system on the device; always 1.",
+    "File system on the block device; always 1.",
 );
 pub(super) static DEVICE_MAPPER: Family = family(
     "node_disk_device_mapper_info",
-    "What a mapped device stands for; always 1.",
+    "Device-mapper name, UUID and logical volume of the block device; always 1.",
 );
 pub(super) static WRITE_CACHE: Family = family(
     "node_disk_ata_write_cache",
-    "1 if the device has a write cache.",
+    "1 if the ATA disk has a write cache, otherwise 0.",
 );
 pub(super) static WRITE_CACHE_ENABLED: Family = family(
     "node_disk_ata_write_cache_enabled",
-    "1 if the device's write cache is on.",
+    "1 if the write cache of the ATA disk is enabled, otherwise 0.",
 );
 pub(super) static ROTATION: Family = family(
     "node_disk_ata_rotation_rate_rpm",
-    "How fast the disk turns, in revolutions per minute; 0 if it does not.",
+    "Rotation rate of the ATA disk in revolutions per minute; 0 for SSDs.",
 );
 
-/// Labels and the properties that give them.
+/// Labels and the udev properties they come from.
 type LabelKeys = &'static [(&'static str, &'static str)];
 const INFO_KEYS: LabelKeys = &[
     ("path", "ID_PATH"),
@@ -49,7 +52,7 @@ const FILE_SYSTEM_KEYS: LabelKeys = &[
     ("uuid", "ID_FS_UUID"),
     ("version", "ID_FS_VERSION"),
 ];
-/// Numbers that ATA devices have, and the properties that give them.
+/// Values of ATA devices and the udev properties they come from.
 static ATA: [(&Family, &str); 3] = [
     (&WRITE_CACHE, "ID_ATA_WRITE_CACHE"),
     (&WRITE_CACHE_ENABLED, "ID_ATA_WRITE_CACHE_ENABLED"),
@@ -70,7 +73,7 @@ pub(super) struct UdevDiskInfo {
 }
 
 impl UdevDiskInfo {
-    /// Asks udev, and declares what it knows.
+    /// Reads the udev properties of a device and declares their series.
     pub(super) fn read_udev(
         udev: &Path,
         major: u64,

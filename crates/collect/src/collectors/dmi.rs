@@ -1,5 +1,5 @@
-//! Maker and model of the node and its firmware, from `/sys/class/dmi/id`. Serial numbers, asset
-//! tags and the machine's unique id stay where they are.
+//! Vendor and model of the node, its board and its firmware, from `/sys/class/dmi/id`. Serial numbers, asset tags and the
+//! machine's unique ID are not published.
 
 use std::path::PathBuf;
 
@@ -15,10 +15,10 @@ static INFO: Family = Family::new(
     Kind::Gauge,
     "",
     2,
-    "Maker and model of the node, its board and its firmware; always 1.",
+    "Vendor and model of the node, its board and its firmware; always 1.",
 );
 
-/// Labels and the files that give them.
+/// Labels and the files they come from.
 const FILES: [(&str, &str); 14] = [
     ("bios_date", "bios_date"),
     ("bios_release", "bios_release"),
@@ -64,11 +64,11 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
 
 impl Collector for Dmi {
     fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
-        let said = FILES.iter().filter_map(|(label, file)| {
+        let labels = FILES.iter().filter_map(|(label, file)| {
             let text = text(&self.folder.join(file))?;
             Some((*label, text))
         });
-        let set = self.info.set(out, said.collect(), 1.0);
+        let set = self.info.set(out, labels.collect(), 1.0);
         set.map_err(|error| Fault::from(error).at(&self.folder))
     }
 }

@@ -1,4 +1,4 @@
-//! Memory errors that the hardware corrected, or could not, from `/sys/devices/system/edac/mc`.
+//! Memory errors detected by the hardware, correctable and uncorrectable, from `/sys/devices/system/edac/mc`.
 
 use std::path::PathBuf;
 
@@ -13,32 +13,32 @@ use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
 static CORRECTED: Family = counter(
     "node_edac_correctable_errors_total",
     "",
-    "Memory errors of a controller that were corrected.",
+    "Total number of corrected memory errors of the memory controller.",
 );
 static UNCORRECTED: Family = counter(
     "node_edac_uncorrectable_errors_total",
     "",
-    "Memory errors of a controller that could not be corrected.",
+    "Total number of uncorrectable memory errors of the memory controller.",
 );
 static ROW_CORRECTED: Family = counter(
     "node_edac_csrow_correctable_errors_total",
     "",
-    "Memory errors of a chip-select row that were corrected.",
+    "Total number of corrected memory errors of the chip-select row.",
 );
 static ROW_UNCORRECTED: Family = counter(
     "node_edac_csrow_uncorrectable_errors_total",
     "",
-    "Memory errors of a chip-select row that could not be corrected.",
+    "Total number of uncorrectable memory errors of the chip-select row.",
 );
 static DIMM_CORRECTED: Family = counter(
     "node_edac_dimm_correctable_errors_total",
     "",
-    "Memory errors of a module that were corrected.",
+    "Total number of corrected memory errors of the memory module.",
 );
 static DIMM_UNCORRECTED: Family = counter(
     "node_edac_dimm_uncorrectable_errors_total",
     "",
-    "Memory errors of a module that could not be corrected.",
+    "Total number of uncorrectable memory errors of the memory module.",
 );
 
 pub static ENTRY: Entry = Entry {
@@ -84,7 +84,7 @@ fn walk_controller(controller: &str, folder: &Folder, put: &mut Put<'_>) -> Resu
     let labels = [("controller", controller)];
     put.maybe(&CORRECTED, &labels, folder.number("ce_count"))?;
     put.maybe(&UNCORRECTED, &labels, folder.number("ue_count"))?;
-    // Errors of which the hardware does not know the row.
+    // Errors that the hardware cannot attribute to a row.
     let labels = [("controller", controller), ("csrow", "unknown")];
     put.maybe(&ROW_CORRECTED, &labels, folder.number("ce_noinfo_count"))?;
     put.maybe(&ROW_UNCORRECTED, &labels, folder.number("ue_noinfo_count"))?;

@@ -1,4 +1,4 @@
-//! The kernel's store of randomness, from `/proc/sys/kernel/random`.
+//! The kernel's entropy pool, from `/proc/sys/kernel/random`.
 
 use pegel_metric::{Family, Group, Kind};
 
@@ -11,14 +11,14 @@ static AVAILABLE: Family = Family::new(
     Kind::Gauge,
     "bits",
     2,
-    "Bits of randomness that are available; always 256 since Linux 5.18.",
+    "Entropy available, in bits; always 256 since Linux 5.18.",
 );
 static POOL: Family = Family::new(
     "node_entropy_pool_size_bits",
     Kind::Gauge,
     "bits",
     2,
-    "How many bits of randomness the kernel keeps.",
+    "Size of the entropy pool, in bits.",
 );
 
 pub static ENTRY: Entry = Entry {

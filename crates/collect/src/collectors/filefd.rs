@@ -1,4 +1,4 @@
-//! File handles, from `/proc/sys/fs/file-nr`.
+//! Open file handles of the whole node and their limit, from `/proc/sys/fs/file-nr`.
 
 use pegel_metric::{Family, Group, Kind};
 
@@ -13,14 +13,14 @@ static ALLOCATED: Family = Family::new(
     Kind::Gauge,
     "",
     2,
-    "Files that all programs together hold open.",
+    "Number of allocated file handles.",
 );
 static MAXIMUM: Family = Family::new(
     "node_filefd_maximum",
     Kind::Gauge,
     "",
     2,
-    "How many files all programs together may hold open.",
+    "Maximum number of file handles.",
 );
 
 pub static ENTRY: Entry = Entry {
@@ -59,10 +59,10 @@ impl Parser for FilefdReadings {
         if integers(Words(line), &mut numbers) != Some(3) {
             return Err(Fault::Malformed {
                 line: 1,
-                what: "not three numbers",
+                what: "expected three numbers",
             });
         }
-        // The one between counts handles that are allocated and free, which is zero since Linux 2.6.
+        // The second number counts allocated but unused handles; it is zero since Linux 2.6.
         let [allocated, _, maximum] = numbers;
         self.allocated.set(out, allocated as f64)?;
         Ok(self.maximum.set(out, maximum as f64)?)
@@ -75,7 +75,7 @@ mod tests {
     use crate::collectors::testing::{present_series, update_fails};
 
     #[test]
-    fn no_limit_is_a_large_number() {
+    fn a_missing_limit_is_a_large_number() {
         let mut group = Group::new("filefd", 3, 1000);
         let text = b"674\t0\t9223372036854775807\n";
         FilefdReadings::new()
@@ -91,13 +91,13 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_named_by_its_line() {
+    fn malformed_input_is_reported_with_its_line() {
         update_fails(
             |text| FilefdReadings::new().update(text, &mut Group::new("filefd", 3, 1000)),
             &[
                 ("", 0, "the file is empty"),
-                ("1 2\n", 1, "not three numbers"),
-                ("1 2 x\n", 1, "not three numbers"),
+                ("1 2\n", 1, "expected three numbers"),
+                ("1 2 x\n", 1, "expected three numbers"),
             ],
         );
     }

@@ -1,8 +1,8 @@
-//! Room and inodes of each mounted file system: `/proc/self/mountinfo` and statvfs(2).
+//! Space and inodes of each mounted file system, from `/proc/self/mountinfo` and statvfs(2).
 //!
-//! A mount whose server is dead hangs whoever asks for it. So each pass asks on a thread of its own,
-//! and a mount that does not answer within [`PATIENCE`] keeps that thread while another one goes on
-//! with the rest. Until it answers it is not asked again and is reported as failed by its name.
+//! statvfs(2) blocks on a mount whose server is down. So each pass probes the mounts on a worker thread; a mount that
+//! does not respond within `MOUNT_TIMEOUT` keeps that thread, and another thread continues with the remaining mounts
+//! (see `mount_prober`). A blocked mount is reported by name and is not probed again until its call returns.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -19,24 +19,32 @@ const fn gauge(name: &'static str, unit: &'static str, help: &'static str) -> Fa
     Family::new(name, Kind::Gauge, unit, 2, help)
 }
 
-static SIZE: Family = gauge("node_filesystem_size_bytes", "bytes", "Size in bytes.");
-static FREE: Family = gauge("node_filesystem_free_bytes", "bytes", "Free room in bytes.");
+static SIZE: Family = gauge(
+    "node_filesystem_size_bytes",
+    "bytes",
+    "Size of the file system, in bytes.",
+);
+static FREE: Family = gauge(
+    "node_filesystem_free_bytes",
+    "bytes",
+    "Free space of the file system, in bytes.",
+);
 static AVAIL: Family = gauge(
     "node_filesystem_avail_bytes",
     "bytes",
-    "Room in bytes that programs without privileges may use.",
+    "Space available to unprivileged users, in bytes.",
 );
-static FILES: Family = gauge("node_filesystem_files", "", "Inodes that there can be.");
-static FILES_FREE: Family = gauge("node_filesystem_files_free", "", "Free inodes.");
+static FILES: Family = gauge("node_filesystem_files", "", "Total number of inodes.");
+static FILES_FREE: Family = gauge("node_filesystem_files_free", "", "Number of free inodes.");
 static READONLY: Family = gauge(
     "node_filesystem_readonly",
     "",
-    "1 if the mount is read-only, else 0.",
+    "1 if the file system is mounted read-only, otherwise 0.",
 );
 static ERROR: Family = gauge(
     "node_filesystem_device_error",
     "",
-    "1 if the mount cannot be asked or does not answer, else 0.",
+    "1 if statvfs failed or does not respond, otherwise 0.",
 );
 
 pub static ENTRY: Entry = Entry {
@@ -48,15 +56,15 @@ pub static ENTRY: Entry = Entry {
     open,
 };
 
-/// No node mounts more; autofs and container hosts come near.
+/// More than any node mounts; hosts with autofs or many containers come close.
 const MOUNTS_MAX: usize = 2_048;
-/// What is longer is cut, and then not understood.
+/// Upper bound on the size of `mountinfo`; a longer file is truncated and rejected as malformed.
 const MOUNTINFO_BYTES_MAX: u64 = 16 << 20;
 
 #[derive(Debug)]
 struct FilesystemCollector {
     mountinfo: PathBuf,
-    /// As the node's first process sees it, where that may differ.
+    /// `mountinfo` of process 1, if the agent runs on the machine that it describes.
     init_mountinfo: Option<PathBuf>,
     root: PathBuf,
     operation: Note,
@@ -65,10 +73,10 @@ struct FilesystemCollector {
     failure: Option<String>,
 }
 
-/// A mount that is asked.
+/// A mount that is probed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct FilesystemMount {
-    /// As bytes, because that is what it is asked by.
+    /// The mount point as the kernel has it; it need not be UTF-8.
     point: Vec<u8>,
     device: String,
     fstype: String,
@@ -77,21 +85,22 @@ struct FilesystemMount {
 
 fn open(context: &Context) -> Result<Opened, OpenError> {
     let host = &context.host;
-    // What is mounted elsewhere is seen by that machine's first process, not by this one.
-    let of_first = host.proc.join("1/mountinfo");
-    let mountinfo = match host.root == Path::new("/") || !of_first.exists() {
-        true => host.proc.join("self/mountinfo"),
-        false => of_first,
+    // With another root, the mounts of that machine are those of its process 1, not of this process.
+    let init_mountinfo = host.proc.join("1/mountinfo");
+    let mountinfo = if host.root == Path::new("/") || !init_mountinfo.exists() {
+        host.proc.join("self/mountinfo")
+    } else {
+        init_mountinfo
     };
     if !mountinfo.exists() {
         return Ok(Opened::Absent {
             looked_for: mountinfo,
         });
     }
-    let of_first = (host.root == Path::new("/")).then(|| host.proc.join("1/mountinfo"));
+    let init_mountinfo = (host.root == Path::new("/")).then(|| host.proc.join("1/mountinfo"));
     Ok(Opened::Active(Box::new(FilesystemCollector {
         mountinfo,
-        init_mountinfo: of_first,
+        init_mountinfo,
         root: host.root.clone(),
         operation: context.note.clone(),
         prober: MountProber::new(host.statvfs, MOUNT_TIMEOUT),
@@ -101,7 +110,7 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
 }
 
 impl Collector for FilesystemCollector {
-    /// Never fails as a whole: opened anew, it would not know which mounts are stuck.
+    /// Never returns an error: a reopened collector would not know which mounts are blocked.
     fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
         self.operation.set(&self.mountinfo.to_string_lossy());
         let found = read_plain(&self.mountinfo, MOUNTINFO_BYTES_MAX)
@@ -127,8 +136,8 @@ impl Collector for FilesystemCollector {
 }
 
 impl FilesystemCollector {
-    /// A service may have been given everything read-only (systemd's `ProtectSystem`), which says nothing about
-    /// the node: where the first process may write, the file system is not read-only.
+    /// Uses the read-only flags of process 1. systemd's `ProtectSystem` may mount everything read-only for the agent's
+    /// service alone, which does not describe the node.
     fn use_init_readonly_flags(&self, mounts: &mut [FilesystemMount]) {
         if !mounts.iter().any(|mount| mount.is_readonly) {
             return;
@@ -146,7 +155,7 @@ impl FilesystemCollector {
         }
     }
 
-    /// Returns what is wrong with some of them.
+    /// Probes the mounts and sets their series. Returns a message if mounts are blocked.
     fn update(
         &mut self,
         mounts: &[FilesystemMount],
@@ -197,25 +206,25 @@ fn set_mount(
     Ok(())
 }
 
-/// Only mounts that hang make the collector failed: one that says no has answered, and its
-/// `device_error` shows it.
+/// Returns the failure message of the collector. Only blocked mounts count: a mount whose statvfs fails has responded,
+/// and its `device_error` shows the failure.
 fn hung_mounts_message(mounts: &[FilesystemMount], answers: &[StatvfsOutcome]) -> Option<String> {
-    let is_stuck =
+    let is_hung =
         |&(_, answer): &(&FilesystemMount, &StatvfsOutcome)| matches!(answer, StatvfsOutcome::Hung);
-    let stuck = mounts.iter().zip(answers).filter(is_stuck);
-    let names: Vec<String> = stuck
+    let hung = mounts.iter().zip(answers).filter(is_hung);
+    let names: Vec<String> = hung
         .map(|(mount, _)| label(&mount.point).into_owned())
         .collect();
-    let is_missing = answers
+    let is_any_skipped = answers
         .iter()
         .any(|answer| matches!(answer, StatvfsOutcome::Skipped));
-    match (names.as_slice(), is_missing) {
+    match (names.as_slice(), is_any_skipped) {
         ([], false) => None,
-        ([], true) => Some("some mounts could not be asked in time".to_owned()),
-        ([name], false) => Some(format!("the mount {name} does not answer")),
-        (names, false) => Some(format!("the mounts {} do not answer", names.join(", "))),
+        ([], true) => Some("some mounts were not probed in time".to_owned()),
+        ([name], false) => Some(format!("mount {name} does not respond")),
+        (names, false) => Some(format!("mounts {} do not respond", names.join(", "))),
         (names, true) => Some(format!(
-            "the mounts {} do not answer; from {HUNG_MAX} on the others are not asked",
+            "mounts {} do not respond; the others are not probed while {HUNG_MAX} probes are blocked",
             names.join(", ")
         )),
     }
@@ -227,14 +236,14 @@ fn path_below(root: &Path, mount: &FilesystemMount) -> PathBuf {
     root.join(std::ffi::OsStr::from_bytes(relative))
 }
 
-/// All mounts that are looked at, each once.
+/// Parses the mounts to probe, without duplicates.
 fn parse_mounts(text: &[u8]) -> Result<Vec<FilesystemMount>, &'static str> {
     let (mut mounts, mut seen) = (Vec::new(), BTreeSet::new());
     for line in text.split(|&byte| byte == b'\n') {
         if line.is_empty() {
             continue;
         }
-        let mount = parse(line).ok_or("a line is not a mount")?;
+        let mount = parse(line).ok_or("malformed line in the mount table")?;
         if is_excluded_type(&mount.fstype) || is_excluded_point(&mount.point) {
             continue;
         }
@@ -245,7 +254,7 @@ fn parse_mounts(text: &[u8]) -> Result<Vec<FilesystemMount>, &'static str> {
         );
         if seen.insert(name) {
             if mounts.len() == MOUNTS_MAX {
-                return Err("there are more than 2048 mounts");
+                return Err("more than 2048 mounts");
             }
             mounts.push(mount);
         }
@@ -253,24 +262,25 @@ fn parse_mounts(text: &[u8]) -> Result<Vec<FilesystemMount>, &'static str> {
     Ok(mounts)
 }
 
-/// `36 35 98:0 /root /mnt/point rw,noatime shared:1 - ext3 /dev/root rw,errors=continue`: between
-/// the options of the mount and the dash there may be any number of words.
+/// Parses a line of `mountinfo`, such as
+/// `36 35 98:0 /root /mnt/point rw,noatime shared:1 - ext3 /dev/root rw,errors=continue`. Any number of optional words may
+/// stand between the mount options and the dash.
 fn parse(line: &[u8]) -> Option<FilesystemMount> {
     let mut words = Words(line);
     let point = words.nth(4)?;
     let options = words.next()?;
     words.find(|word| *word == b"-")?;
-    let (fstype, device, of_super) = (words.next()?, words.next()?, words.next()?);
+    let (fstype, device, super_options) = (words.next()?, words.next()?, words.next()?);
     let is_readonly = |options: &[u8]| options.split(|&byte| byte == b',').any(|o| o == b"ro");
     Some(FilesystemMount {
         point: unescape(point),
         device: label(&unescape(device)).into_owned(),
         fstype: label(&unescape(fstype)).into_owned(),
-        is_readonly: is_readonly(options) || is_readonly(of_super),
+        is_readonly: is_readonly(options) || is_readonly(super_options),
     })
 }
 
-/// The kernel writes blanks, newlines and backslashes as `\` and three octal digits.
+/// Decodes spaces, newlines and backslashes, which the kernel writes as `\` and three octal digits.
 fn unescape(word: &[u8]) -> Vec<u8> {
     let (mut bytes, mut rest) = (Vec::new(), word);
     while let [first, after @ ..] = rest {
@@ -294,7 +304,7 @@ fn unescape(word: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The kinds that node_exporter leaves out: they hold no data.
+/// Returns whether node_exporter excludes the file system type by default: these types hold no data.
 fn is_excluded_type(fstype: &str) -> bool {
     matches!(
         fstype,
@@ -325,9 +335,9 @@ fn is_excluded_type(fstype: &str) -> bool {
     )
 }
 
-/// The places that node_exporter leaves out: kernel file systems, credentials, containers.
+/// Returns whether node_exporter excludes the mount point by default: kernel file systems, credentials, containers.
 fn is_excluded_point(point: &[u8]) -> bool {
-    let is_at = |place: &[u8]| {
+    let is_at_or_below = |place: &[u8]| {
         point
             .strip_prefix(place)
             .is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
@@ -337,9 +347,9 @@ fn is_excluded_point(point: &[u8]) -> bool {
             .strip_prefix(place)
             .is_some_and(|rest| !rest.is_empty())
     };
-    is_at(b"/dev")
-        || is_at(b"/proc")
-        || is_at(b"/sys")
+    is_at_or_below(b"/dev")
+        || is_at_or_below(b"/proc")
+        || is_at_or_below(b"/sys")
         || is_below(b"/run/credentials/")
         || is_below(b"/var/lib/docker/")
         || is_below(b"/var/lib/containers/storage/")

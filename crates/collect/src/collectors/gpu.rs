@@ -1,4 +1,6 @@
-//! AMD and Intel GPUs through `/sys/class/drm`: what their drivers show without a vendor's library.
+//! AMD and Intel GPUs, from `/sys/class/drm`; no vendor library is needed.
+//!
+//! Runs on a thread of its own. Files that a driver does not have are absent series.
 
 use std::path::PathBuf;
 
@@ -10,52 +12,60 @@ use crate::sheet::{counter, gauge};
 use crate::walk::{Put, Walk, open_walk};
 use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
 
-static INFO: Family = gauge("node_gpu_info", "", "What the GPU is; always 1.");
+static INFO: Family = gauge(
+    "node_gpu_info",
+    "",
+    "Vendor, device ID and unique ID of the GPU; always 1.",
+);
 static BUSY: Family = gauge(
     "node_gpu_busy_ratio",
     "ratio",
-    "Share of time in which the GPU worked.",
+    "Share of time in which the GPU was busy.",
 );
 static MEMORY_BUSY: Family = gauge(
     "node_gpu_memory_busy_ratio",
     "ratio",
-    "Share of time in which the GPU's memory was in use.",
+    "Share of time in which the memory of the GPU was busy.",
 );
 static MEMORY_TOTAL: Family = gauge(
     "node_gpu_memory_total_bytes",
     "bytes",
-    "Memory of the GPU (vram) or of the node that it may use (gtt), in bytes.",
+    "Size of the GPU's own memory (vram) or of the system memory that it may use (gtt), in bytes.",
 );
 static MEMORY_USED: Family = gauge(
     "node_gpu_memory_used_bytes",
     "bytes",
     "Memory in use by the GPU, in bytes.",
 );
-static POWER: Family = gauge("node_gpu_power_watts", "watts", "Power drawn, in watts.");
+static POWER: Family = gauge(
+    "node_gpu_power_watts",
+    "watts",
+    "Power drawn by the GPU, in watts.",
+);
 static POWER_CAP: Family = gauge(
     "node_gpu_power_cap_watts",
     "watts",
-    "Power that the GPU may draw, in watts.",
+    "Power cap of the GPU, in watts.",
 );
 static ENERGY: Family = counter(
     "node_gpu_energy_joules_total",
     "joules",
-    "Energy used since the driver was loaded, in joules.",
+    "Total energy used since the driver was loaded, in joules.",
 );
 static TEMPERATURE: Family = gauge(
     "node_gpu_temperature_celsius",
     "celsius",
-    "Temperature at a place of the GPU, in degrees Celsius.",
+    "Temperature at a sensor of the GPU, in degrees Celsius.",
 );
 static CLOCK: Family = gauge(
     "node_gpu_clock_hertz",
     "hertz",
-    "Clock rate of a part of the GPU, in hertz.",
+    "Clock frequency of a domain of the GPU, in hertz.",
 );
 static CLOCK_MAX: Family = gauge(
     "node_gpu_clock_max_hertz",
     "hertz",
-    "Highest clock rate of a part of the GPU, in hertz.",
+    "Maximum clock frequency of a domain of the GPU, in hertz.",
 );
 static FAN: Family = gauge(
     "node_gpu_fan_rpm",
@@ -65,22 +75,22 @@ static FAN: Family = gauge(
 static SLEEP: Family = counter(
     "node_gpu_rc6_seconds_total",
     "seconds",
-    "Time that an Intel GPU slept.",
+    "Total time that the Intel GPU spent in the sleep state RC6, in seconds.",
 );
 static DRAGON_BUSY: Family = gauge(
     "DeviceUtilization",
     "",
-    "Share of time in which the GPU worked, in percent, under Dragon's name.",
+    "Share of time in which the GPU was busy, in percent; Dragon's name.",
 );
 static DRAGON_MEMORY: Family = gauge(
     "DeviceMemoryUtilization",
     "",
-    "Share of the GPU's memory in use, in percent, under Dragon's name.",
+    "Share of the GPU's memory in use, in percent; Dragon's name.",
 );
 static DRAGON_POWER: Family = gauge(
     "DevicePowerUsage",
     "",
-    "Power that the GPU draws, in watts, under Dragon's name.",
+    "Power drawn by the GPU, in watts; Dragon's name.",
 );
 
 pub static ENTRY: Entry = Entry {
@@ -175,7 +185,7 @@ fn walk_amd(gpu: &str, device: &Folder, put: &mut Put<'_>) -> Result<(), Fault> 
     walk_hwmon(gpu, device, put)
 }
 
-/// The GPU's own chip of `/sys/class/hwmon`, which both drivers have.
+/// Reads the hwmon chip of the GPU, which both drivers provide.
 fn walk_hwmon(gpu: &str, device: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
     let Some(hwmon) = device.folder("hwmon") else {
         return Ok(());
@@ -183,7 +193,7 @@ fn walk_hwmon(gpu: &str, device: &Folder, put: &mut Put<'_>) -> Result<(), Fault
     let of_gpu = [("gpu", gpu)];
     for (_, chip) in hwmon.numbered("hwmon") {
         let micro = |name| chip.number(name).map(|value| value / 1e6);
-        // Newer cards only have the power of the moment.
+        // Newer cards have only the instantaneous power.
         let power = micro("power1_average").or_else(|| micro("power1_input"));
         put.maybe(&POWER, &of_gpu, power)?;
         put.maybe(&DRAGON_POWER, &of_gpu, power)?;
@@ -224,7 +234,7 @@ fn walk_intel(gpu: &str, card: &Folder, device: &Folder, put: &mut Put<'_>) -> R
         }
     }
     if !is_found {
-        // Kernels before 5.18 know one tile.
+        // Kernels before 5.18 support a single tile.
         let labels = [("clock", "gt0"), ("gpu", gpu)];
         let hertz = |name| card.number(name).map(|mega| mega * 1e6);
         put.maybe(&CLOCK, &labels, hertz("gt_act_freq_mhz"))?;

@@ -1,4 +1,6 @@
-//! Temperatures, fans, voltages, power: the chips below `/sys/class/hwmon`.
+//! Hardware sensors (temperatures, fans, voltages, power), from `/sys/class/hwmon`.
+//!
+//! Names and labels follow node_exporter. Runs on a thread of its own.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,32 +17,32 @@ use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
 static CHIP: Family = gauge(
     "node_hwmon_chip_names",
     "",
-    "What the driver calls the chip; always 1.",
+    "Name of the chip given by its driver; always 1.",
 );
 static LABEL: Family = gauge(
     "node_hwmon_sensor_label",
     "",
-    "What the chip calls the sensor; always 1.",
+    "Label of the sensor given by the chip; always 1.",
 );
 static BEEP: Family = gauge(
     "node_hwmon_beep_enabled",
     "",
-    "1 if the chip beeps at an alarm.",
+    "1 if the chip beeps on an alarm, otherwise 0.",
 );
 static REGULATOR: Family = gauge(
     "node_hwmon_voltage_regulator_version",
     "",
-    "Version of the voltage regulator.",
+    "Version of the voltage regulator specification.",
 );
 static INTERVAL: Family = gauge(
     "node_hwmon_update_interval_seconds",
     "seconds",
-    "How often the chip measures, in seconds.",
+    "Interval between two measurements of the chip, in seconds.",
 );
 static BEEP_OF: Family = gauge(
     "node_hwmon_<key>_beep_enabled",
     "",
-    "1 if the chip beeps for <key>.",
+    "1 if the chip beeps for <key>, otherwise 0.",
 );
 static VOLTS: Family = gauge(
     "node_hwmon_<key>_volts",
@@ -61,7 +63,7 @@ static WATT: Family = gauge("node_hwmon_<key>_watt", "watt", "Power (<key>), in 
 static SECONDS: Family = gauge(
     "node_hwmon_<key>_seconds",
     "seconds",
-    "A time of the chip (<key>), in seconds.",
+    "Time constant of the chip (<key>), in seconds.",
 );
 static RPM: Family = gauge(
     "node_hwmon_<key>_rpm",
@@ -71,9 +73,13 @@ static RPM: Family = gauge(
 static JOULE: Family = counter(
     "node_hwmon_<key>_joule_total",
     "joule",
-    "Energy (<key>) since the driver was loaded, in joules.",
+    "Total energy (<key>) since the driver was loaded, in joules.",
 );
-static PLAIN: Family = gauge("node_hwmon_<key>", "", "The chip's <key>, as it says it.");
+static PLAIN: Family = gauge(
+    "node_hwmon_<key>",
+    "",
+    "Attribute <key> of the chip, unscaled.",
+);
 
 pub static ENTRY: Entry = Entry {
     name: "hwmon",
@@ -135,7 +141,7 @@ fn walk_chip(folder: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
             1.0,
         )?;
     }
-    // Older drivers keep their attributes at the device.
+    // Older drivers have their attributes in the device's directory.
     let mut sensors = Sensors::new();
     for place in [Some(folder), folder.folder("device").as_ref()] {
         place
@@ -149,7 +155,7 @@ fn walk_chip(folder: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Elements and their texts by kind and number of the sensor.
+/// Attribute elements and their values, by kind and number of the sensor.
 type Sensors = BTreeMap<(&'static str, String), BTreeMap<String, String>>;
 
 fn read_sensors(folder: &Folder, sensors: &mut Sensors) {
@@ -164,12 +170,12 @@ fn read_sensors(folder: &Folder, sensors: &mut Sensors) {
     }
 }
 
-/// `temp1_crit_alarm` is the element `crit_alarm` of the first temperature.
+/// Splits a file name: `temp1_crit_alarm` is the element `crit_alarm` of the first temperature sensor.
 fn split_attribute(name: &str) -> Option<(&'static str, &str, &str)> {
     let end = name.find(|letter: char| letter.is_ascii_digit());
     let Some(end) = end else {
         let kind = KINDS.iter().find(|kind| **kind == name)?;
-        // Those without a number count as the first of their kind.
+        // A name without a number stands for sensor 0 of its kind.
         return Some((kind, "0", ""));
     };
     let kind = KINDS.iter().find(|kind| **kind == &name[..end])?;
@@ -189,8 +195,8 @@ fn walk_sensor(
     put: &mut Put<'_>,
 ) -> Result<(), Fault> {
     if let Some(label) = elements.get("label") {
-        let said = [labels[0], ("label", label), labels[1]];
-        put.set(&LABEL, &said, 1.0)?;
+        let labels = [labels[0], ("label", label), labels[1]];
+        put.set(&LABEL, &labels, 1.0)?;
     }
     for (element, text) in elements {
         let Ok(value) = text.parse::<f64>() else {
@@ -198,7 +204,7 @@ fn walk_sensor(
         };
         let key = match &**element {
             "label" => continue,
-            // The value itself, unless there is one without a name as well.
+            // The value itself, unless the sensor also has an element without a name.
             "input" if !elements.contains_key("") => kind.to_owned(),
             "" => kind.to_owned(),
             element => format!("{kind}_{}", sanitize(element)),
@@ -219,7 +225,7 @@ fn walk_sensor(
                 put.set_key(&SECONDS, &key, labels, value / 1e3)?;
             }
             ("power", _) => put.set_key(&WATT, &key, labels, value / 1e6)?,
-            // Thousandths of a percent, as a ratio.
+            // Thousandths of a percent, converted to a ratio.
             ("humidity", _) => put.set_key(&PLAIN, &key, labels, value / 1e5)?,
             ("fan", "input" | "min" | "max" | "target") => {
                 put.set_key(&RPM, &key, labels, value)?;
@@ -230,8 +236,8 @@ fn walk_sensor(
     Ok(())
 }
 
-/// Numbers of chips depend on the order in which drivers were loaded; the place of the device does
-/// not.
+/// Returns a stable identifier of the chip, from the path of its device: chip numbers depend on the order in which drivers
+/// were loaded.
 fn chip_id(folder: &Folder) -> String {
     let of_device = fs::canonicalize(folder.path().join("device"));
     let part = |path: Option<&Path>| {
@@ -252,7 +258,7 @@ fn chip_id(folder: &Folder) -> String {
         .unwrap_or_else(|| part(Some(folder.path())))
 }
 
-/// As node_exporter spells it: small letters, digits and underscores.
+/// Converts a text to lower-case letters, digits and underscores, as node_exporter does.
 fn sanitize(text: &str) -> String {
     let letter = |letter: char| match letter.to_ascii_lowercase() {
         letter @ ('a'..='z' | '0'..='9' | ':' | '_') => letter,
@@ -293,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn chips_are_spelled_as_node_exporter_does() {
+    fn chip_names_match_node_exporter() {
         assert_eq!(sanitize("0000:00:18.3"), "0000:00:18_3");
         assert_eq!(sanitize("applesmc.768"), "applesmc_768");
         assert_eq!(sanitize("_A-b_"), "a_b");

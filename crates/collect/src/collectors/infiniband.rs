@@ -1,5 +1,7 @@
-//! InfiniBand, RoCE and Omni-Path ports: state, rate, `counters` and `hw_counters`, from
-//! `/sys/class/infiniband`.
+//! State, rate and counters of InfiniBand, RoCE and Omni-Path ports, from `/sys/class/infiniband`.
+//!
+//! Publishes the standard counters (`counters`) and the driver's (`hw_counters`). Runs on a thread of its own.
+//! Counters that this file does not know are published under the kernel's name.
 
 use std::path::PathBuf;
 
@@ -79,7 +81,7 @@ fn walk_port(labels: &[(&str, &str); 2], port: &Folder, put: &mut Put<'_>) -> Re
     let state = |name| number_before(&port.text(name)?, ":");
     put.maybe(&STATE, labels, state("state"))?;
     put.maybe(&PHYSICAL, labels, state("phys_state"))?;
-    // 100 Gb/sec (4X EDR)
+    // For example `100 Gb/sec (4X EDR)`.
     let rate = port.text("rate");
     let rate = rate.and_then(|text| number_before(&text, " Gb/sec"));
     put.maybe(&RATE, labels, rate.map(|gigabits| gigabits * 1e9 / 8.0))?;
@@ -120,7 +122,7 @@ fn walk_hw_counters(
             continue;
         };
         if name == "lifespan" {
-            // How old the counters may be, in milliseconds: not a counter itself.
+            // Maximum age of the counters in milliseconds; not a counter.
             put.set(&LIFESPAN, labels, value / 1e3)?;
             continue;
         }
@@ -132,7 +134,7 @@ fn walk_hw_counters(
     Ok(())
 }
 
-/// A port without a performance agent says `N/A (no PMA)`: no value.
+/// Reads a counter. A port without a performance management agent reports `N/A (no PMA)`, which gives `None`.
 fn read_counter(folder: &Folder, name: &str) -> Option<f64> {
     let bytes = folder.bytes(name).ok()?;
     integer(bytes.trim_ascii()).map(|value| value as f64)

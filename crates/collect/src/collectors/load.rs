@@ -1,4 +1,4 @@
-//! Load averages, uptime and the time of day, from `/proc/loadavg`, `/proc/uptime` and the clock.
+//! Load averages, uptime and wall clock time, from `/proc/loadavg`, `/proc/uptime` and the clock.
 
 use std::sync::Arc;
 
@@ -14,42 +14,42 @@ static LOAD1: Family = Family::new(
     Kind::Gauge,
     "",
     2,
-    "Average number of waiting tasks over 1 min.",
+    "Load average over 1 minute.",
 );
 static LOAD5: Family = Family::new(
     "node_load5",
     Kind::Gauge,
     "",
     2,
-    "Average number of waiting tasks over 5 min.",
+    "Load average over 5 minutes.",
 );
 static LOAD15: Family = Family::new(
     "node_load15",
     Kind::Gauge,
     "",
     2,
-    "Average number of waiting tasks over 15 min.",
+    "Load average over 15 minutes.",
 );
 static LOAD_DRAGON: Family = Family::new(
     "load_average",
     Kind::Gauge,
     "",
     2,
-    "Average number of waiting tasks over 1 min, under Dragon's name.",
+    "Load average over 1 minute; Dragon's name.",
 );
 static UPTIME: Family = Family::new(
     "node_uptime_seconds",
     Kind::Gauge,
     "seconds",
     2,
-    "Time since the node booted.",
+    "Time since the node booted, in seconds.",
 );
 static TIME: Family = Family::new(
     "node_time_seconds",
     Kind::Gauge,
     "seconds",
     2,
-    "The wall clock of the node, in seconds since 1970.",
+    "System time, in seconds since the Unix epoch.",
 );
 
 pub static ENTRY: Entry = Entry {
@@ -64,7 +64,7 @@ pub static ENTRY: Entry = Entry {
 #[derive(Debug)]
 struct LoadCollector {
     loadavg: ProcFile,
-    /// Not in every container.
+    /// `None` in containers that hide it.
     uptime: Option<ProcFile>,
     clock: Arc<dyn Clock>,
     loads: [Single; 3],
@@ -115,7 +115,7 @@ impl Collector for LoadCollector {
     }
 }
 
-/// The numbers at the beginning of a file of one line.
+/// Parses the first numbers of a file with one line.
 fn first_decimals<const N: usize>(text: &[u8]) -> Result<[f64; N], Fault> {
     let mut values = [0.0; N];
     let line = whole_lines(text)?.next().map_or(&[][..], |(_, line)| line);
@@ -136,7 +136,7 @@ mod tests {
     use crate::collectors::testing::update_fails;
 
     #[test]
-    fn numbers_are_read_to_the_last_digit() {
+    fn numbers_keep_all_their_digits() {
         assert_eq!(
             first_decimals(b"0.07 12.30 1024.99 1/200 4711 new\n"),
             Ok([0.07, 12.3, 1024.99])
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_named_by_its_line() {
+    fn malformed_input_is_reported_with_its_line() {
         let parse = |text: &[u8]| first_decimals::<3>(text).map(|_| ());
         update_fails(
             parse,

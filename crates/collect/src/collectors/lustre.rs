@@ -1,4 +1,4 @@
-//! What this node did on Lustre file systems, from `llite/*/stats` below `/proc/fs/lustre` or
+//! Operations of this node on Lustre file systems, from `llite/*/stats` below `/proc/fs/lustre` or
 //! `/sys/kernel/debug/lustre`.
 
 use std::os::unix::ffi::OsStrExt;
@@ -20,21 +20,21 @@ const fn counter(name: &'static str, unit: &'static str, help: &'static str) -> 
 static READ: Family = counter(
     "node_lustre_read_bytes_total",
     "bytes",
-    "Bytes that programs read.",
+    "Total number of bytes read by programs.",
 );
 static WRITTEN: Family = counter(
     "node_lustre_write_bytes_total",
     "bytes",
-    "Bytes that programs wrote.",
+    "Total number of bytes written by programs.",
 );
 static OPERATIONS: Family = counter(
     "node_lustre_operations_total",
     "",
-    "Calls by programs, by what they asked for.",
+    "Total number of file system calls by programs, by operation.",
 );
 static FAMILIES: [&Family; 3] = [&READ, &WRITTEN, &OPERATIONS];
 
-/// Aside, because the kernel asks its servers for some of it.
+/// Runs on a thread of its own, because the kernel queries the servers for some values.
 pub static ENTRY: Entry = Entry {
     name: "lustre",
     tier: Tier::FiveSeconds,
@@ -80,7 +80,7 @@ impl Collector for Lustre {
         for mount in names(&self.folder) {
             let path = self.folder.join(&mount).join("stats");
             self.operation.set(&path.to_string_lossy());
-            // Unmounted since it was listed.
+            // Unmounted since the directory was listed.
             let Some(text) = text(&path) else { continue };
             let name = filesystem_name(&label(mount.as_bytes()));
             let set = self.readings.set(&name, &text, out);
@@ -91,8 +91,8 @@ impl Collector for Lustre {
     }
 }
 
-/// `scratch-ffff8fd3b7d5b000`: the address tells two mounts of one file system apart, and changes
-/// with each mount.
+/// Removes the address from a name such as `scratch-ffff8fd3b7d5b000`. It distinguishes two mounts of one file system and
+/// changes with each mount.
 fn filesystem_name(mount: &str) -> String {
     let parts = mount.rsplit_once('-');
     let is_address = |text: &str| text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
@@ -114,7 +114,7 @@ impl LustreReadings {
         for (number, line) in (1..).zip(text.lines()) {
             let malformed = Fault::Malformed {
                 line: number,
-                what: "not an operation's count",
+                what: "expected an operation and its counters",
             };
             let Some((name, count, sum)) = parse(line.as_bytes()).ok_or(malformed)? else {
                 continue;
@@ -138,8 +138,8 @@ impl LustreReadings {
     }
 }
 
-/// `read_bytes  26 samples [bytes] 1 4096 80000`, or without sizes: the name, how many, and the sum.
-/// `Some(None)` for the line with the time.
+/// Parses `read_bytes  26 samples [bytes] 1 4096 80000`, or the same without sizes: the name, the count and the sum.
+/// Returns `Some(None)` for lines with times.
 #[allow(clippy::type_complexity, reason = "a name would hide the three parts")]
 fn parse(line: &[u8]) -> Option<Option<(&[u8], u64, u64)>> {
     let mut words = Words(line);
@@ -175,14 +175,14 @@ mod tests {
     }
 
     #[test]
-    fn the_address_of_a_mount_is_left_out() {
+    fn the_address_of_a_mount_is_removed() {
         assert_eq!(filesystem_name("scratch-ffff8fd3b7d5b000"), "scratch");
         assert_eq!(filesystem_name("my-scratch"), "my-scratch");
     }
 
     #[test]
-    fn garbage_is_named_by_its_line() {
-        let what = "not an operation's count";
+    fn malformed_input_is_reported_with_its_line() {
+        let what = "expected an operation and its counters";
         update_fails(
             |text| {
                 let text = String::from_utf8_lossy(text);

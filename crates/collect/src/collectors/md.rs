@@ -1,4 +1,4 @@
-//! Software RAID, from `/proc/mdstat`.
+//! Software RAID arrays: state, disks and rebuild progress, from `/proc/mdstat`.
 
 use std::sync::Arc;
 
@@ -16,20 +16,20 @@ const fn gauge(name: &'static str, help: &'static str) -> Family {
     Family::new(name, Kind::Gauge, "", 2, help)
 }
 
-static BLOCKS: Family = gauge("node_md_blocks", "Size of the array in blocks of 1 KiB.");
+static BLOCKS: Family = gauge("node_md_blocks", "Size of the array, in blocks of 1 KiB.");
 static SYNCED: Family = gauge(
     "node_md_blocks_synced",
-    "Blocks that are done, while the array is rebuilt or checked; else all of them.",
+    "Number of blocks already synced during a rebuild or check; otherwise all blocks.",
 );
-static DISKS: Family = gauge(
-    "node_md_disks",
-    "Disks of the array that are in this state.",
-);
+static DISKS: Family = gauge("node_md_disks", "Number of disks of the array, by state.");
 static REQUIRED: Family = gauge(
     "node_md_disks_required",
-    "Disks that the array should have.",
+    "Number of disks that the array requires.",
 );
-static STATE: Family = gauge("node_md_state", "1 for the state that the array is in.");
+static STATE: Family = gauge(
+    "node_md_state",
+    "1 for the current state of the array, otherwise 0.",
+);
 static FAMILIES: [&Family; 5] = [&BLOCKS, &SYNCED, &REQUIRED, &DISKS, &STATE];
 
 const DISK_STATES: [&str; 3] = ["active", "failed", "spare"];
@@ -149,7 +149,7 @@ mod tests {
     use crate::collectors::testing::present_series;
 
     #[test]
-    fn arrays_come_and_go() {
+    fn arrays_appear_and_disappear() {
         let (mut readings, mut group) = (MdReadings::new(), Group::new("md", 3, 1000));
         let text = b"Personalities : [raid1]\nmd0 : active raid1 sda1[0] sdb1[1]\n      16 blocks [2/2] [UU]\n\n";
         readings.update(text, &mut group).expect("valid");

@@ -1,4 +1,4 @@
-//! What `/proc/mdstat` says about each array, in the few lines that it has.
+//! Parser of `/proc/mdstat`, for the collector `md`.
 
 use crate::scan::{Fault, Words, integer, whole_lines};
 
@@ -23,8 +23,8 @@ pub(super) struct MdArray<'a> {
     pub(super) spare: u64,
 }
 
-/// Hands each array to `put`. An array is a line `md0 : active raid1 sda1[0] …`, a line with its
-/// size, and more until an empty one.
+/// Calls `put` for each array. An array is a line `md0 : active raid1 sda1[0] …`, a line with its size, and optional
+/// further lines up to an empty one.
 pub(super) fn parse<'a>(
     text: &'a [u8],
     mut put: impl FnMut(MdArray<'a>) -> Result<(), Fault>,
@@ -33,7 +33,7 @@ pub(super) fn parse<'a>(
     for (number, line) in whole_lines(text)? {
         let malformed = Fault::Malformed {
             line: number,
-            what: "not an array's state",
+            what: "expected the state of an array",
         };
         let mut words = Words(line);
         let is_continued = matches!(line.first(), Some(b' ' | b'\t'));
@@ -47,7 +47,7 @@ pub(super) fn parse<'a>(
         let [Some(name), Some(b":")] = [words.next(), words.next()] else {
             continue;
         };
-        // `unused devices:` has its colon elsewhere.
+        // In `unused devices:` the colon is not a separate word.
         if name != b"Personalities" {
             current = Some(MdArray::parse_first_line(name, words).ok_or(malformed)?);
         }
@@ -68,8 +68,8 @@ impl<'a> MdArray<'a> {
             failed += u64::from(word.ends_with(b"(F)"));
             spare += u64::from(word.ends_with(b"(S)"));
         }
-        // An array that has no spares to give says no more about its disks; one that is not
-        // running has none.
+        // Arrays without redundancy do not report the number of active disks; arrays that are not
+        // active have none.
         let active = if state == MdArrayState::Active {
             members
         } else {
@@ -87,7 +87,7 @@ impl<'a> MdArray<'a> {
         })
     }
 
-    /// Takes what a further line says: the size, or how far a rebuild is.
+    /// Parses a further line: the size of the array, or the progress of a rebuild.
     fn parse_detail_line(&mut self, line: &[u8]) -> Option<()> {
         let mut words = Words(line);
         let first = words.next()?;
@@ -110,7 +110,7 @@ impl<'a> MdArray<'a> {
         });
         if let Some(state) = state {
             self.state = state;
-            // `resync=DELAYED` and `resync=PENDING` have not begun.
+            // `resync=DELAYED` and `resync=PENDING` have not started.
             let done = Words(line).find_map(|word| counts(word, b'(', b')'));
             self.synced = done.map_or(0, |(done, _)| done);
         }
@@ -118,7 +118,7 @@ impl<'a> MdArray<'a> {
     }
 }
 
-/// `[2/1]` or `(16775552/195310144)`.
+/// Parses `[2/1]` or `(16775552/195310144)`.
 fn counts(word: &[u8], before: u8, after: u8) -> Option<(u64, u64)> {
     let inside = word.strip_prefix(&[before])?.strip_suffix(&[after])?;
     let slash = inside.iter().position(|&byte| byte == b'/')?;
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rebuild_says_how_far_it_is() {
+    fn a_rebuild_has_its_progress() {
         let array = only(
             "Personalities : [raid1]\nmd6 : active raid1 sdb2[2](F) sdc[1](S) sda2[0]\n  \
              1000 blocks [2/1] [U_]\n  [=>...]  recovery =  8.5% (85/1000) finish=17.0min\n\n\
@@ -155,22 +155,22 @@ mod tests {
     }
 
     #[test]
-    fn a_rebuild_that_waits_has_done_nothing() {
+    fn a_delayed_rebuild_has_no_progress() {
         let array =
             only("md9 : active raid1 sda[0]\n    16 blocks [2/1] [U_]\n    resync=DELAYED\n");
         assert_eq!((array.state, array.synced), (MdArrayState::Resync, 0));
     }
 
     #[test]
-    fn stripes_need_all_their_disks() {
+    fn striped_arrays_require_all_disks() {
         let array =
             only("md0 : active raid0 sdk1[0] sdl1[1]\n    16 blocks super 1.2 512k chunks\n");
         assert_eq!((array.required, array.active, array.synced), (2, 2, 16));
     }
 
     #[test]
-    fn garbage_is_named_by_its_line() {
-        let what = "not an array's state";
+    fn malformed_input_is_reported_with_its_line() {
+        let what = "expected the state of an array";
         update_fails(
             |text| parse(text, |_| Ok(())),
             &[

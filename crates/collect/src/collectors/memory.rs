@@ -1,4 +1,7 @@
-//! Every line of `/proc/meminfo`.
+//! Memory statistics: every line of `/proc/meminfo`.
+//!
+//! Runs on the sampler's thread at every tick. Series are declared when a key first appears, so that keys of newer
+//! kernels are published without a change here.
 
 use std::sync::Arc;
 
@@ -16,21 +19,21 @@ static BYTES: Family = Family::new(
     Kind::Gauge,
     "bytes",
     2,
-    "A size in /proc/meminfo, in bytes; parentheses in the key become an underscore.",
+    "Field of /proc/meminfo, in bytes; a part in parentheses is appended with an underscore.",
 );
 static COUNT: Family = Family::new(
     "node_memory_<key>",
     Kind::Gauge,
     "",
     2,
-    "A plain number in /proc/meminfo.",
+    "Field of /proc/meminfo without a unit.",
 );
 static USED: Family = Family::new(
     "used_RAM",
     Kind::Gauge,
     "",
     2,
-    "Share of the memory that is not available to new programs, in percent.",
+    "Share of memory that is not available to new programs, in percent.",
 );
 
 pub static ENTRY: Entry = Entry {
@@ -50,14 +53,14 @@ struct MemoryReadings {
 
 #[derive(Debug, PartialEq)]
 struct MeminfoLine<'a> {
-    /// What its series is found by: a size and a plain number of one name are two.
+    /// The key of its series: includes the unit, because a size and a plain number of the same name are two series.
     id: &'a [u8],
     key: &'a [u8],
     value: f64,
     is_bytes: bool,
 }
 
-/// The sizes from which the used share is computed.
+/// The sizes from which the share of used memory is computed.
 #[derive(Debug, Default)]
 struct MemorySizes {
     total: f64,
@@ -88,7 +91,7 @@ impl Parser for MemoryReadings {
         for (number, line) in whole_lines(text)? {
             let malformed = Fault::Malformed {
                 line: number,
-                what: "not a key and a size",
+                what: "expected a key and a size",
             };
             let line = parse(line).ok_or(malformed)?;
             let slot = self.keys.entry(line.id, || declare(&line, out))?;
@@ -116,7 +119,7 @@ impl MemorySizes {
     }
 
     fn used_percent(&self) -> Option<f64> {
-        // Kernels before 3.14 do not say what is available.
+        // Kernels before 3.14 do not have MemAvailable.
         let available = self
             .available
             .unwrap_or(self.free + self.buffers + self.cached);
@@ -125,16 +128,16 @@ impl MemorySizes {
 }
 
 fn declare(line: &MeminfoLine<'_>, out: &mut Group) -> Result<Slot, Fault> {
-    // The parser lets only ASCII through.
+    // The parser accepts only ASCII keys.
     let key = String::from_utf8_lossy(line.key);
     let base = if line.is_bytes { &BYTES } else { &COUNT };
     let name = base
         .name
         .replace("<key>", &key.replace('(', "_").replace(')', ""));
     let help = if line.is_bytes {
-        format!("{key} of /proc/meminfo, in bytes.")
+        format!("Field {key} of /proc/meminfo, in bytes.")
     } else {
-        format!("{key} of /proc/meminfo.")
+        format!("Field {key} of /proc/meminfo.")
     };
     let family = Family {
         name: name.into(),
@@ -144,7 +147,7 @@ fn declare(line: &MeminfoLine<'_>, out: &mut Group) -> Result<Slot, Fault> {
     Ok(out.declare(&Arc::new(family), &[])?)
 }
 
-/// `Key:  123 kB`, or without a unit.
+/// Parses `Key:  123 kB`, or the same without a unit.
 fn parse(line: &[u8]) -> Option<MeminfoLine<'_>> {
     let colon = line.iter().position(|&byte| byte == b':')?;
     let (key, rest) = line.split_at(colon);
@@ -197,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_that_comes_or_goes_makes_another_series() {
+    fn a_key_with_and_without_a_unit_is_two_series() {
         let (mut readings, mut group) = (MemoryReadings::new(), Group::new("memory", 3, 1000));
         for (text, expected) in [
             ("X: 2 kB\n", "node_memory_X_bytes 2048"),
@@ -219,10 +222,10 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_named_by_its_line() {
+    fn malformed_input_is_reported_with_its_line() {
         let update =
             |text: &[u8]| MemoryReadings::new().update(text, &mut Group::new("memory", 3, 1000));
-        let what = "not a key and a size";
+        let what = "expected a key and a size";
         update_fails(
             update,
             &[

@@ -1,3 +1,10 @@
+//! Probes many mounts with statvfs(2), any of which may block forever. Used by the collector `filesystem`.
+//!
+//! One worker thread at a time takes the paths in order. If a path does not respond within the timeout, the round
+//! marks it as hung, revokes the worker's turn and starts another worker with the next path. The abandoned thread stays
+//! in its call; when the call returns, it removes its path from the pending set and ends. At most [`HUNG_MAX`] threads
+//! are blocked at a time, and a round waits at most [`PASS_TIMEOUTS_MAX`] timeouts in all.
+
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,36 +13,36 @@ use std::time::{Duration, Instant};
 use crate::Note;
 use crate::host::{StatVfs, Volume};
 
-/// How long one mount may think; a healthy one takes microseconds, a loaded server milliseconds.
+/// Time that one mount may take. A healthy mount takes microseconds, a loaded server milliseconds.
 pub(super) const MOUNT_TIMEOUT: Duration = Duration::from_secs(1);
-/// All waiting of a pass together, in patiences; less than the collector itself may take.
+/// Upper bound on the total waiting time of a round, in timeouts; below the time limit of the collector.
 const PASS_TIMEOUTS_MAX: u32 = 4;
-/// So many threads may be stuck in mounts that do not answer.
+/// Maximum number of threads blocked in mounts that do not respond.
 pub(super) const HUNG_MAX: usize = 8;
 const STACK_BYTES: usize = 64 * 1024;
 
-/// What a mount said.
+/// The result of probing a mount.
 #[derive(Debug)]
 pub(super) enum StatvfsOutcome {
     Space(Volume),
-    /// It cannot be asked.
+    /// statvfs returned an error.
     Failed,
-    /// It was asked and has not answered yet.
+    /// statvfs was called and has not returned yet.
     Hung,
-    /// There was no time, or there are too many that are stuck.
+    /// Not probed: no time left, or too many threads are blocked.
     Skipped,
 }
 
-/// Asks many mounts, of which any may never answer.
+/// Calls statvfs on many mounts, any of which may never respond.
 #[derive(Debug)]
 pub(super) struct MountProber {
     statvfs: StatVfs,
     timeout: Duration,
-    /// The mounts that are being asked, whoever asked them.
+    /// The mounts with a call in progress, of this round or an earlier one.
     pending: Arc<Mutex<BTreeSet<PathBuf>>>,
 }
 
-/// One pass over the mounts, shared with the threads that ask.
+/// One round over the mounts, shared with its worker threads.
 #[derive(Debug)]
 struct ProbeRound {
     statvfs: StatVfs,
@@ -48,23 +55,23 @@ struct ProbeRound {
 #[derive(Debug)]
 struct ProbeProgress {
     outcomes: Vec<StatvfsOutcome>,
-    /// The next path to ask.
+    /// Index of the next path to probe.
     next: usize,
-    /// Which thread may take it. The thread of a mount that got stuck has lost its turn.
+    /// The turn of the worker that may take it. A worker whose mount hangs has lost its turn.
     current_worker: usize,
     is_done: bool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Whatever is in there is right by itself, even if a holder panicked.
+    // A poisoned lock is usable: every update leaves the data consistent.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl MountProber {
-    pub(super) fn new(statvfs: StatVfs, patience: Duration) -> MountProber {
+    pub(super) fn new(statvfs: StatVfs, timeout: Duration) -> MountProber {
         MountProber {
             statvfs,
-            timeout: patience,
+            timeout,
             pending: Arc::default(),
         }
     }
@@ -74,15 +81,18 @@ impl MountProber {
         lock(&self.pending).len()
     }
 
-    /// The answers of all paths, in their order.
+    /// Probes all paths and returns the outcomes in the same order.
     pub(super) fn statvfs_all(&self, paths: Vec<PathBuf>, note: &Note) -> Vec<StatvfsOutcome> {
-        let stuck = lock(&self.pending).clone();
-        let answers = paths.iter().map(|path| match stuck.contains(path) {
-            true => StatvfsOutcome::Hung,
-            false => StatvfsOutcome::Skipped,
+        let pending = lock(&self.pending).clone();
+        let outcomes = paths.iter().map(|path| {
+            if pending.contains(path) {
+                StatvfsOutcome::Hung
+            } else {
+                StatvfsOutcome::Skipped
+            }
         });
         let progress = ProbeProgress {
-            outcomes: answers.collect(),
+            outcomes: outcomes.collect(),
             next: 0,
             current_worker: 0,
             is_done: false,
@@ -96,8 +106,8 @@ impl MountProber {
         });
         let deadline = Instant::now() + PASS_TIMEOUTS_MAX * self.timeout;
         for turn in 0.. {
-            let stuck = lock(&self.pending).len();
-            if stuck >= HUNG_MAX || Instant::now() >= deadline || !start_worker(&round, turn) {
+            let hung_count = lock(&self.pending).len();
+            if hung_count >= HUNG_MAX || Instant::now() >= deadline || !start_worker(&round, turn) {
                 break;
             }
             if round.wait_for_worker(self.timeout, deadline, note) {
@@ -119,24 +129,24 @@ fn start_worker(round: &Arc<ProbeRound>, turn: usize) -> bool {
 }
 
 impl ProbeRound {
-    /// The thread's work: asks one path after the other while it has the turn.
+    /// Runs on the worker thread: probes one path after the other while it has the turn.
     fn run_worker(&self, turn: usize) {
         while let Some(index) = self.next_path(turn) {
             let path = &self.paths[index];
-            let answer = match (self.statvfs)(path) {
+            let outcome = match (self.statvfs)(path) {
                 Ok(volume) => StatvfsOutcome::Space(volume),
                 Err(_) => StatvfsOutcome::Failed,
             };
             lock(&self.pending).remove(path);
             let mut progress = lock(&self.progress);
             if progress.current_worker == turn {
-                progress.outcomes[index] = answer;
+                progress.outcomes[index] = outcome;
                 self.changed.notify_all();
             }
         }
     }
 
-    /// The next path that is not stuck already.
+    /// Takes the next path that has no call in progress.
     fn next_path(&self, turn: usize) -> Option<usize> {
         let mut progress = lock(&self.progress);
         if progress.current_worker != turn {
@@ -148,7 +158,7 @@ impl ProbeRound {
             if !matches!(progress.outcomes[index], StatvfsOutcome::Skipped) {
                 continue;
             }
-            // Two mounts may lie on the same place; if one is stuck, so is the other.
+            // Two mounts may share a mount point: if one hangs, so does the other.
             if lock(&self.pending).insert(path.clone()) {
                 return Some(index);
             }
@@ -159,8 +169,8 @@ impl ProbeRound {
         None
     }
 
-    /// True when all were asked; false when one got stuck.
-    fn wait_for_worker(&self, patience: Duration, deadline: Instant, note: &Note) -> bool {
+    /// Returns true when the round is complete, false when a mount hangs.
+    fn wait_for_worker(&self, timeout: Duration, deadline: Instant, note: &Note) -> bool {
         let mut progress = lock(&self.progress);
         let mut noted = usize::MAX;
         let mut until = deadline;
@@ -168,7 +178,7 @@ impl ProbeRound {
             let now = Instant::now();
             if noted != progress.next {
                 noted = progress.next;
-                until = deadline.min(now + patience);
+                until = deadline.min(now + timeout);
             }
             if now >= until {
                 return self.abandon_worker(&mut progress, note);
@@ -180,11 +190,11 @@ impl ProbeRound {
     }
 
     fn abandon_worker(&self, progress: &mut ProbeProgress, note: &Note) -> bool {
-        // Takes the turn away: what the thread brings later is too late for this pass.
+        // Revoke the turn: a result that the thread delivers later is ignored.
         progress.current_worker = usize::MAX;
         if let Some(index) = progress.next.checked_sub(1) {
             progress.outcomes[index] = StatvfsOutcome::Hung;
-            note.set(&format!("the mount {}", self.paths[index].display()));
+            note.set(&format!("mount {}", self.paths[index].display()));
         }
         false
     }

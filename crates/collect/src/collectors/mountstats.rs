@@ -1,4 +1,6 @@
-//! What each NFS mount did, from `/proc/self/mountstats`.
+//! Traffic and operations of each NFS mount, from `/proc/self/mountstats`.
+//!
+//! Runs on the sampler's thread. An operation gets its series with its first request.
 
 use std::sync::Arc;
 
@@ -12,7 +14,7 @@ use crate::roster::Roster;
 use crate::scan::{Fault, label};
 use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
 
-/// Numbers of a mount: its age and its bytes.
+/// The number of values per mount: its age, and its byte and page counts.
 const MOUNT: usize = 9;
 
 macro_rules! families {
@@ -25,26 +27,26 @@ macro_rules! families {
 
 // In the order of the file.
 families! {
-    AGE "age_seconds" "seconds" "How long the mount has been there.";
-    READ "read_bytes" "bytes" "Bytes that programs read through the cache.";
-    WRITE "write_bytes" "bytes" "Bytes that programs wrote through the cache.";
-    DIRECT_READ "direct_read_bytes" "bytes" "Bytes that programs read past the cache.";
-    DIRECT_WRITE "direct_write_bytes" "bytes" "Bytes that programs wrote past the cache.";
-    TOTAL_READ "total_read_bytes" "bytes" "Bytes that came from the server.";
-    TOTAL_WRITE "total_write_bytes" "bytes" "Bytes that went to the server.";
-    READ_PAGES "read_pages" "" "Pages that came from the server.";
-    WRITE_PAGES "write_pages" "" "Pages that went to the server.";
-    REQUESTS "operations_requests" "" "Requests, by operation.";
-    TRANSMISSIONS "operations_transmissions" "" "Requests sent, those sent again included.";
-    TIMEOUTS "operations_major_timeouts" "" "Requests that were not answered in time.";
-    SENT "operations_sent_bytes" "bytes" "Bytes sent, by operation.";
-    RECEIVED "operations_received_bytes" "bytes" "Bytes received, by operation.";
-    QUEUED "operations_queue_time_seconds" "seconds" "Time that requests waited before they were sent.";
-    ANSWERED "operations_response_time_seconds" "seconds" "Time that the server took to answer.";
-    TAKEN "operations_request_time_seconds" "seconds" "Time that requests took in all.";
+    AGE "age_seconds" "seconds" "Age of the mount, in seconds.";
+    READ "read_bytes" "bytes" "Total number of bytes read by programs through the page cache.";
+    WRITE "write_bytes" "bytes" "Total number of bytes written by programs through the page cache.";
+    DIRECT_READ "direct_read_bytes" "bytes" "Total number of bytes read by programs with O_DIRECT.";
+    DIRECT_WRITE "direct_write_bytes" "bytes" "Total number of bytes written by programs with O_DIRECT.";
+    TOTAL_READ "total_read_bytes" "bytes" "Total number of bytes read from the server.";
+    TOTAL_WRITE "total_write_bytes" "bytes" "Total number of bytes written to the server.";
+    READ_PAGES "read_pages" "" "Total number of pages read from the server.";
+    WRITE_PAGES "write_pages" "" "Total number of pages written to the server.";
+    REQUESTS "operations_requests" "" "Total number of requests, by operation.";
+    TRANSMISSIONS "operations_transmissions" "" "Total number of transmissions of requests including retransmissions, by operation.";
+    TIMEOUTS "operations_major_timeouts" "" "Total number of requests with a major timeout, by operation.";
+    SENT "operations_sent_bytes" "bytes" "Total number of bytes sent, by operation.";
+    RECEIVED "operations_received_bytes" "bytes" "Total number of bytes received, by operation.";
+    QUEUED "operations_queue_time_seconds" "seconds" "Total time that requests waited before they were sent, by operation, in seconds.";
+    ANSWERED "operations_response_time_seconds" "seconds" "Total time from sending a request to its response, by operation, in seconds.";
+    TAKEN "operations_request_time_seconds" "seconds" "Total time from queueing a request to its completion, by operation, in seconds.";
 }
 
-/// The numbers of an operation that are times, in milliseconds.
+/// Index of the first value of an operation that is a time, in milliseconds.
 const FIRST_TIME: usize = 5;
 
 pub static ENTRY: Entry = Entry {
@@ -64,7 +66,7 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
 #[derive(Debug)]
 struct MountstatsReadings {
     families: Vec<Arc<Family>>,
-    /// By the text of the line that names the mount and of that with its options.
+    /// By export, protocol and address of the mount.
     mounts: Roster<NfsMountSlots>,
     key: Vec<u8>,
 }
@@ -87,7 +89,7 @@ impl MountstatsReadings {
 }
 
 impl Parser for MountstatsReadings {
-    /// A node without NFS has lines about other file systems only.
+    /// Parses the file. A node without NFS mounts has only lines about other file systems.
     fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
         self.mounts.begin();
         parse(text, |mount| {
@@ -134,7 +136,7 @@ impl NfsMountSlots {
         self.operations.begin();
         for operation in mount.operations() {
             let (name, numbers) = operation?;
-            // What was never asked for would be most of the series.
+            // Skip operations without requests: they would be most of the series.
             if numbers[0] == 0 {
                 continue;
             }
@@ -164,7 +166,7 @@ mod tests {
     use crate::collectors::testing::present_series;
 
     #[test]
-    fn mounts_and_operations_come_and_go() {
+    fn mounts_and_operations_appear_and_disappear() {
         let (mut readings, mut group) =
             (MountstatsReadings::new(), Group::new("mountstats", 3, 1000));
         let text = "device proc mounted on /proc with fstype proc\n\

@@ -1,11 +1,11 @@
-//! The form of `/proc/self/mountstats`.
+//! Parser of `/proc/self/mountstats`, for the collector `mountstats`.
 
 use crate::scan::{Fault, Lines, Words, integer, integers, whole_lines};
 
 const BYTES: usize = 8;
 pub(super) const OPERATION: usize = 8;
 
-/// One NFS mount.
+/// The statistics of one NFS mount.
 #[derive(Debug)]
 pub(super) struct NfsMountStats<'a> {
     pub(super) export: &'a [u8],
@@ -17,7 +17,7 @@ pub(super) struct NfsMountStats<'a> {
     operations: Option<Lines<'a>>,
 }
 
-/// Hands each NFS mount to `put`.
+/// Calls `put` for each NFS mount.
 pub(super) fn parse<'a>(
     text: &'a [u8],
     mut put: impl FnMut(&NfsMountStats<'a>) -> Result<(), Fault>,
@@ -33,7 +33,7 @@ pub(super) fn parse<'a>(
         } else if let Some(mount) = &mut current {
             let malformed = Fault::Malformed {
                 line: number,
-                what: "not a mount's statistics",
+                what: "expected the statistics of a mount",
             };
             mount.parse_line(line, &lines).ok_or(malformed)?;
         }
@@ -41,7 +41,8 @@ pub(super) fn parse<'a>(
     current.map_or(Ok(()), |mount| put(&mount))
 }
 
-/// `device server:/export mounted on /mnt with fstype nfs4 statvers=1.1`, if it is NFS.
+/// Returns the export of a line such as `device server:/export mounted on /mnt with fstype nfs4 statvers=1.1`, if it is
+/// an NFS mount.
 fn nfs_export(line: &[u8]) -> Option<&[u8]> {
     let mut words = Words(line);
     let is_nfs = words
@@ -64,7 +65,7 @@ impl<'a> NfsMountStats<'a> {
         }
     }
 
-    /// Takes what a line says; `rest` are the lines after it.
+    /// Parses a line of the mount; `rest` are the lines after it.
     fn parse_line(&mut self, line: &'a [u8], rest: &Lines<'a>) -> Option<()> {
         let mut words = Words(line);
         match words.next() {
@@ -91,13 +92,13 @@ impl<'a> NfsMountStats<'a> {
                 address = of_server;
             }
         }
-        // Version 4 has no separate server for mounting.
+        // NFS version 4 has no separate mount protocol and no `mountaddr`.
         if self.address.is_empty() {
             self.address = address;
         }
     }
 
-    /// Each operation with its numbers.
+    /// Iterates over the operations and their values.
     pub(super) fn operations(
         &self,
     ) -> impl Iterator<Item = Result<(&'a [u8], [u64; OPERATION]), Fault>> {
@@ -107,13 +108,13 @@ impl<'a> NfsMountStats<'a> {
         lines.map(|(number, line)| {
             operation(line).ok_or(Fault::Malformed {
                 line: number,
-                what: "not an operation's statistics",
+                what: "expected the statistics of an operation",
             })
         })
     }
 }
 
-/// `READ: 1298 1298 0 207680 1210292152 6 79386 79407`; newer kernels append errors.
+/// Parses `READ: 1298 1298 0 207680 1210292152 6 79386 79407`; newer kernels append a number of errors.
 fn operation(line: &[u8]) -> Option<(&[u8], [u64; OPERATION])> {
     let mut words = Words(line);
     let name = words.next()?.strip_suffix(b":")?;
@@ -127,7 +128,7 @@ mod tests {
     use crate::collectors::testing::update_fails;
 
     #[test]
-    fn the_address_for_mounting_goes_first() {
+    fn the_mount_address_takes_precedence() {
         let text = b"device s:/a mounted on /a with fstype nfs statvers=1.1\n\
                      \topts:\tro,mountaddr=192.0.2.7,proto=udp,addr=192.0.2.8\n";
         let mut found = Vec::new();
@@ -140,9 +141,9 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_named_by_its_line() {
+    fn malformed_input_is_reported_with_its_line() {
         let with = |line: &str| format!("device s:/a mounted on /a with fstype nfs\n{line}\n");
-        let what = "not a mount's statistics";
+        let what = "expected the statistics of a mount";
         update_fails(
             |text| {
                 parse(text, |mount| {
@@ -157,7 +158,7 @@ mod tests {
                 (
                     &with("\tper-op statistics\n\tREAD: 1"),
                     3,
-                    "not an operation's statistics",
+                    "expected the statistics of an operation",
                 ),
             ],
         );

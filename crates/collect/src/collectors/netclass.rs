@@ -1,4 +1,4 @@
-//! What each network interface is and whether it works, from `/sys/class/net`.
+//! Properties and link state of each network interface, from `/sys/class/net`.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -24,31 +24,31 @@ macro_rules! attributes {
 }
 
 attributes! {
-    ADDRESS_TYPE Gauge "address_assign_type" "" "addr_assign_type" "How the interface got its address: 0 from the hardware, 1 at random, 2 from another interface, 3 set.";
-    CARRIER Gauge "carrier" "" "carrier" "1 if the link is there.";
-    CARRIER_CHANGES Counter "carrier_changes_total" "" "carrier_changes" "Times that the link went or came.";
-    CARRIER_UP Counter "carrier_up_changes_total" "" "carrier_up_count" "Times that the link came.";
-    CARRIER_DOWN Counter "carrier_down_changes_total" "" "carrier_down_count" "Times that the link went.";
-    DEVICE_ID Gauge "device_id" "" "dev_id" "Tells interfaces apart that share an address.";
-    DORMANT Gauge "dormant" "" "dormant" "1 if the interface waits for something outside before it can be used.";
-    FLAGS Gauge "flags" "" "flags" "The interface's flags, as one number.";
-    INDEX Gauge "iface_id" "" "ifindex" "The interface's number.";
-    LINK Gauge "iface_link" "" "iflink" "The number of the interface below this one; its own if there is none.";
-    LINK_MODE Gauge "iface_link_mode" "" "link_mode" "1 if the interface stays dormant when its link comes.";
-    MTU Gauge "mtu_bytes" "bytes" "mtu" "The largest packet that can be sent.";
-    NAME_TYPE Gauge "name_assign_type" "" "name_assign_type" "How the interface got its name: 1 by count, 2 predictable, 3 by a program, 4 renamed.";
-    GROUP Gauge "net_dev_group" "" "netdev_group" "The group that an administrator put the interface into.";
-    SPEED Gauge "speed_bytes" "bytes" "speed" "Bytes per second that the link can carry; absent where the driver does not know.";
-    QUEUE Gauge "transmit_queue_length" "" "tx_queue_len" "Packets that may wait to be sent.";
-    PROTOCOL Gauge "protocol_type" "" "type" "The kind of hardware: 1 Ethernet, 32 InfiniBand, 772 loopback.";
-    NO_HANDLER Counter "receive_nohandler_total" "" "statistics/rx_nohandler" "Packets received on an interface that is not in use.";
+    ADDRESS_TYPE Gauge "address_assign_type" "" "addr_assign_type" "Origin of the hardware address: 0 permanent, 1 random, 2 stolen from another interface, 3 set by user space.";
+    CARRIER Gauge "carrier" "" "carrier" "1 if the interface has a carrier, otherwise 0.";
+    CARRIER_CHANGES Counter "carrier_changes_total" "" "carrier_changes" "Total number of carrier changes.";
+    CARRIER_UP Counter "carrier_up_changes_total" "" "carrier_up_count" "Total number of changes to carrier up.";
+    CARRIER_DOWN Counter "carrier_down_changes_total" "" "carrier_down_count" "Total number of changes to carrier down.";
+    DEVICE_ID Gauge "device_id" "" "dev_id" "Device ID, which distinguishes interfaces with the same hardware address.";
+    DORMANT Gauge "dormant" "" "dormant" "1 if the interface waits for an external event before it can pass packets, otherwise 0.";
+    FLAGS Gauge "flags" "" "flags" "Flags of the interface as a bit mask.";
+    INDEX Gauge "iface_id" "" "ifindex" "Index of the interface.";
+    LINK Gauge "iface_link" "" "iflink" "Index of the underlying interface; the interface's own index if there is none.";
+    LINK_MODE Gauge "iface_link_mode" "" "link_mode" "Link mode: 0 default, 1 the interface becomes dormant when its link comes up.";
+    MTU Gauge "mtu_bytes" "bytes" "mtu" "Maximum transmission unit, in bytes.";
+    NAME_TYPE Gauge "name_assign_type" "" "name_assign_type" "Origin of the interface name: 1 enumerated by the kernel, 2 predictable, 3 set by user space, 4 renamed.";
+    GROUP Gauge "net_dev_group" "" "netdev_group" "Group of the interface, set by an administrator.";
+    SPEED Gauge "speed_bytes" "bytes" "speed" "Speed of the link, in bytes per second; absent if the driver does not report it.";
+    QUEUE Gauge "transmit_queue_length" "" "tx_queue_len" "Maximum length of the transmit queue, in packets.";
+    PROTOCOL Gauge "protocol_type" "" "type" "Type of the hardware: 1 Ethernet, 32 InfiniBand, 772 loopback.";
+    NO_HANDLER Counter "receive_nohandler_total" "" "statistics/rx_nohandler" "Total number of packets received on an inactive interface and dropped.";
 }
 static UP: Family = Family::new(
     "node_network_up",
     Kind::Gauge,
     "",
     2,
-    "1 if the interface can carry packets.",
+    "1 if the operational state of the interface is up, otherwise 0.",
 );
 static INFO: Family = Family::new(
     "node_network_info",
@@ -60,7 +60,7 @@ static INFO: Family = Family::new(
 
 const INFO_KEYS: [&str; 5] = ["address", "broadcast", "duplex", "operstate", "ifalias"];
 
-/// Aside, because drivers answer some of it by talking to the hardware.
+/// Runs on a thread of its own, because drivers query the hardware for some attributes.
 pub static ENTRY: Entry = Entry {
     name: "netclass",
     tier: Tier::Minute,
@@ -102,7 +102,7 @@ impl Collector for Netclass {
         self.interfaces.begin();
         for name in names(&self.folder) {
             let path = self.folder.join(&name);
-            // `bonding_masters` lies there too.
+            // Skip files such as `bonding_masters`.
             if !path.is_dir() {
                 continue;
             }
@@ -134,24 +134,24 @@ impl Netclass {
                 continue;
             };
             let value = match *file {
-                // Megabits; -1 or all bits when it is not known.
+                // In Mbit/s; unknown is -1 or all bits set.
                 "speed" if !(0.0..4e9).contains(&value) => continue,
                 "speed" => value * 1e6 / 8.0,
                 _ => value,
             };
             interface.slots.set(out, families, index, &labels, value)?;
         }
-        let said: Vec<(&str, String)> = INFO_KEYS
+        let info: Vec<(&str, String)> = INFO_KEYS
             .map(|key| (key, text(&path.join(key)).unwrap_or_default()))
             .into();
-        let is_up = said.contains(&("operstate", "up".to_owned()));
+        let is_up = info.contains(&("operstate", "up".to_owned()));
         let value = f64::from(u8::from(is_up));
-        // The last family, after those that have a file.
+        // UP is the last family, after those with a file.
         interface
             .slots
             .set(out, families, FILES.len(), &labels, value)?;
-        let mut facts = vec![("device", device.clone().into_owned())];
-        facts.extend(said);
-        Ok(interface.info.set(out, facts, 1.0)?)
+        let mut labels = vec![("device", device.clone().into_owned())];
+        labels.extend(info);
+        Ok(interface.info.set(out, labels, 1.0)?)
     }
 }

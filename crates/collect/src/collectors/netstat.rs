@@ -1,5 +1,6 @@
-//! Counters of the network protocols, from `/proc/net/snmp`, `/proc/net/netstat` and
-//! `/proc/net/snmp6`.
+//! Counters of the network protocols, from `/proc/net/snmp`, `/proc/net/netstat` and `/proc/net/snmp6`.
+//!
+//! Counters that node_exporter publishes by default have level 2, all others level 4. Runs on the sampler's thread.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ static DEFAULT_FAMILY: Family = Family::new(
     Kind::Unknown,
     "",
     2,
-    "A counter of a protocol that dashboards ask for: segments, datagrams, octets, errors, \
+    "Protocol counter of /proc/net that dashboards use: segments, datagrams, octets, errors, \
      retransmissions, full listen queues.",
 );
 static DETAIL: Family = Family::new(
@@ -24,7 +25,7 @@ static DETAIL: Family = Family::new(
     Kind::Unknown,
     "",
     4,
-    "Any other counter of a protocol.",
+    "Any other protocol counter of /proc/net.",
 );
 
 pub static ENTRY: Entry = Entry {
@@ -44,12 +45,12 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
     open_files(files)
 }
 
-/// The two forms in which the kernel prints such counters.
+/// The two formats in which the kernel prints such counters.
 #[derive(Debug)]
 enum NetstatReadings {
-    /// Pairs of lines: `Tcp: Name …` and `Tcp: 1 …`.
+    /// Pairs of lines: `Tcp: Name …`, then `Tcp: 1 …`.
     Table(Roster<ProtocolSlots>),
-    /// `Ip6InReceives 11`, one line each.
+    /// One line per counter: `Ip6InReceives 11`.
     List(Roster<Slot>),
 }
 
@@ -88,7 +89,7 @@ fn update_table(
     while let Some((number, heading)) = lines.next() {
         let malformed = |line| Fault::Malformed {
             line,
-            what: "not a heading and its numbers",
+            what: "expected a header and its numbers",
         };
         let name = Words(heading).next().ok_or(malformed(number))?;
         let (number, values) = lines.next().ok_or(malformed(number))?;
@@ -112,7 +113,7 @@ fn update_table(
 }
 
 impl ProtocolSlots {
-    /// The columns have their meaning from the heading, which is the same nearly always.
+    /// Declares the columns named in the header. The header hardly ever changes, so an unchanged one is kept.
     fn set_heading(&mut self, heading: &[u8], out: &mut Group) -> Result<(), Fault> {
         if self.heading == heading {
             return Ok(());
@@ -136,7 +137,7 @@ fn update_list(slots: &mut Roster<Slot>, text: &[u8], out: &mut Group) -> Result
     for (number, line) in whole_lines(text)? {
         let malformed = Fault::Malformed {
             line: number,
-            what: "not a name and a number",
+            what: "expected a name and a number",
         };
         let mut words = Words(line);
         let name = words.next().ok_or(malformed.clone())?;
@@ -151,7 +152,7 @@ fn update_list(slots: &mut Roster<Slot>, text: &[u8], out: &mut Group) -> Result
     Ok(())
 }
 
-/// A name with characters that no metric may have is refused here.
+/// Declares the series of a counter. Fails if its name has characters that are not permitted in metric names.
 fn declare(key: &str, out: &mut Group) -> Result<Slot, Fault> {
     let base = if is_default_key(key) {
         &DEFAULT_FAMILY
@@ -160,13 +161,13 @@ fn declare(key: &str, out: &mut Group) -> Result<Slot, Fault> {
     };
     let family = Family {
         name: base.name.replace("<key>", key).into(),
-        help: format!("{} of /proc/net.", key.replace('_', " ")).into(),
+        help: format!("Counter {} of /proc/net.", key.replace('_', " ")).into(),
         ..base.clone()
     };
     Ok(out.declare(&Arc::new(family), &[])?)
 }
 
-/// What node_exporter takes by default, and what the dashboard Node Exporter Full asks for beyond.
+/// Returns whether node_exporter publishes the counter by default or the dashboard Node Exporter Full uses it.
 fn is_default_key(key: &str) -> bool {
     let Some((protocol, field)) = key.split_once('_') else {
         return false;
@@ -211,7 +212,7 @@ mod tests {
     use crate::collectors::testing::{present_series, update_fails};
 
     #[test]
-    fn a_heading_that_changes_moves_the_columns() {
+    fn a_changed_header_moves_the_columns() {
         let (mut readings, mut group) = (NetstatReadings::table(), Group::new("netstat", 4, 1000));
         let cases = [
             ("Tcp: MaxConn X\nTcp: -1 2\n", 2),
@@ -229,15 +230,11 @@ mod tests {
                 ["node_netstat_Tcp_MaxConn -1", "node_netstat_Tcp_X 2"]
             );
         }
-        assert_eq!(
-            group.members().series.len(),
-            3,
-            "each stands in the list once"
-        );
+        assert_eq!(group.members().series.len(), 3, "no duplicate series");
     }
 
     #[test]
-    fn the_default_level_leaves_the_long_tail_out() {
+    fn the_default_level_excludes_rare_counters() {
         let mut group = Group::new("netstat", 3, 1000);
         let text = b"TcpExt: ListenDrops ListenOverflows PAWSActive\nTcpExt: 1 2 3\n";
         NetstatReadings::table()
@@ -259,9 +256,9 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_named_by_its_line() {
+    fn malformed_input_is_reported_with_its_line() {
         let group = || Group::new("netstat", 4, 1000);
-        let what = "not a heading and its numbers";
+        let what = "expected a header and its numbers";
         update_fails(
             |text| NetstatReadings::table().update(text, &mut group()),
             &[
@@ -276,7 +273,7 @@ mod tests {
                 ("\n\n", 1, what),
             ],
         );
-        let what = "not a name and a number";
+        let what = "expected a name and a number";
         update_fails(
             |text| NetstatReadings::list().update(text, &mut group()),
             &[("Ip6InMsgs\n", 1, what), ("IpInMsgs 1\n", 1, what)],

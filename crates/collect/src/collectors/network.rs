@@ -1,4 +1,6 @@
 //! Traffic of each network interface, from `/proc/net/dev`.
+//!
+//! Runs on the sampler's thread at every tick and allocates nothing per sample.
 
 use std::sync::Arc;
 
@@ -23,22 +25,22 @@ macro_rules! columns {
 
 // In the order of the columns.
 columns! {
-    RECEIVE_BYTES "receive_bytes" "bytes" "Bytes received.";
-    RECEIVE_PACKETS "receive_packets" "" "Packets received.";
-    RECEIVE_ERRS "receive_errs" "" "Packets received with an error.";
-    RECEIVE_DROP "receive_drop" "" "Received packets that were dropped.";
-    RECEIVE_FIFO "receive_fifo" "" "Receive buffer overruns.";
-    RECEIVE_FRAME "receive_frame" "" "Frame alignment errors.";
-    RECEIVE_COMPRESSED "receive_compressed" "" "Compressed packets received.";
-    RECEIVE_MULTICAST "receive_multicast" "" "Multicast packets received.";
-    TRANSMIT_BYTES "transmit_bytes" "bytes" "Bytes sent.";
-    TRANSMIT_PACKETS "transmit_packets" "" "Packets sent.";
-    TRANSMIT_ERRS "transmit_errs" "" "Packets that could not be sent because of an error.";
-    TRANSMIT_DROP "transmit_drop" "" "Packets that were dropped instead of being sent.";
-    TRANSMIT_FIFO "transmit_fifo" "" "Send buffer underruns.";
-    TRANSMIT_COLLS "transmit_colls" "" "Collisions while sending.";
-    TRANSMIT_CARRIER "transmit_carrier" "" "Losses of carrier while sending.";
-    TRANSMIT_COMPRESSED "transmit_compressed" "" "Compressed packets sent.";
+    RECEIVE_BYTES "receive_bytes" "bytes" "Total number of bytes received.";
+    RECEIVE_PACKETS "receive_packets" "" "Total number of packets received.";
+    RECEIVE_ERRS "receive_errs" "" "Total number of packets received with an error.";
+    RECEIVE_DROP "receive_drop" "" "Total number of received packets that were dropped.";
+    RECEIVE_FIFO "receive_fifo" "" "Total number of receive buffer overruns.";
+    RECEIVE_FRAME "receive_frame" "" "Total number of frame alignment errors.";
+    RECEIVE_COMPRESSED "receive_compressed" "" "Total number of compressed packets received.";
+    RECEIVE_MULTICAST "receive_multicast" "" "Total number of multicast packets received.";
+    TRANSMIT_BYTES "transmit_bytes" "bytes" "Total number of bytes sent.";
+    TRANSMIT_PACKETS "transmit_packets" "" "Total number of packets sent.";
+    TRANSMIT_ERRS "transmit_errs" "" "Total number of packets that could not be sent because of an error.";
+    TRANSMIT_DROP "transmit_drop" "" "Total number of outgoing packets that were dropped.";
+    TRANSMIT_FIFO "transmit_fifo" "" "Total number of transmit buffer underruns.";
+    TRANSMIT_COLLS "transmit_colls" "" "Total number of collisions while sending.";
+    TRANSMIT_CARRIER "transmit_carrier" "" "Total number of carrier losses while sending.";
+    TRANSMIT_COMPRESSED "transmit_compressed" "" "Total number of compressed packets sent.";
 }
 
 pub static ENTRY: Entry = Entry {
@@ -79,7 +81,7 @@ impl Parser for NetworkReadings {
         for (number, line) in lines {
             let malformed = Fault::Malformed {
                 line: number,
-                what: "not an interface's counters",
+                what: "expected an interface and its counters",
             };
             let (name, counters) = parse(line).ok_or(malformed)?;
             let families = &self.families;
@@ -110,18 +112,18 @@ fn declare(
     Ok(slots)
 }
 
-/// The columns are known by their order: what does not begin like the file is not taken for it.
+/// Checks the header: the columns are identified by their order, so an unknown header is rejected.
 fn check_heading(line: Option<(usize, &[u8])>) -> Result<(), Fault> {
     match line {
         Some((_, line)) if line.starts_with(b"Inter-|   Receive") => Ok(()),
         _ => Err(Fault::Malformed {
             line: 1,
-            what: "not the heading of interface counters",
+            what: "expected the header of interface counters",
         }),
     }
 }
 
-/// ` eth0: 1 2 3 …`
+/// Parses ` eth0: 1 2 3 …`.
 fn parse(line: &[u8]) -> Option<(&[u8], [u64; COLUMNS])> {
     let start = line.iter().position(|&byte| byte != b' ')?;
     let line = &line[start..];
@@ -146,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn interfaces_come_and_go() {
+    fn interfaces_appear_and_disappear() {
         let (mut readings, mut group) = (NetworkReadings::new(), Group::new("network", 3, 1000));
         let lo = b"    lo:1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n";
         let both = [
@@ -167,20 +169,20 @@ mod tests {
         );
         assert_eq!(pass(&mut readings, &mut group, b""), Vec::<String>::new());
         assert_eq!(pass(&mut readings, &mut group, lo).len(), 16);
-        assert_eq!(group.members().series.len(), 32, "slots are used again");
+        assert_eq!(group.members().series.len(), 32, "slots are reused");
     }
 
     #[test]
-    fn garbage_is_named_by_its_line() {
+    fn malformed_input_is_reported_with_its_line() {
         let update =
             |text: &[u8]| NetworkReadings::new().update(text, &mut Group::new("n", 3, 1000));
-        let what = "not an interface's counters";
+        let what = "expected an interface and its counters";
         let bad = |line: &str| format!("{HEADING}{line}");
         update_fails(
             update,
             &[
                 ("", 0, "the file is empty"),
-                ("eth0: 1\n", 1, "not the heading of interface counters"),
+                ("eth0: 1\n", 1, "expected the header of interface counters"),
                 (&bad("lo: 1 2 3"), 3, "the last line is cut off"),
                 (&bad("lo: 1 2 3\n"), 3, what),
                 (&bad("lo 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n"), 3, what),

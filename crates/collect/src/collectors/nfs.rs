@@ -1,4 +1,4 @@
-//! What this node asked of NFS servers, from `/proc/net/rpc/nfs`.
+//! Requests of this node's NFS client, from `/proc/net/rpc/nfs`.
 
 use pegel_metric::{Family, Kind};
 
@@ -13,24 +13,27 @@ const fn counter(name: &'static str, help: &'static str) -> Family {
 
 static PACKETS: Family = counter(
     "node_nfs_packets_total",
-    "Packets exchanged with NFS servers, by transport.",
+    "Total number of packets exchanged with NFS servers, by transport.",
 );
 static CONNECTIONS: Family = counter(
     "node_nfs_connections_total",
-    "TCP connections made to NFS servers.",
+    "Total number of TCP connections to NFS servers.",
 );
-static RPCS: Family = counter("node_nfs_rpcs_total", "Calls made to NFS servers.");
+static RPCS: Family = counter(
+    "node_nfs_rpcs_total",
+    "Total number of RPCs to NFS servers.",
+);
 static RETRANSMISSIONS: Family = counter(
     "node_nfs_rpc_retransmissions_total",
-    "Calls that had to be sent again.",
+    "Total number of RPC retransmissions.",
 );
 static REFRESHES: Family = counter(
     "node_nfs_rpc_authentication_refreshes_total",
-    "Times that credentials for calls were renewed.",
+    "Total number of refreshes of RPC credentials.",
 );
 static REQUESTS: Family = counter(
     "node_nfs_requests_total",
-    "Calls made, by version of NFS and procedure.",
+    "Total number of requests, by NFS version and procedure.",
 );
 
 const fn column(
@@ -71,7 +74,7 @@ static LAYOUT: RpcLayout = &[
     (b"proc4", procedures("4", NFS4)),
 ];
 
-/// In the order of the kernel's client; new ones are appended there.
+/// The procedures in the order of the kernel's client, which appends new ones.
 #[rustfmt::skip]
 const NFS4: &[&str] = &[
     "Null", "Read", "Write", "Commit", "Open", "OpenConfirm", "OpenNoattr", "OpenDowngrade",

@@ -1,4 +1,4 @@
-//! What NFS clients asked of this node, from `/proc/net/rpc/nfsd`.
+//! Requests to this node's NFS server, from `/proc/net/rpc/nfsd`.
 
 use pegel_metric::{Family, Kind};
 
@@ -14,72 +14,76 @@ const fn counter(name: &'static str, unit: &'static str, help: &'static str) -> 
 static HITS: Family = counter(
     "node_nfsd_reply_cache_hits_total",
     "",
-    "Repeated calls that were answered from the reply cache.",
+    "Total number of retransmitted requests answered from the reply cache.",
 );
 static MISSES: Family = counter(
     "node_nfsd_reply_cache_misses_total",
     "",
-    "Calls whose answers were put into the reply cache.",
+    "Total number of requests whose replies were added to the reply cache.",
 );
 static NOCACHE: Family = counter(
     "node_nfsd_reply_cache_nocache_total",
     "",
-    "Calls whose answers need no reply cache.",
+    "Total number of requests that need no reply cache.",
 );
 static STALE: Family = counter(
     "node_nfsd_file_handles_stale_total",
     "",
-    "Calls with a handle of a file that is gone.",
+    "Total number of requests with a stale file handle.",
 );
 static READ: Family = counter(
     "node_nfsd_disk_bytes_read_total",
     "",
-    "Bytes read for clients.",
+    "Total number of bytes read for clients.",
 );
 static WRITTEN: Family = counter(
     "node_nfsd_disk_bytes_written_total",
     "",
-    "Bytes written for clients.",
+    "Total number of bytes written for clients.",
 );
 static THREADS: Family = Family::new(
     "node_nfsd_server_threads",
     Kind::Gauge,
     "",
     3,
-    "Kernel threads that serve NFS.",
+    "Number of kernel threads that serve NFS.",
 );
 static AHEAD: Family = Family::new(
     "node_nfsd_read_ahead_cache_size_blocks",
     Kind::Gauge,
     "",
     3,
-    "Size of the read-ahead cache in blocks; kernels before 5.4.",
+    "Size of the read-ahead cache in blocks; only kernels before 5.4.",
 );
 static AHEAD_MISSES: Family = counter(
     "node_nfsd_read_ahead_cache_not_found_total",
     "",
-    "Blocks that were not in the read-ahead cache; kernels before 5.4.",
+    "Total number of blocks not found in the read-ahead cache; only kernels before 5.4.",
 );
 static PACKETS: Family = counter(
     "node_nfsd_packets_total",
     "",
-    "Packets exchanged with NFS clients, by transport.",
+    "Total number of packets exchanged with NFS clients, by transport.",
 );
 static CONNECTIONS: Family = counter(
     "node_nfsd_connections_total",
     "",
-    "TCP connections that NFS clients made.",
+    "Total number of TCP connections from NFS clients.",
 );
-static RPCS: Family = counter("node_nfsd_server_rpcs_total", "", "Calls by NFS clients.");
+static RPCS: Family = counter(
+    "node_nfsd_server_rpcs_total",
+    "",
+    "Total number of RPCs from NFS clients.",
+);
 static ERRORS: Family = counter(
     "node_nfsd_rpc_errors_total",
     "",
-    "Calls that were refused, by reason: bad form, bad credentials, bad client.",
+    "Total number of rejected RPCs, by error: malformed, bad credentials, bad client.",
 );
 static REQUESTS: Family = counter(
     "node_nfsd_requests_total",
     "",
-    "Calls by clients, by version of NFS and procedure or operation.",
+    "Total number of requests, by NFS version and procedure or operation.",
 );
 
 const fn column(
@@ -122,8 +126,8 @@ static LAYOUT: RpcLayout = &[
     (b"proc4ops", procedures("4", NFS4)),
 ];
 
-/// By the numbers that the protocol gives to its operations. node_exporter skips 35 and 36, so that
-/// its counts of the three after them are those of others.
+/// The operations by their number in the protocol. node_exporter skips 35 and 36, so its counts of the next three
+/// belong to other operations.
 #[rustfmt::skip]
 const NFS4: &[&str] = &[
     "", "", "", "Access", "Close", "Commit", "Create", "DelegPurge", "DelegReturn", "GetAttr",

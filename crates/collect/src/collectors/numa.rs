@@ -1,4 +1,4 @@
-//! Memory of each NUMA node, from `/sys/devices/system/node`.
+//! Memory statistics of each NUMA node, from `/sys/devices/system/node`.
 
 use std::path::PathBuf;
 
@@ -13,12 +13,12 @@ use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
 static MEMORY: Family = gauge(
     "node_memory_numa_<key>",
     "",
-    "<key> of a NUMA node; sizes are in bytes.",
+    "Field <key> of the NUMA node's meminfo; sizes are in bytes.",
 );
 static EVENTS: Family = counter(
     "node_memory_numa_<key>_total",
     "",
-    "Pages allocated on a NUMA node (<key>).",
+    "Total number of page allocations on the NUMA node (<key>).",
 );
 
 pub static ENTRY: Entry = Entry {
@@ -67,7 +67,7 @@ fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|&byte| byte == b'\n')
 }
 
-/// `Node 0 Active(anon):  12 kB`. A line of another shape is not for us.
+/// Parses `Node 0 Active(anon):  12 kB`; returns `None` for any other format.
 fn parse_memory_line(line: &[u8]) -> Option<(String, f64)> {
     let mut words = Words(line).skip(2);
     let key = std::str::from_utf8(words.next()?.strip_suffix(b":")?).ok()?;
@@ -80,7 +80,7 @@ fn parse_memory_line(line: &[u8]) -> Option<(String, f64)> {
     Some((key.replace('(', "_").replace(')', ""), value * scale))
 }
 
-/// `numa_hit 12`.
+/// Parses `numa_hit 12`.
 fn parse_event_line(line: &[u8]) -> Option<(&str, f64)> {
     let mut words = Words(line);
     let key = std::str::from_utf8(words.next()?).ok()?;
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_another_shape_are_left_out() {
+    fn lines_of_another_format_are_skipped() {
         let key = |text: &str| parse_memory_line(text.as_bytes());
         assert_eq!(
             key("Node 0 Active(anon):  12 kB"),

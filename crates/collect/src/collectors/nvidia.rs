@@ -1,12 +1,12 @@
-//! NVIDIA GPUs, asked through the driver's own library, `libnvidia-ml.so.1`.
+//! NVIDIA GPUs, queried through the driver's library NVML, `libnvidia-ml.so.1`.
 //!
-//! The library is opened at run time, never linked: a node without it, without the driver or
-//! without a GPU is merely without these series. Its calls may block, so that the collector runs
-//! aside. What a GPU or driver does not support is absent, and not asked again for a minute. A GPU
-//! that falls off the bus fails alone: the others are read on, and it is looked for each minute.
+//! The library is opened at run time and never linked: on a node without it, without the driver or without a GPU the
+//! collector is absent. Its calls may block, so the collector runs on a thread of its own. Values that a GPU or driver
+//! does not support are absent, and retried after a minute. A GPU that falls off the bus fails alone: the others are still
+//! read, and the lost one is searched for every minute.
 //!
-//! Started, the library takes 15 to 19 MB of the agent's memory (driver 580) and a thread of its
-//! own, whatever is asked of it.
+//! Once initialized, the library takes 15 to 19 MB of the agent's memory (driver 580) and a thread, independent of the
+//! queries.
 
 mod abi;
 mod dynamic_library;
@@ -37,7 +37,7 @@ use gpu_readings::GpuError;
 use query_interval::PassBudget;
 use xids::XidEvents;
 
-/// More than any node has.
+/// More GPUs than any node has.
 const GPUS_MAX: u32 = 64;
 
 pub static ENTRY: Entry = Entry {
@@ -57,11 +57,11 @@ struct NvidiaCollector {
     driver_info: NvidiaDriverInfo,
     events: XidEvents,
     gpus: Vec<NvidiaGpu>,
-    /// Which GPUs do not answer, and why.
+    /// Which GPUs do not respond, and why.
     failure: Option<String>,
 }
 
-/// The library, started; shut down when this goes.
+/// The initialized library; dropping it shuts the library down.
 #[derive(Debug)]
 struct NvmlSession {
     path: PathBuf,
@@ -82,7 +82,7 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
             return absent(path);
         };
         let count = nvml.functions.count.query(0);
-        let count = count.map_err(|refusal| device_error(path, &refusal.to_string()))?;
+        let count = count.map_err(|error| device_error(path, &error.to_string()))?;
         if count == 0 {
             return absent(path);
         }
@@ -110,15 +110,15 @@ fn device_error(what: impl AsRef<Path>, reason: &str) -> CollectError {
 }
 
 impl NvmlSession {
-    /// Nothing when there is a library but no driver, as in many container images.
+    /// Initializes the library. Returns `None` if there is a library but no driver, as in many container images.
     fn start(library: &DynamicLibrary) -> Result<Option<NvmlSession>, CollectError> {
-        // SAFETY: the names are NVML's own; a library that has others under them is none that a
-        // user would put there.
+        // SAFETY: the symbols are NVML's, with the signatures of its header. The path comes from the administrator, who
+        // vouches that the library is NVML.
         let functions = unsafe { Functions::load(library) };
         if functions.init.is_missing() || functions.count.is_missing() {
             return Err(device_error(
                 library.path(),
-                "this is not NVML: it has no nvmlInit_v2",
+                "not the NVML library: missing symbol nvmlInit_v2",
             ));
         }
         match functions.init.call() {
@@ -127,7 +127,7 @@ impl NvmlSession {
                 functions,
             })),
             Err(DRIVER_NOT_LOADED | GPU_NOT_FOUND) => Ok(None),
-            Err(refusal) => Err(device_error(library.path(), &refusal.to_string())),
+            Err(error) => Err(device_error(library.path(), &error.to_string())),
         }
     }
 }
@@ -145,9 +145,9 @@ impl Collector for NvidiaCollector {
             now: self.clock.monotonic(),
             allows_blocking: true,
         };
-        self.operation.set("the driver's events");
+        self.operation.set("driver events");
         let gpus = &mut self.gpus;
-        // A set that fails tells nothing more; that a GPU is gone shows in its own readings.
+        // Ignore errors of the event set: a lost GPU shows in its own readings.
         let _ = self.events.drain(nvml, |device, number| {
             if let Some(gpu) = gpus.iter_mut().find(|gpu| gpu.has_handle(device)) {
                 gpu.record_xid(number);
@@ -156,25 +156,21 @@ impl Collector for NvidiaCollector {
         for gpu in gpus.iter_mut() {
             self.operation.set(gpu.name());
             let result = gpu.collect(nvml, &self.driver_info, &self.events, &mut pass, out);
-            result.map_err(|trouble| match trouble {
-                GpuError::GpuLost(refusal) => device_error(gpu.name(), &refusal.to_string()),
-                GpuError::DriverLost(refusal) => {
-                    device_error(&self.nvml.path, &refusal.to_string())
-                }
+            result.map_err(|error| match error {
+                GpuError::GpuLost(cause) => device_error(gpu.name(), &cause.to_string()),
+                GpuError::DriverLost(cause) => device_error(&self.nvml.path, &cause.to_string()),
                 GpuError::Series(source) => CollectError::Series {
                     path: self.nvml.path.clone(),
                     source,
                 },
             })?;
         }
-        let missing = |gpu: &NvidiaGpu| Some(format!("{}: {}", gpu.name(), gpu.lost_reason()?));
-        let missing: Vec<String> = gpus.iter().filter_map(missing).collect();
-        self.failure = (!missing.is_empty()).then(|| missing.join("; "));
+        let lost = |gpu: &NvidiaGpu| Some(format!("{}: {}", gpu.name(), gpu.lost_reason()?));
+        let lost: Vec<String> = gpus.iter().filter_map(lost).collect();
+        self.failure = (!lost.is_empty()).then(|| lost.join("; "));
         match &self.failure {
-            // With none left, the library is opened anew.
-            Some(reason) if missing.len() == gpus.len() => {
-                Err(CollectError::Device(reason.clone()))
-            }
+            // With no GPU left, fail, so that the library is opened again.
+            Some(reason) if lost.len() == gpus.len() => Err(CollectError::Device(reason.clone())),
             _ => Ok(()),
         }
     }

@@ -1,5 +1,4 @@
-//! NVMe controllers: what they are, from `/sys/class/nvme`, and how they are, from their SMART log,
-//! which only root may ask for.
+//! NVMe controllers: model and firmware from `/sys/class/nvme`, and health from their SMART log, which only root may read.
 
 use std::path::{Path, PathBuf};
 
@@ -13,11 +12,15 @@ use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
 
 use super::nvme_smart::{self, LOG_BYTES, SmartLog};
 
-static INFO: Family = gauge("node_nvme_info", "", "What the controller is; always 1.");
+static INFO: Family = gauge(
+    "node_nvme_info",
+    "",
+    "Model, firmware and state of the NVMe controller; always 1.",
+);
 static WARNING: Family = gauge(
     "node_nvme_critical_warning",
     "",
-    "Bits for what is wrong: 1 spare, 2 temperature, 4 unreliable, 8 read-only, 16 backup, 32 memory region.",
+    "Bit mask of critical warnings: 1 spare, 2 temperature, 4 reliability, 8 read-only, 16 backup, 32 memory region.",
 );
 static TEMPERATURE: Family = gauge(
     "node_nvme_temperature_celsius",
@@ -27,63 +30,67 @@ static TEMPERATURE: Family = gauge(
 static SPARE: Family = gauge(
     "node_nvme_available_spare_ratio",
     "ratio",
-    "Spare blocks that are left.",
+    "Share of spare blocks that is left.",
 );
 static SPARE_MIN: Family = gauge(
     "node_nvme_available_spare_threshold_ratio",
     "ratio",
-    "With fewer spare blocks than this the controller warns.",
+    "Share of spare blocks below which the controller warns.",
 );
 static USED: Family = gauge(
     "node_nvme_percentage_used_ratio",
     "ratio",
-    "Share of its rated life that is used up; it may go beyond 1.",
+    "Share of the rated life that is used; it may exceed 1.",
 );
 static READ: Family = counter(
     "node_nvme_data_read_bytes_total",
     "bytes",
-    "Data read by the host, in bytes.",
+    "Total number of bytes read by the host.",
 );
 static WRITTEN: Family = counter(
     "node_nvme_data_written_bytes_total",
     "bytes",
-    "Data written by the host, in bytes.",
+    "Total number of bytes written by the host.",
 );
-static READS: Family = counter("node_nvme_host_reads_total", "", "Read commands completed.");
+static READS: Family = counter(
+    "node_nvme_host_reads_total",
+    "",
+    "Total number of read commands completed.",
+);
 static WRITES: Family = counter(
     "node_nvme_host_writes_total",
     "",
-    "Write commands completed.",
+    "Total number of write commands completed.",
 );
 static BUSY: Family = counter(
     "node_nvme_controller_busy_seconds_total",
     "seconds",
-    "Time in which the controller was busy, in steps of a minute.",
+    "Total time in which the controller was busy, in seconds; in steps of a minute.",
 );
 static CYCLES: Family = counter(
     "node_nvme_power_cycles_total",
     "",
-    "Times that it was switched on.",
+    "Total number of power cycles.",
 );
 static HOURS: Family = counter(
     "node_nvme_power_on_seconds_total",
     "seconds",
-    "Time that it was on, in steps of an hour.",
+    "Total time that the controller was powered on, in seconds; in steps of an hour.",
 );
 static UNSAFE: Family = counter(
     "node_nvme_unsafe_shutdowns_total",
     "",
-    "Times that it lost power without notice.",
+    "Total number of unsafe shutdowns.",
 );
 static MEDIA: Family = counter(
     "node_nvme_media_errors_total",
     "",
-    "Times that data could not be read back as it was written.",
+    "Total number of unrecovered data integrity errors.",
 );
 static ERRORS: Family = counter(
     "node_nvme_error_log_entries_total",
     "",
-    "Entries that the error log ever had.",
+    "Total number of entries written to the error log.",
 );
 
 pub static ENTRY: Entry = Entry {
@@ -116,7 +123,7 @@ pub static ENTRY: Entry = Entry {
 struct NvmeControllers {
     class: PathBuf,
     dev: PathBuf,
-    /// Asks a controller for its log; `None` where that is not allowed.
+    /// Reads the SMART log of a controller; `None` if that is not permitted.
     read_smart_log: fn(&Path) -> Option<[u8; LOG_BYTES]>,
 }
 
@@ -164,7 +171,7 @@ fn walk_log(log: &SmartLog<'_>, labels: &[(&str, &str)], put: &mut Put<'_>) -> R
         (&SPARE, log.ratio_at(3)),
         (&SPARE_MIN, log.ratio_at(4)),
         (&USED, log.ratio_at(5)),
-        // Units of a thousand blocks of 512 bytes.
+        // In units of a thousand blocks of 512 bytes.
         (&READ, log.u128_at(32) * 512_000.0),
         (&WRITTEN, log.u128_at(48) * 512_000.0),
         (&READS, log.u128_at(64)),

@@ -1,4 +1,4 @@
-//! Log page 2 of an NVMe controller: SMART and health.
+//! Reads and decodes log page 2 (SMART and health) of an NVMe controller, for the collector `nvme`.
 
 use std::ffi::c_void;
 use std::path::Path;
@@ -29,7 +29,7 @@ struct NvmePassthruCommand {
 const GET_LOG_PAGE: u8 = 2;
 const SMART: u32 = 2;
 const ALL_NAMESPACES: u32 = u32::MAX;
-/// Below the time that the collector may take.
+/// Below the time limit of the collector.
 const TIMEOUT_MS: u32 = 2_000;
 
 struct AdminCommandIoctl<'a> {
@@ -37,9 +37,8 @@ struct AdminCommandIoctl<'a> {
     log: &'a mut [u8; LOG_BYTES],
 }
 
-// SAFETY: the opcode is that of NVME_IOCTL_ADMIN_CMD, whose argument is the command. The command
-// points to `log`, which lives as long as `self` and is as long as `data_bytes` says; the kernel
-// writes nothing else.
+// SAFETY: the opcode is NVME_IOCTL_ADMIN_CMD, whose argument is the command. The command points to `log`, which outlives
+// `self` and has `data_bytes` bytes; the kernel writes nothing else.
 unsafe impl Ioctl for AdminCommandIoctl<'_> {
     type Output = i32;
     const IS_MUTATING: bool = true;
@@ -58,7 +57,7 @@ unsafe impl Ioctl for AdminCommandIoctl<'_> {
     }
 }
 
-/// `None` when the controller is gone, refuses, or we may not ask.
+/// Returns `None` if the controller is gone, rejects the command, or the agent is not permitted to send it.
 pub(super) fn read_smart_log(device: &Path) -> Option<[u8; LOG_BYTES]> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = rustix::fs::open(device, flags, Mode::empty()).ok()?;
@@ -70,19 +69,19 @@ pub(super) fn read_smart_log(device: &Path) -> Option<[u8; LOG_BYTES]> {
         timeout_ms: TIMEOUT_MS,
         ..NvmePassthruCommand::default()
     };
-    // The length in words of four bytes, less one, and the page.
+    // The length in words of four bytes, minus one, and the log page.
     command.words_10_15[0] = (LOG_BYTES as u32 / 4 - 1) << 16 | SMART;
     let ask = AdminCommandIoctl {
         command,
         log: &mut log,
     };
-    // SAFETY: see the implementation above. On a file that is no NVMe controller the kernel answers
-    // that there is no such call.
+    // SAFETY: upheld by the implementation of `Ioctl` above. For a file that is not an NVMe controller the kernel returns
+    // ENOTTY.
     let status = unsafe { ioctl(&file, ask) }.ok()?;
     (status == 0).then_some(log)
 }
 
-/// The log's fields, by their offsets in the NVMe specification.
+/// The fields of the log, at their offsets in the NVMe specification.
 #[derive(Debug)]
 pub(super) struct SmartLog<'a>(pub(super) &'a [u8; LOG_BYTES]);
 
@@ -95,15 +94,15 @@ impl SmartLog<'_> {
         f64::from(u16::from_le_bytes([self.0[1], self.0[2]]))
     }
 
-    /// One byte of percent, as a ratio.
-    pub(super) fn ratio_at(&self, at: usize) -> f64 {
-        f64::from(self.0[at]) / 100.0
+    /// Returns the percentage in one byte as a ratio.
+    pub(super) fn ratio_at(&self, offset: usize) -> f64 {
+        f64::from(self.0[offset]) / 100.0
     }
 
-    /// A number of 16 bytes.
-    pub(super) fn u128_at(&self, at: usize) -> f64 {
+    /// Returns a number of 16 bytes.
+    pub(super) fn u128_at(&self, offset: usize) -> f64 {
         let mut bytes = [0; 16];
-        bytes.copy_from_slice(&self.0[at..at + 16]);
+        bytes.copy_from_slice(&self.0[offset..offset + 16]);
         u128::from_le_bytes(bytes) as f64
     }
 }
@@ -113,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_is_as_large_as_the_kernel_has_it() {
+    fn the_command_has_the_size_of_the_kernel_structure() {
         assert_eq!(size_of::<NvmePassthruCommand>(), 72);
         let mut log = [0; LOG_BYTES];
         let ask = AdminCommandIoctl {
@@ -124,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_read_where_they_are() {
+    fn fields_are_read_at_their_offsets() {
         let mut log = [0; LOG_BYTES];
         log[..6].copy_from_slice(&[4, 0x36, 0x01, 100, 10, 3]);
         log[32..40].copy_from_slice(&7_u64.to_le_bytes());
@@ -137,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_controller_has_no_log() {
+    fn a_file_that_is_not_a_controller_has_no_log() {
         assert_eq!(read_smart_log(Path::new("/dev/null")), None);
         assert_eq!(read_smart_log(Path::new("/nonexistent/nvme0")), None);
     }

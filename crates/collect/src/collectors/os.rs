@@ -1,4 +1,4 @@
-//! The distribution, from `/etc/os-release` or `/usr/lib/os-release`.
+//! Linux distribution of the node, from `/etc/os-release` or `/usr/lib/os-release`.
 
 use std::path::PathBuf;
 
@@ -14,14 +14,14 @@ static INFO: Family = Family::new(
     Kind::Gauge,
     "",
     2,
-    "The distribution and its version; always 1.",
+    "Distribution and its version; always 1.",
 );
 static VERSION: Family = Family::new(
     "node_os_version",
     Kind::Gauge,
     "",
     2,
-    "Major and minor version of the distribution as a number.",
+    "Major and minor version of the distribution, as a number.",
 );
 
 const LABELS: [&str; 12] = [
@@ -71,20 +71,20 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
 
 impl Collector for Os {
     fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
-        let said = parse(&text(&self.path).unwrap_or_default());
-        let set = self.set(&said, out);
+        let values = parse(&text(&self.path).unwrap_or_default());
+        let set = self.set(&values, out);
         set.map_err(|fault| fault.at(&self.path))
     }
 }
 
 impl Os {
-    fn set(&mut self, said: &[String; LABELS.len()], out: &mut Group) -> Result<(), Fault> {
+    fn set(&mut self, values: &[String; LABELS.len()], out: &mut Group) -> Result<(), Fault> {
         let labels = |wanted: &[&str]| {
-            let all = LABELS.into_iter().zip(said.iter().cloned());
+            let all = LABELS.into_iter().zip(values.iter().cloned());
             all.filter(|(key, _)| wanted.contains(key)).collect()
         };
         self.info.set(out, labels(&LABELS), 1.0)?;
-        if let Some(version) = version(&said[LABELS.len() - 1]) {
+        if let Some(version) = version(&values[LABELS.len() - 1]) {
             let labels = labels(&["id", "id_like", "name"]);
             self.version.set(out, labels, version)?;
         }
@@ -92,7 +92,7 @@ impl Os {
     }
 }
 
-/// What each label's variable says; `KEY=value`, with or without quotes.
+/// Returns the value of each label's variable, from lines `KEY=value` with or without quotes.
 fn parse(text: &str) -> [String; LABELS.len()] {
     LABELS.map(|label| {
         let lines = text.lines().filter_map(|line| line.split_once('='));
@@ -120,7 +120,7 @@ fn unquote(value: &str) -> String {
     text
 }
 
-/// `22.04.1` is 22.04; what does not begin with a number has none.
+/// Returns the version as a number: `22.04.1` is 22.04. `None` if it does not start with a number.
 fn version(id: &str) -> Option<f64> {
     let is_number = |character: char| character.is_ascii_digit() || character == '.';
     let end = id.find(|c| !is_number(c)).unwrap_or(id.len());
@@ -137,18 +137,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quotes_and_escapes_are_taken_off() {
-        let said = parse(
+    fn quotes_and_escapes_are_removed() {
+        let values = parse(
             "# a comment\nID=rocky\nNAME=\"Rocky \\\"Linux\\\"\"\nVERSION_ID='9.4'\nVERSION_IDX=7\nbroken\n",
         );
-        assert_eq!(said[1], "rocky");
-        assert_eq!(said[5], "Rocky \"Linux\"");
-        assert_eq!(said[11], "9.4");
-        assert_eq!(said[0], "");
+        assert_eq!(values[1], "rocky");
+        assert_eq!(values[5], "Rocky \"Linux\"");
+        assert_eq!(values[11], "9.4");
+        assert_eq!(values[0], "");
     }
 
     #[test]
-    fn versions_are_numbers_where_they_begin_with_one() {
+    fn versions_that_start_with_a_number_are_numbers() {
         for (id, expected) in [
             ("12", Some(12.0)),
             ("22.04", Some(22.04)),

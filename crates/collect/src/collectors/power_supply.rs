@@ -1,4 +1,4 @@
-//! Mains and batteries, from `/sys/class/power_supply`.
+//! Mains adapters and batteries, from `/sys/class/power_supply`.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -23,34 +23,34 @@ macro_rules! attributes {
     };
 }
 
-// A name and a unit, a file and how many of its units make one.
+// Name, unit, file, and the number of the file's units per base unit.
 attributes! {
-    ONLINE "online" "" "online" 1.0 "1 if the supply gives power.";
-    PRESENT "present" "" "present" 1.0 "1 if the battery is there.";
-    CAPACITY "capacity" "" "capacity" 1.0 "How full the battery is, in percent.";
-    CYCLES "cyclecount" "" "cycle_count" 1.0 "Times that the battery was charged and drained.";
-    VOLTAGE "voltage_volt" "volt" "voltage_now" 1e6 "The supply's voltage.";
-    VOLTAGE_MIN "voltage_min_design" "" "voltage_min_design" 1e6 "The lowest voltage that the battery was made for.";
-    VOLTAGE_MAX "voltage_max_design" "" "voltage_max_design" 1e6 "The highest voltage that the battery was made for.";
-    CURRENT "current_ampere" "ampere" "current_now" 1e6 "The supply's current.";
-    POWER "power_watt" "watt" "power_now" 1e6 "The power that the supply gives or takes.";
-    ENERGY "energy_watthour" "watthour" "energy_now" 1e6 "Energy in the battery.";
-    ENERGY_FULL "energy_full" "" "energy_full" 1e6 "Energy in the battery when it was last full, in watt hours.";
-    ENERGY_DESIGN "energy_full_design" "" "energy_full_design" 1e6 "Energy that the full battery was made for, in watt hours.";
+    ONLINE "online" "" "online" 1.0 "1 if the supply provides power, otherwise 0.";
+    PRESENT "present" "" "present" 1.0 "1 if the battery is present, otherwise 0.";
+    CAPACITY "capacity" "" "capacity" 1.0 "Charge level of the battery, in percent.";
+    CYCLES "cyclecount" "" "cycle_count" 1.0 "Number of charge cycles of the battery.";
+    VOLTAGE "voltage_volt" "volt" "voltage_now" 1e6 "Voltage of the supply, in volts.";
+    VOLTAGE_MIN "voltage_min_design" "" "voltage_min_design" 1e6 "Minimum design voltage of the battery, in volts.";
+    VOLTAGE_MAX "voltage_max_design" "" "voltage_max_design" 1e6 "Maximum design voltage of the battery, in volts.";
+    CURRENT "current_ampere" "ampere" "current_now" 1e6 "Current of the supply, in amperes.";
+    POWER "power_watt" "watt" "power_now" 1e6 "Power that the supply provides or draws, in watts.";
+    ENERGY "energy_watthour" "watthour" "energy_now" 1e6 "Energy in the battery, in watt hours.";
+    ENERGY_FULL "energy_full" "" "energy_full" 1e6 "Energy of the battery when it was last full, in watt hours.";
+    ENERGY_DESIGN "energy_full_design" "" "energy_full_design" 1e6 "Design energy of the full battery, in watt hours.";
     CHARGE "charge_ampere" "ampere" "charge_now" 1e6 "Charge in the battery, in ampere hours.";
-    CHARGE_FULL "charge_full" "" "charge_full" 1e6 "Charge in the battery when it was last full, in ampere hours.";
-    CHARGE_DESIGN "charge_full_design" "" "charge_full_design" 1e6 "Charge that the full battery was made for, in ampere hours.";
-    TEMPERATURE "temp_celsius" "celsius" "temp" 10.0 "Temperature of the supply.";
+    CHARGE_FULL "charge_full" "" "charge_full" 1e6 "Charge of the battery when it was last full, in ampere hours.";
+    CHARGE_DESIGN "charge_full_design" "" "charge_full_design" 1e6 "Design charge of the full battery, in ampere hours.";
+    TEMPERATURE "temp_celsius" "celsius" "temp" 10.0 "Temperature of the supply, in degrees Celsius.";
 }
 static INFO: Family = Family::new(
     "node_power_supply_info",
     Kind::Gauge,
     "",
     3,
-    "What the supply is and does; always 1.",
+    "Type, model and status of the supply; always 1.",
 );
 
-/// Its serial number stays where it is.
+/// The attributes published as labels; the serial number is not among them.
 const INFO_KEYS: [&str; 10] = [
     "capacity_level",
     "charge_type",
@@ -64,7 +64,7 @@ const INFO_KEYS: [&str; 10] = [
     "usb_type",
 ];
 
-/// Aside, because firmware answers.
+/// Runs on a thread of its own, because the firmware answers the reads.
 pub static ENTRY: Entry = Entry {
     name: "power_supply",
     tier: Tier::Minute,
@@ -124,9 +124,9 @@ impl PowerSupplies {
                 places.set(out, families, index, &labels, value / divisor)?;
             }
         }
-        let mut said = vec![("power_supply", supply.clone().into_owned())];
+        let mut labels = vec![("power_supply", supply.clone().into_owned())];
         let texts = INFO_KEYS.iter().map(|key| (*key, text(&path.join(key))));
-        said.extend(texts.filter_map(|(key, text)| Some((key, text?))));
-        Ok(info.set(out, said, 1.0)?)
+        labels.extend(texts.filter_map(|(key, text)| Some((key, text?))));
+        Ok(info.set(out, labels, 1.0)?)
     }
 }

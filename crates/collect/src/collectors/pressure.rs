@@ -1,4 +1,4 @@
-//! How long tasks waited for a resource, from `/proc/pressure`.
+//! Pressure stall information: the time that tasks waited for a resource, from `/proc/pressure`.
 
 use std::io;
 
@@ -15,27 +15,27 @@ const fn family(name: &'static str, help: &'static str) -> Family {
 
 static CPU_WAITING: Family = family(
     "node_pressure_cpu_waiting_seconds_total",
-    "Time in which some task waited for a CPU.",
+    "Total time in which some task waited for a CPU, in seconds.",
 );
 static IO_WAITING: Family = family(
     "node_pressure_io_waiting_seconds_total",
-    "Time in which some task waited for input or output.",
+    "Total time in which some task waited for I/O, in seconds.",
 );
 static IO_STALLED: Family = family(
     "node_pressure_io_stalled_seconds_total",
-    "Time in which all tasks that could have run waited for input or output.",
+    "Total time in which all runnable tasks waited for I/O, in seconds.",
 );
 static MEMORY_WAITING: Family = family(
     "node_pressure_memory_waiting_seconds_total",
-    "Time in which some task waited for memory.",
+    "Total time in which some task waited for memory, in seconds.",
 );
 static MEMORY_STALLED: Family = family(
     "node_pressure_memory_stalled_seconds_total",
-    "Time in which all tasks that could have run waited for memory.",
+    "Total time in which all runnable tasks waited for memory, in seconds.",
 );
 static IRQ_STALLED: Family = family(
     "node_pressure_irq_stalled_seconds_total",
-    "Time in which interrupts kept all tasks from running.",
+    "Total time in which interrupts kept all tasks from running, in seconds.",
 );
 
 pub static ENTRY: Entry = Entry {
@@ -54,8 +54,8 @@ pub static ENTRY: Entry = Entry {
     open,
 };
 
-/// Each file, and the families of its lines `some` and `full`. That no task could run for want of
-/// a CPU cannot happen to a whole node: the kernel writes zero there.
+/// A file and the families of its lines `some` and `full`. `cpu` has no family for `full`: on a whole node the CPUs cannot
+/// all be stalled for lack of a CPU, and the kernel writes zero there.
 type PressureResource = (
     &'static str,
     Option<&'static Family>,
@@ -111,7 +111,7 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
     })))
 }
 
-/// With `psi=0` on the kernel's command line the files are there, but reading is not supported.
+/// Returns whether the kernel was booted with `psi=0`: then the files exist, but reading them is not supported.
 fn is_switched_off(file: &mut ProcFile) -> bool {
     let unsupported = rustix::io::Errno::OPNOTSUPP.raw_os_error();
     matches!(file.read(), Err(CollectError::Read { source, .. })
@@ -133,7 +133,7 @@ impl Collector for PressureCollector {
     }
 }
 
-/// Lines like `some avg10=0.00 avg60=0.00 avg300=0.00 total=123`.
+/// Parses lines such as `some avg10=0.00 avg60=0.00 avg300=0.00 total=123`.
 fn parse(text: &[u8]) -> Result<PressureTotals, Fault> {
     let mut totals = PressureTotals::default();
     for (number, line) in whole_lines(text)? {
@@ -144,7 +144,7 @@ fn parse(text: &[u8]) -> Result<PressureTotals, Fault> {
             _ => {
                 return Err(Fault::Malformed {
                     line: number,
-                    what: "neither some nor full",
+                    what: "expected `some` or `full`",
                 });
             }
         };
@@ -153,7 +153,7 @@ fn parse(text: &[u8]) -> Result<PressureTotals, Fault> {
             .and_then(integer);
         let malformed = Fault::Malformed {
             line: number,
-            what: "no total",
+            what: "missing total=",
         };
         *place = Some(total.ok_or(malformed)?);
     }
@@ -166,7 +166,7 @@ mod tests {
     use crate::collectors::testing::update_fails;
 
     #[test]
-    fn totals_are_found_among_old_and_new_columns() {
+    fn totals_are_found_in_any_column() {
         let text = b"some avg10=0.00 total=18446744073709551615 more=1\n";
         assert_eq!(
             parse(text),
@@ -186,15 +186,15 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_named_by_its_line() {
+    fn malformed_input_is_reported_with_its_line() {
         update_fails(
             |text| parse(text).map(|_| ()),
             &[
                 ("", 0, "the file is empty"),
                 ("some total=1\nfull tot", 2, "the last line is cut off"),
-                ("some total=1\nfull avg10=0.00\n", 2, "no total"),
-                ("some total=-1\n", 1, "no total"),
-                ("\u{fffd}\n", 1, "neither some nor full"),
+                ("some total=1\nfull avg10=0.00\n", 2, "missing total="),
+                ("some total=-1\n", 1, "missing total="),
+                ("\u{fffd}\n", 1, "expected `some` or `full`"),
             ],
         );
     }

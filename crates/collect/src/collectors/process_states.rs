@@ -1,4 +1,4 @@
-//! How many processes there are and what they do, from `/proc/<pid>/stat` of each.
+//! Number of processes by state, from `/proc/<pid>/stat` of each process.
 
 use std::fs;
 use std::io::Read;
@@ -17,17 +17,17 @@ static PIDS: Family = Family::new(
     Kind::Gauge,
     "",
     4,
-    "How many processes there are.",
+    "Number of processes.",
 );
 static STATE: Family = Family::new(
     "node_processes_state",
     Kind::Gauge,
     "",
     4,
-    "Processes in a state, by the kernel's letter: R runs, S sleeps, D waits for a device, Z is dead.",
+    "Number of processes by state, with the kernel's letter: R running, S sleeping, D waiting for a device, Z zombie.",
 );
 
-/// Aside, because a node may have very many of them.
+/// Runs on a thread of its own, because a node may have very many processes.
 pub static ENTRY: Entry = Entry {
     name: "process_states",
     tier: Tier::FiveSeconds,
@@ -37,7 +37,7 @@ pub static ENTRY: Entry = Entry {
     open,
 };
 
-/// A process is counted by one capital or small letter.
+/// States are single ASCII letters, used as an index.
 const LETTERS: usize = 128;
 
 #[derive(Debug)]
@@ -46,7 +46,7 @@ struct ProcessStates {
     operation: Note,
     pids: Single,
     family: Arc<Family>,
-    /// By letter, from the first time that it was seen.
+    /// By letter, from the first time that a process had the state.
     slots: [Option<Slot>; LETTERS],
 }
 
@@ -78,7 +78,7 @@ impl ProcessStates {
         self.pids.set(out, counts.iter().sum::<u64>() as f64)?;
         let letters = (0_u8..).zip(counts.iter().zip(&mut self.slots));
         for (letter, (&count, slot)) in letters {
-            // A state that was seen once is zero when nobody is in it.
+            // Once published, a state without processes is zero.
             if slot.is_none() && count > 0 {
                 let state = char::from(letter).to_string();
                 *slot = Some(out.declare(&self.family, &[("state", &state)])?);
@@ -91,14 +91,14 @@ impl ProcessStates {
     }
 }
 
-/// Processes by the letter of their state. One that ended since it was listed is passed over.
+/// Counts the processes by the letter of their state. Skips processes that ended after they were listed.
 fn count_by_state(proc: &Path) -> Result<[u64; LETTERS], CollectError> {
     let entries = fs::read_dir(proc).map_err(|source| CollectError::Read {
         path: proc.to_owned(),
         source,
     })?;
     let mut counts = [0; LETTERS];
-    // The name of a program has at most 64 bytes, and the state follows it.
+    // The state follows the program's name, which has at most 64 bytes.
     let mut text = [0; 256];
     for name in entries.filter_map(|entry| Some(entry.ok()?.file_name())) {
         if !name.as_encoded_bytes().iter().all(u8::is_ascii_digit) {
@@ -115,7 +115,7 @@ fn count_by_state(proc: &Path) -> Result<[u64; LETTERS], CollectError> {
     Ok(counts)
 }
 
-/// `4711 (a name) S 1 …`: the name may hold anything, also parentheses.
+/// Returns the state in `4711 (a name) S 1 …`. The name may contain anything, including parentheses.
 fn state(text: &[u8]) -> Option<u8> {
     let end = text.iter().rposition(|&byte| byte == b')')?;
     match text.get(end + 1..)? {
@@ -145,14 +145,14 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_ended_is_passed_over_and_its_state_is_zero() {
+    fn an_ended_process_is_skipped_and_its_state_is_zero() {
         let proc = std::env::temp_dir().join(format!("pegel-states-of-{}", std::process::id()));
         for (pid, state) in [("1", "S"), ("22", "D"), ("333", "S")] {
             fs::create_dir_all(proc.join(pid)).expect("create");
             let text = format!("{pid} (name) {state} 1 1\n");
             fs::write(proc.join(pid).join("stat"), text).expect("write");
         }
-        fs::create_dir_all(proc.join("4444")).expect("a process without a file is gone");
+        fs::create_dir_all(proc.join("4444")).expect("an ended process has no stat file");
         fs::create_dir_all(proc.join("net")).expect("create");
         let mut states = ProcessStates {
             proc: proc.clone(),

@@ -1,5 +1,5 @@
-//! How many processes and threads there may be and how many are stuck, from `/proc/sys/kernel`, and
-//! how many threads there are, from `/proc/loadavg`.
+//! Limits on processes and threads and the number of hung tasks, from `/proc/sys/kernel`, and the number of threads, from
+//! `/proc/loadavg`.
 
 use pegel_metric::{Family, Group, Kind};
 
@@ -13,28 +13,28 @@ static MAX_PROCESSES: Family = Family::new(
     Kind::Gauge,
     "",
     2,
-    "The highest number that a process or thread can have.",
+    "Maximum process ID, and so the maximum number of processes and threads.",
 );
 static MAX_THREADS: Family = Family::new(
     "node_processes_max_threads",
     Kind::Gauge,
     "",
     2,
-    "How many threads there can be.",
+    "Maximum number of threads.",
 );
 static THREADS: Family = Family::new(
     "node_processes_threads",
     Kind::Gauge,
     "",
     2,
-    "How many threads there are.",
+    "Number of threads.",
 );
 static HUNG: Family = Family::new(
     "node_kernel_hung_tasks",
     Kind::Counter,
     "",
     2,
-    "Tasks that the kernel found stuck for two minutes; Linux 6.13 and later.",
+    "Number of tasks that the kernel found hung for two minutes; Linux 6.13 and later.",
 );
 
 pub static ENTRY: Entry = Entry {
@@ -87,7 +87,7 @@ impl Collector for ProcessLimits {
     }
 }
 
-/// `0.07 0.12 0.09 1/200 4711`: one of 200 threads runs.
+/// Returns the number of threads in `0.07 0.12 0.09 1/200 4711`, where one of 200 threads is running.
 fn thread_count(text: &[u8]) -> Result<u64, Fault> {
     let line = whole_lines(text)?.next().map_or(&[][..], |(_, line)| line);
     let count = Words(line).nth(3).and_then(|word| {
@@ -96,7 +96,7 @@ fn thread_count(text: &[u8]) -> Result<u64, Fault> {
     });
     count.ok_or(Fault::Malformed {
         line: 1,
-        what: "no number of threads",
+        what: "missing number of threads",
     })
 }
 
@@ -106,15 +106,15 @@ mod tests {
     use crate::collectors::testing::update_fails;
 
     #[test]
-    fn threads_stand_after_the_slash() {
+    fn threads_follow_the_slash() {
         assert_eq!(thread_count(b"0.07 0.12 0.09 1/200 4711\n"), Ok(200));
         update_fails(
             |text| thread_count(text).map(|_| ()),
             &[
                 ("", 0, "the file is empty"),
-                ("0.07 0.12 0.09\n", 1, "no number of threads"),
-                ("0.07 0.12 0.09 200 4711\n", 1, "no number of threads"),
-                ("0.07 0.12 0.09 1/x 4711\n", 1, "no number of threads"),
+                ("0.07 0.12 0.09\n", 1, "missing number of threads"),
+                ("0.07 0.12 0.09 200 4711\n", 1, "missing number of threads"),
+                ("0.07 0.12 0.09 1/x 4711\n", 1, "missing number of threads"),
             ],
         );
     }

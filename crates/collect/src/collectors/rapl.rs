@@ -1,7 +1,7 @@
-//! Energy of packages, cores and memory as the processor counts it, from `/sys/class/powercap`.
+//! Energy of packages, cores and memory, counted by the processor (RAPL), from `/sys/class/powercap`.
 //!
-//! The hardware's counter wraps, on a busy package after minutes. Each wrap is added up, so that the
-//! series only grows. Since Linux 5.10 only root may read it.
+//! The hardware counter wraps, on a busy package within minutes. Wraps are added up, so the series never decreases. Since
+//! Linux 5.10 only root may read the counters. Runs on a thread of its own.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,7 +18,7 @@ use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
 static JOULES: Family = counter(
     "node_rapl_<key>_joules_total",
     "joules",
-    "Energy that a part (<key>) of the node took, in joules.",
+    "Total energy used by a domain (<key>) of the processor, in joules.",
 );
 
 pub static ENTRY: Entry = Entry {
@@ -37,7 +37,7 @@ struct RaplZones {
     failure: Option<String>,
 }
 
-/// A counter that begins anew after `max`.
+/// Extends a counter that wraps after `max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct WrappingCounter {
     last: u64,
@@ -45,7 +45,7 @@ struct WrappingCounter {
 }
 
 impl WrappingCounter {
-    /// The whole since it was first read. Where the range is not known, going back is a reset.
+    /// Returns the total since the first reading. If the range is unknown, a decrease counts as a reset.
     fn update(&mut self, now: u64, max: Option<u64>) -> u64 {
         if now < self.last {
             self.wrapped += max.unwrap_or(0).max(self.last);
@@ -119,14 +119,14 @@ impl RaplZones {
         if error.kind() == io::ErrorKind::PermissionDenied && self.failure.is_none() {
             let path = folder.path().join("energy_uj");
             self.failure = Some(format!(
-                "only root may read {}; run the agent with CAP_DAC_READ_SEARCH or give its group the file",
+                "not permitted to read {}; run the agent with CAP_DAC_READ_SEARCH or make the file readable for its group",
                 path.display()
             ));
         }
     }
 }
 
-/// `package-1` is the second package; parts of one name are counted in their order.
+/// Splits the name of a zone: `package-1` is the second package. Zones of the same name are numbered in order.
 fn part_and_index(name: &str, seen: &mut BTreeMap<String, usize>) -> (String, String) {
     if let Some((part, index)) = name.split_once('-')
         && integer(index.as_bytes()).is_some()
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wrap_is_added_up_and_never_goes_back() {
+    fn wraps_are_added_up_and_the_total_never_decreases() {
         let mut counter = WrappingCounter {
             last: 900,
             wrapped: 0,
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_root_may_read_is_said_with_the_remedy() {
+    fn a_denied_file_is_reported_with_a_remedy() {
         let mut zones = RaplZones {
             class: PathBuf::new(),
             counters: BTreeMap::new(),
@@ -166,17 +166,17 @@ mod tests {
         };
         let folder = Folder::open(std::path::Path::new("/")).expect("a root");
         zones.record_denied(&folder, &io::ErrorKind::NotFound.into());
-        assert_eq!(zones.trouble(), None, "a zone that is gone is quiet");
+        assert_eq!(zones.trouble(), None, "a missing zone is not reported");
         zones.record_denied(&folder, &io::ErrorKind::PermissionDenied.into());
         let trouble = zones.trouble().expect("failed");
         assert!(
-            trouble.starts_with("only root may read /energy_uj; "),
+            trouble.starts_with("not permitted to read /energy_uj; "),
             "{trouble}"
         );
     }
 
     #[test]
-    fn parts_have_a_name_and_an_index() {
+    fn zones_have_a_name_and_an_index() {
         let mut seen = BTreeMap::new();
         let mut part = |name: &str| {
             let (part, index) = part_and_index(name, &mut seen);

@@ -1,4 +1,5 @@
-//! The form of the files in `/proc/net/rpc`: a word, then numbers whose meaning is their place.
+//! Parser of the files in `/proc/net/rpc`, for the collectors `nfs` and `nfsd`: each line is a word and numbers that are
+//! identified by their position.
 
 use std::sync::Arc;
 
@@ -7,19 +8,19 @@ use pegel_metric::{Family, Group, Slot};
 use crate::files::Parser;
 use crate::scan::{Fault, Words, integer, whole_lines};
 
-/// What one number stands for.
+/// The series of one number.
 #[derive(Debug)]
 pub(super) struct RpcColumn {
     pub(super) family: &'static Family,
     pub(super) labels: &'static [(&'static str, &'static str)],
 }
 
-/// What the numbers of a line stand for.
+/// The meaning of the numbers of a line.
 #[derive(Debug)]
 pub(super) enum RpcColumns {
-    /// `None` for one that means nothing to us.
+    /// One column per number; `None` for numbers that are not published.
     Named(&'static [Option<RpcColumn>]),
-    /// How many procedures follow, then the calls of each. An empty name is passed over.
+    /// The number of procedures, then the calls of each. A procedure with an empty name is skipped.
     Procedures {
         family: &'static Family,
         proto: &'static str,
@@ -51,7 +52,7 @@ impl Parser for RpcReadings {
         for (number, line) in whole_lines(text)? {
             let malformed = Fault::Malformed {
                 line: number,
-                what: "not a word and numbers",
+                what: "expected a word and numbers",
             };
             let mut words = Words(line);
             let word = words.next().ok_or(malformed.clone())?;
@@ -165,7 +166,7 @@ mod tests {
     ];
 
     #[test]
-    fn numbers_have_their_meaning_from_their_place() {
+    fn numbers_are_identified_by_their_position() {
         let mut group = Group::new("rpc", 3, 1000);
         let mut readings = RpcReadings::new(LAYOUT);
         let text = b"net 1 2 3\nwdeleg_getattr x\nproc3 4 10 x 12 13\n";
@@ -182,8 +183,8 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_named_by_its_line() {
-        let what = "not a word and numbers";
+    fn malformed_input_is_reported_with_its_line() {
+        let what = "expected a word and numbers";
         update_fails(
             |text| RpcReadings::new(LAYOUT).update(text, &mut Group::new("rpc", 3, 1000)),
             &[

@@ -1,4 +1,4 @@
-//! How long each CPU ran tasks and let them wait, from `/proc/schedstat`.
+//! Scheduler statistics of each CPU, from `/proc/schedstat`.
 
 use std::sync::Arc;
 
@@ -16,25 +16,25 @@ static RUNNING: Family = Family::new(
     Kind::Counter,
     "seconds",
     2,
-    "Time that tasks ran on the CPU.",
+    "Total time that the CPU spent running tasks, in seconds.",
 );
 static WAITING: Family = Family::new(
     "node_schedstat_waiting_seconds_total",
     Kind::Counter,
     "seconds",
     2,
-    "Time that tasks waited for the CPU, added up over the tasks.",
+    "Total time that tasks waited for the CPU, summed over the tasks, in seconds.",
 );
 static TIMESLICES: Family = Family::new(
     "node_schedstat_timeslices_total",
     Kind::Counter,
     "",
     2,
-    "Times that a task got the CPU.",
+    "Total number of time slices run on the CPU.",
 );
 static FAMILIES: [&Family; 3] = [&RUNNING, &WAITING, &TIMESLICES];
 
-/// Numbers on a CPU's line; ours are the last three. The same in versions 14 to 17 of the file.
+/// The number of values on the line of a CPU; the last three are published. Versions 14 to 17 of the file agree.
 const COLUMNS: usize = 9;
 
 pub static ENTRY: Entry = Entry {
@@ -75,7 +75,7 @@ impl Parser for SchedstatReadings {
         {
             return Err(Fault::Malformed {
                 line: 1,
-                what: "not the version of scheduler statistics",
+                what: "expected the version of scheduler statistics",
             });
         }
         let families = &self.families;
@@ -90,7 +90,7 @@ impl Parser for SchedstatReadings {
             if cpu.is_empty() || integers(words, &mut columns) != Some(COLUMNS) {
                 return Err(Fault::Malformed {
                     line: number,
-                    what: "not a CPU's scheduler statistics",
+                    what: "expected the scheduler statistics of a CPU",
                 });
             }
             let [.., running, waiting, timeslices] = columns;
@@ -115,7 +115,7 @@ mod tests {
     use crate::collectors::testing::{present_series, update_fails};
 
     #[test]
-    fn domains_are_passed_over() {
+    fn domains_are_skipped() {
         let mut group = Group::new("schedstat", 3, 1000);
         let text = b"version 15\ntimestamp 1\ncpu0 0 0 0 0 0 0 1500000000 250000000 7\n\
                      domain0 3 1 2\ncpu11 0 0 0 0 0 0 1 2 3\n";
@@ -136,13 +136,17 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_named_by_its_line() {
-        let what = "not a CPU's scheduler statistics";
+    fn malformed_input_is_reported_with_its_line() {
+        let what = "expected the scheduler statistics of a CPU";
         update_fails(
             |text| SchedstatReadings::new().update(text, &mut Group::new("schedstat", 3, 1000)),
             &[
                 ("", 0, "the file is empty"),
-                ("cpu0 1\n", 1, "not the version of scheduler statistics"),
+                (
+                    "cpu0 1\n",
+                    1,
+                    "expected the version of scheduler statistics",
+                ),
                 ("version 15\ncpu0 1 2 3 4 5 6 7 8\n", 2, what),
                 ("version 15\ncpu0 1 2 3 4 5 6 7 8 x\n", 2, what),
                 ("version 15\ncpu\n", 2, what),

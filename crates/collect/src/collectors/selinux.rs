@@ -1,4 +1,4 @@
-//! Whether SELinux guards the node, from `/sys/fs/selinux` and `/etc/selinux/config`.
+//! State of SELinux, from `/sys/fs/selinux` and `/etc/selinux/config`.
 
 use pegel_metric::{Family, Group, Kind};
 
@@ -12,21 +12,21 @@ static ENABLED: Family = Family::new(
     Kind::Gauge,
     "",
     2,
-    "1 if SELinux is on.",
+    "1 if SELinux is enabled, otherwise 0.",
 );
 static CONFIGURED: Family = Family::new(
     "node_selinux_config_mode",
     Kind::Gauge,
     "",
     2,
-    "What is configured: 1 enforcing, 0 permissive, -1 disabled.",
+    "Configured mode: 1 enforcing, 0 permissive, -1 disabled.",
 );
 static CURRENT: Family = Family::new(
     "node_selinux_current_mode",
     Kind::Gauge,
     "",
     2,
-    "What is in force: 1 enforcing, 0 permissive.",
+    "Current mode: 1 enforcing, 0 permissive.",
 );
 
 pub static ENTRY: Entry = Entry {
@@ -46,7 +46,7 @@ struct Selinux {
     current: Single,
 }
 
-/// Never absent on a node with `/sys`: that it is off is worth knowing.
+/// Opens the collector; it is never absent on a node with `/sys`, so that a disabled SELinux is visible.
 fn open(context: &Context) -> Result<Opened, OpenError> {
     let sys = context.host.sys.clone();
     if !sys.is_dir() {
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_configured_mode_is_found_between_comments() {
+    fn the_configured_mode_is_found_among_comments() {
         assert_eq!(
             configured("# SELINUX=disabled\nSELINUX=enforcing\nSELINUXTYPE=mls\n"),
             1.0

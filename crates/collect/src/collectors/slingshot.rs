@@ -1,4 +1,4 @@
-//! Counters of Slingshot adapters: `/sys/class/cxi/cxi*/device/telemetry`.
+//! Counters of HPE Slingshot adapters, from `/sys/class/cxi/cxi*/device/telemetry`.
 
 use std::path::PathBuf;
 
@@ -13,19 +13,19 @@ use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
 static LINK: Family = counter(
     "node_cxi_<key>_total",
     "",
-    "The adapter's counter <key>, of its link or its packets.",
+    "Counter <key> of the adapter, about its link or packets.",
 );
 static DETAIL: Family = Family::new(
     "node_cxi_<key>_total",
     Kind::Counter,
     "",
     4,
-    "The adapter's counter <key>.",
+    "Counter <key> of the adapter.",
 );
 
 pub static ENTRY: Entry = Entry {
     name: "slingshot",
-    // An adapter has well over a thousand of them.
+    // An adapter has well over a thousand counters.
     tier: Tier::Minute,
     pace: Pace::Aside,
     level: 3,
@@ -55,7 +55,7 @@ impl Walk for SlingshotAdapters {
             put.touch(telemetry.path());
             let device = format!("cxi{number}");
             for name in telemetry.names() {
-                // Some are large and binary: all counters in one.
+                // Some files are large and binary, with all counters in one; they do not parse.
                 let text = telemetry.bytes(&name).unwrap_or_default();
                 let Some(value) = parse_value(&text) else {
                     continue;
@@ -69,7 +69,7 @@ impl Walk for SlingshotAdapters {
     }
 }
 
-/// `1234@1630000000.123456789`: the value and when it was read.
+/// Parses `1234@1630000000.123456789`: the value and the time of the reading.
 fn parse_value(text: &[u8]) -> Option<f64> {
     let text = text.trim_ascii();
     let end = text.iter().position(|&byte| byte == b'@');
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_is_cut_off() {
+    fn the_time_is_ignored() {
         assert_eq!(parse_value(b"1234@1630000000.123456789\n"), Some(1234.0));
         assert_eq!(parse_value(b"7\n"), Some(7.0));
         assert_eq!(parse_value(b"@1\n"), None);

@@ -1,4 +1,4 @@
-//! Sockets in use, from `/proc/net/sockstat` and `/proc/net/sockstat6`.
+//! Sockets in use by protocol, from `/proc/net/sockstat` and `/proc/net/sockstat6`.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ static COUNT: Family = Family::new(
     Kind::Gauge,
     "",
     2,
-    "Sockets of a protocol in a state, or its memory in pages.",
+    "Number of sockets of a protocol in a state, or their memory in pages.",
 );
 static BYTES: Family = Family::new(
     "node_sockstat_<key>_bytes",
     Kind::Gauge,
     "bytes",
     2,
-    "Memory for the buffers of a protocol's sockets.",
+    "Memory of the socket buffers of a protocol, in bytes.",
 );
 
 pub static ENTRY: Entry = Entry {
@@ -55,7 +55,7 @@ struct SockstatReadings {
 #[derive(Debug)]
 struct SockstatField {
     count: Slot,
-    /// The kernel counts pages where a field is called `mem`.
+    /// Only for the field `mem`, which the kernel counts in pages.
     bytes: Option<Slot>,
 }
 
@@ -65,7 +65,7 @@ impl Parser for SockstatReadings {
         for (number, line) in whole_lines(text)? {
             let malformed = Fault::Malformed {
                 line: number,
-                what: "not a protocol's sockets",
+                what: "expected the sockets of a protocol",
             };
             let mut words = Words(line);
             let name = words.next().and_then(|name| name.strip_suffix(b":"));
@@ -105,11 +105,14 @@ impl SockstatField {
             };
             out.declare(&Arc::new(family), &[])
         };
-        let count = declare(&COUNT, format!("{protocol} {key} of /proc/net/sockstat."))?;
+        let count = declare(
+            &COUNT,
+            format!("Field {key} of {protocol} in /proc/net/sockstat."),
+        )?;
         let bytes = match &*key {
             "mem" => Some(declare(
                 &BYTES,
-                format!("Memory for the buffers of {protocol} sockets."),
+                format!("Memory of the buffers of {protocol} sockets, in bytes."),
             )?),
             _ => None,
         };
@@ -137,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_given_in_bytes_too() {
+    fn pages_are_also_published_in_bytes() {
         let (mut readings, mut group) = (readings(), Group::new("sockstat", 3, 1000));
         let text = b"sockets: used 17\nTCP: inuse 1 mem 2\n";
         readings.update(text, &mut group).expect("valid");
@@ -158,8 +161,8 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_named_by_its_line() {
-        let what = "not a protocol's sockets";
+    fn malformed_input_is_reported_with_its_line() {
+        let what = "expected the sockets of a protocol";
         update_fails(
             |text| readings().update(text, &mut Group::new("sockstat", 3, 1000)),
             &[

@@ -1,4 +1,4 @@
-//! Packets that each CPU took from the network, from `/proc/net/softnet_stat`.
+//! Network packets processed by each CPU, from `/proc/net/softnet_stat`.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::procfile::Shape;
 use crate::scan::{Fault, Words, hexadecimal, whole_lines};
 use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
 
-/// As many as are read. Kernels before 2.6.39 have 9, before 3.11 ten, before 5.10 eleven.
+/// The number of columns that are read. Kernels before 2.6.39 have 9, before 3.11 ten, before 5.10 eleven.
 const COLUMNS: usize = 13;
 const COLUMNS_MIN: usize = 9;
-/// The column with the number of the CPU, which differs from the line's when one is off.
+/// The column with the number of the CPU. It differs from the line number when a CPU is offline.
 const CPU: usize = 12;
 
 const fn counter(name: &'static str, level: u8, help: &'static str) -> Family {
@@ -23,39 +23,39 @@ const fn counter(name: &'static str, level: u8, help: &'static str) -> Family {
 static PROCESSED: Family = counter(
     "node_softnet_processed_total",
     2,
-    "Packets that the CPU processed.",
+    "Total number of packets processed by the CPU.",
 );
 static DROPPED: Family = counter(
     "node_softnet_dropped_total",
     2,
-    "Packets dropped because the CPU's backlog was full.",
+    "Total number of packets dropped because the backlog of the CPU was full.",
 );
 static SQUEEZED: Family = counter(
     "node_softnet_times_squeezed_total",
     2,
-    "Times that the CPU stopped with packets left, out of time or of its share.",
+    "Total number of times that packet processing ran out of time or budget.",
 );
 static COLLISIONS: Family = counter(
     "node_softnet_cpu_collision_total",
     4,
-    "Times that a device was found locked by another CPU while sending.",
+    "Total number of times that the device was locked by another CPU while sending.",
 );
 static STEERED: Family = counter(
     "node_softnet_received_rps_total",
     2,
-    "Wake-ups by another CPU that steered packets here.",
+    "Total number of wake-ups by another CPU that steered packets to this one.",
 );
 static LIMITED: Family = counter(
     "node_softnet_flow_limit_count_total",
     2,
-    "Packets dropped because one flow took too much of the backlog.",
+    "Total number of packets dropped because a flow exceeded its share of the backlog.",
 );
 static BACKLOG: Family = Family::new(
     "node_softnet_backlog_len",
     Kind::Gauge,
     "",
     4,
-    "Packets in the CPU's backlog.",
+    "Number of packets in the backlog of the CPU.",
 );
 
 static FAMILIES: [&Family; 7] = [
@@ -67,7 +67,7 @@ static FAMILIES: [&Family; 7] = [
     &LIMITED,
     &BACKLOG,
 ];
-/// Their columns.
+/// The column of each family.
 const FAMILY_COLUMNS: [usize; 7] = [0, 1, 2, 8, 9, 10, 11];
 
 pub static ENTRY: Entry = Entry {
@@ -93,7 +93,7 @@ struct SoftnetReadings {
 #[derive(Debug)]
 struct SoftnetCpu {
     cpu: u64,
-    /// The same as text.
+    /// The number of the CPU as text.
     label: String,
     slots: Places,
 }
@@ -113,7 +113,7 @@ impl Parser for SoftnetReadings {
         for (number, line) in whole_lines(text)? {
             let malformed = Fault::Malformed {
                 line: number,
-                what: "not a CPU's packets",
+                what: "expected the packet counters of a CPU",
             };
             let (columns, width) = parse(line).ok_or(malformed)?;
             let cpu = if width > CPU {
@@ -122,7 +122,7 @@ impl Parser for SoftnetReadings {
                 count as u64
             };
             if self.cpus.get(count).is_some_and(|line| line.cpu != cpu) {
-                // A CPU went or came: the lines from here on are about others.
+                // A CPU went offline or online: the lines from here on belong to other CPUs.
                 self.retire_from(count, out);
             }
             if self.cpus.len() == count {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_is_off_has_no_line() {
+    fn an_offline_cpu_has_no_line() {
         let (mut readings, mut group) = (SoftnetReadings::new(), Group::new("softnet", 4, 1000));
         let cases = [
             (
@@ -216,8 +216,8 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_named_by_its_line() {
-        let what = "not a CPU's packets";
+    fn malformed_input_is_reported_with_its_line() {
+        let what = "expected the packet counters of a CPU";
         update_fails(
             |text| SoftnetReadings::new().update(text, &mut Group::new("softnet", 3, 1000)),
             &[

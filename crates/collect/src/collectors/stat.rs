@@ -1,4 +1,4 @@
-//! Interrupts, context switches, forks and the run queue from `/proc/stat`.
+//! Interrupts, context switches, forks and the run queue, from `/proc/stat`.
 
 use std::sync::Arc;
 
@@ -14,49 +14,49 @@ static INTERRUPTS: Family = Family::new(
     Kind::Counter,
     "",
     2,
-    "Interrupts serviced.",
+    "Total number of interrupts serviced.",
 );
 static SWITCHES: Family = Family::new(
     "node_context_switches_total",
     Kind::Counter,
     "",
     2,
-    "Context switches.",
+    "Total number of context switches.",
 );
 static FORKS: Family = Family::new(
     "node_forks_total",
     Kind::Counter,
     "",
     2,
-    "Processes and threads created.",
+    "Total number of processes and threads created.",
 );
 static BOOT_TIME: Family = Family::new(
     "node_boot_time_seconds",
     Kind::Gauge,
     "seconds",
     2,
-    "When the node was booted, in seconds since 1970.",
+    "Boot time of the node, in seconds since the Unix epoch.",
 );
 static RUNNING: Family = Family::new(
     "node_procs_running",
     Kind::Gauge,
     "",
     2,
-    "Tasks that run or could run.",
+    "Number of runnable tasks.",
 );
 static BLOCKED: Family = Family::new(
     "node_procs_blocked",
     Kind::Gauge,
     "",
     2,
-    "Tasks that wait for input or output to complete.",
+    "Number of tasks blocked on I/O.",
 );
 static RUNNING_DRAGON: Family = Family::new(
     "num_running_processes",
     Kind::Gauge,
     "",
     2,
-    "Tasks that run or could run, under Dragon's name.",
+    "Number of runnable tasks; Dragon's name.",
 );
 
 pub static ENTRY: Entry = Entry {
@@ -142,7 +142,7 @@ impl StatReadings {
             };
             let malformed = Fault::Malformed {
                 line: number,
-                what: "no number after the name",
+                what: "expected a number after the name",
             };
             let value = words.next().and_then(integer).ok_or(malformed)? as f64;
             single.set(out, value)?;
@@ -154,14 +154,14 @@ impl StatReadings {
         if !is_found {
             return Err(Fault::Malformed {
                 line: 1,
-                what: "no line of kernel statistics",
+                what: "missing kernel statistics",
             });
         }
         Ok(())
     }
 }
 
-/// When the node was booted, in seconds since 1970.
+/// Returns the boot time of the node, in seconds since the Unix epoch.
 pub(crate) fn boot_time(text: &[u8]) -> Option<u64> {
     let lines = whole_lines(text).ok()?;
     let words = lines.map(|(_, line)| Words(line));
@@ -178,7 +178,7 @@ mod tests {
     use crate::collectors::testing::{present_series, update_fails};
 
     #[test]
-    fn old_kernels_and_new_lines_are_fine() {
+    fn missing_and_unknown_lines_are_accepted() {
         let mut group = Group::new("stat", 3, 1000);
         let text = b"cpu  1 2 3 4\nfuture 1 x\nintr 18446744073709551615 1 2\nctxt 7\n\n";
         StatReadings::new().update(text, &mut group).expect("valid");
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_named_by_its_line() {
+    fn malformed_input_is_reported_with_its_line() {
         let update =
             |text: &[u8]| StatReadings::new().update(text, &mut Group::new("stat", 3, 1000));
         update_fails(
@@ -200,9 +200,13 @@ mod tests {
             &[
                 ("", 0, "the file is empty"),
                 ("cpu  1 2 3 4\nctxt", 2, "the last line is cut off"),
-                ("cpu  1 2 3 4\nctxt\n", 2, "no number after the name"),
-                ("ctxt 1\nbtime x\n", 2, "no number after the name"),
-                ("\u{fffd}\0\n\n", 1, "no line of kernel statistics"),
+                (
+                    "cpu  1 2 3 4\nctxt\n",
+                    2,
+                    "expected a number after the name",
+                ),
+                ("ctxt 1\nbtime x\n", 2, "expected a number after the name"),
+                ("\u{fffd}\0\n\n", 1, "missing kernel statistics"),
             ],
         );
     }

@@ -1,4 +1,4 @@
-//! Swap areas, from `/proc/swaps`.
+//! Size, usage and priority of each swap area, from `/proc/swaps`.
 
 use std::sync::Arc;
 
@@ -16,21 +16,21 @@ static SIZE: Family = Family::new(
     Kind::Gauge,
     "bytes",
     2,
-    "Size of a swap area.",
+    "Size of the swap area, in bytes.",
 );
 static USED: Family = Family::new(
     "node_swap_used_bytes",
     Kind::Gauge,
     "bytes",
     2,
-    "How much of a swap area is in use.",
+    "Used space of the swap area, in bytes.",
 );
 static PRIORITY: Family = Family::new(
     "node_swap_priority",
     Kind::Gauge,
     "",
     2,
-    "The kernel fills the swap area with the highest number first.",
+    "Priority of the swap area; the kernel fills the area with the highest priority first.",
 );
 const COLUMNS: usize = 3;
 static FAMILIES: [&Family; COLUMNS] = [&SIZE, &USED, &PRIORITY];
@@ -73,7 +73,7 @@ impl Parser for SwapReadings {
         {
             return Err(Fault::Malformed {
                 line: 1,
-                what: "not the heading of swap areas",
+                what: "expected the header of swap areas",
             });
         }
         let families = &self.families;
@@ -81,7 +81,7 @@ impl Parser for SwapReadings {
         for (number, line) in lines {
             let malformed = Fault::Malformed {
                 line: number,
-                what: "not a swap area",
+                what: "expected a swap area",
             };
             let (name, values) = parse(line).ok_or(malformed)?;
             let slots = self.areas.entry(name, || {
@@ -99,7 +99,7 @@ impl Parser for SwapReadings {
     }
 }
 
-/// `/dev/sda2  partition  8388604  2048  -2`: blanks in the name are written as `\040`.
+/// Parses `/dev/sda2  partition  8388604  2048  -2`; spaces in the name are written as `\040`.
 fn parse(line: &[u8]) -> Option<(&[u8], [f64; COLUMNS])> {
     let mut words = Words(line);
     let (name, _kind) = (words.next()?, words.next()?);
@@ -114,7 +114,7 @@ mod tests {
     use crate::collectors::testing::{present_series, update_fails};
 
     #[test]
-    fn areas_come_and_go() {
+    fn swap_areas_appear_and_disappear() {
         let (mut readings, mut group) = (SwapReadings::new(), Group::new("swap", 3, 1000));
         let text = b"Filename\tType\tSize\tUsed\tPriority\n/dev/sda2   partition\t8\t2\t-2\n";
         readings.update(text, &mut group).expect("valid");
@@ -132,18 +132,22 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_named_by_its_line() {
+    fn malformed_input_is_reported_with_its_line() {
         update_fails(
             |text| SwapReadings::new().update(text, &mut Group::new("swap", 3, 1000)),
             &[
                 ("", 0, "the file is empty"),
-                ("/dev/sda2\n", 1, "not the heading of swap areas"),
+                ("/dev/sda2\n", 1, "expected the header of swap areas"),
                 (
                     "Filename\n/dev/sda2 partition 8 x 1\n",
                     2,
-                    "not a swap area",
+                    "expected a swap area",
                 ),
-                ("Filename\n/dev/sda2 partition 8 1\n", 2, "not a swap area"),
+                (
+                    "Filename\n/dev/sda2 partition 8 1\n",
+                    2,
+                    "expected a swap area",
+                ),
             ],
         );
     }

@@ -1,4 +1,4 @@
-//! What the tests of all collectors need.
+//! Shared helpers for the unit tests of the collectors.
 
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use pegel_metric::{Clock, Group, Input, Millis, Tick, format_value};
 
 use crate::scan::Fault;
 
-/// A clock that shows what it was told.
+/// A clock that returns the time set by the test.
 #[derive(Debug)]
 pub(crate) struct SettableClock(pub AtomicI64);
 
@@ -21,7 +21,7 @@ impl Clock for SettableClock {
     }
 }
 
-/// The present series of a group and their values, as `name{…} value`.
+/// Returns the present series of a group and their values, as `name{…} value`.
 pub(crate) fn present_series(group: &mut Group) -> Vec<String> {
     let mut tick = Tick::new(Input::Collect);
     tick.reset(0);
@@ -38,7 +38,7 @@ pub(crate) fn present_series(group: &mut Group) -> Vec<String> {
     texts
 }
 
-/// Checks that each text is refused, at that line and for that reason.
+/// Asserts that `update` rejects each text with the given line and message.
 pub(crate) fn update_fails(
     update: impl Fn(&[u8]) -> Result<(), Fault>,
     cases: &[(&str, usize, &'static str)],

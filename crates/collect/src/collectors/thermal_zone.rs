@@ -1,4 +1,4 @@
-//! Thermal zones and cooling devices, from `/sys/class/thermal`.
+//! Temperatures of thermal zones and states of cooling devices, from `/sys/class/thermal`.
 
 use std::path::PathBuf;
 
@@ -13,17 +13,17 @@ use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
 static TEMPERATURE: Family = gauge(
     "node_thermal_zone_temp",
     "",
-    "Temperature of a zone, in degrees Celsius.",
+    "Temperature of the thermal zone, in degrees Celsius.",
 );
 static STATE: Family = gauge(
     "node_cooling_device_cur_state",
     "",
-    "How hard a cooling device works; 0 is not at all.",
+    "Current throttle state of the cooling device; 0 is off.",
 );
 static STATE_MAX: Family = gauge(
     "node_cooling_device_max_state",
     "",
-    "How hard a cooling device can work.",
+    "Maximum throttle state of the cooling device.",
 );
 
 pub static ENTRY: Entry = Entry {

@@ -1,4 +1,4 @@
-//! How well the clock keeps time, from `adjtimex(2)`.
+//! State and accuracy of the kernel clock, from `adjtimex(2)`.
 
 use std::path::PathBuf;
 
@@ -18,23 +18,23 @@ macro_rules! readings {
 
 const COUNT: usize = 17;
 readings! {
-    OFFSET Gauge "offset_seconds" "seconds" "How far the clock is from the reference it follows.";
-    FREQUENCY Gauge "frequency_adjustment_ratio" "ratio" "How fast the clock is made to run; 1 is as the hardware counts.";
-    MAX_ERROR Gauge "maxerror_seconds" "seconds" "The clock is not further off than this.";
-    ESTIMATED Gauge "estimated_error_seconds" "seconds" "How far off the clock probably is.";
-    STATUS Gauge "status" "" "The state of the clock, as bits.";
-    CONSTANT Gauge "loop_time_constant" "" "How slowly the clock is corrected.";
-    TICK Gauge "tick_seconds" "seconds" "Time between two ticks of the clock.";
-    PPS_FREQUENCY Gauge "pps_frequency_hertz" "hertz" "Frequency of the signal that beats each second.";
-    PPS_JITTER Gauge "pps_jitter_seconds" "seconds" "How far that signal wanders.";
-    PPS_SHIFT Gauge "pps_shift_seconds" "seconds" "Time over which that signal is averaged, as a power of two.";
-    PPS_STABILITY Gauge "pps_stability_hertz" "hertz" "How far the frequency of that signal wanders.";
-    PPS_JITTERS Counter "pps_jitter_total" "" "Times that the signal came too early or too late.";
-    PPS_CALIBRATIONS Counter "pps_calibration_total" "" "Times that the clock was measured by the signal.";
-    PPS_ERRORS Counter "pps_error_total" "" "Measurements by the signal that failed.";
-    PPS_EXCEEDED Counter "pps_stability_exceeded_total" "" "Times that the signal's frequency wandered too far.";
-    TAI Gauge "tai_offset_seconds" "seconds" "Atomic time minus the clock's, once leap seconds are known.";
-    SYNC Gauge "sync_status" "" "1 if the clock follows a reference.";
+    OFFSET Gauge "offset_seconds" "seconds" "Offset between the system clock and its reference, in seconds.";
+    FREQUENCY Gauge "frequency_adjustment_ratio" "ratio" "Adjustment of the clock frequency; 1 means none.";
+    MAX_ERROR Gauge "maxerror_seconds" "seconds" "Maximum error of the clock, in seconds.";
+    ESTIMATED Gauge "estimated_error_seconds" "seconds" "Estimated error of the clock, in seconds.";
+    STATUS Gauge "status" "" "Status of the clock as a bit mask.";
+    CONSTANT Gauge "loop_time_constant" "" "Time constant of the phase-locked loop.";
+    TICK Gauge "tick_seconds" "seconds" "Time between two clock ticks, in seconds.";
+    PPS_FREQUENCY Gauge "pps_frequency_hertz" "hertz" "Frequency of the pulse-per-second signal, in hertz.";
+    PPS_JITTER Gauge "pps_jitter_seconds" "seconds" "Jitter of the pulse-per-second signal, in seconds.";
+    PPS_SHIFT Gauge "pps_shift_seconds" "seconds" "Averaging interval of the pulse-per-second signal, as a power of two in seconds.";
+    PPS_STABILITY Gauge "pps_stability_hertz" "hertz" "Average change of the frequency of the pulse-per-second signal, in hertz.";
+    PPS_JITTERS Counter "pps_jitter_total" "" "Total number of pulses that exceeded the jitter limit.";
+    PPS_CALIBRATIONS Counter "pps_calibration_total" "" "Total number of calibration intervals of the pulse-per-second signal.";
+    PPS_ERRORS Counter "pps_error_total" "" "Total number of failed calibrations of the pulse-per-second signal.";
+    PPS_EXCEEDED Counter "pps_stability_exceeded_total" "" "Total number of calibrations that exceeded the stability limit.";
+    TAI Gauge "tai_offset_seconds" "seconds" "Offset between International Atomic Time (TAI) and the system clock, in seconds; 0 until leap seconds are known.";
+    SYNC Gauge "sync_status" "" "1 if the clock is synchronized to a reference, otherwise 0.";
 }
 
 pub static ENTRY: Entry = Entry {
@@ -51,7 +51,7 @@ struct Timex {
     singles: [Single; COUNT],
 }
 
-/// A machine made of files has no clock of its own.
+/// Opens the collector; it is absent with another root, because a fixture tree has no clock.
 fn open(context: &Context) -> Result<Opened, OpenError> {
     let local = Host::local().root;
     if context.host.root != local {
@@ -79,16 +79,16 @@ impl Collector for Timex {
     }
 }
 
-/// Whether this machine's clock follows a reference.
+/// Returns whether this machine's clock is synchronized to a reference.
 pub fn is_synchronised() -> std::io::Result<bool> {
     Ok(read_timex()?.1)
 }
 
-/// What the kernel knows about its clock, and whether it follows a reference.
+/// Reads the kernel's clock state, and whether the clock is synchronized to a reference.
 fn read_timex() -> std::io::Result<(libc::timex, bool)> {
-    // SAFETY: all fields are integers, for which zero is valid; zero modes ask and change nothing.
+    // SAFETY: all fields are integers, for which zero is valid. With `modes` zero the call only reads.
     let mut clock: libc::timex = unsafe { std::mem::zeroed() };
-    // SAFETY: the pointer is to a live timex, which the call fills in.
+    // SAFETY: the pointer is valid for writes of a `timex` during the call.
     let state = unsafe { libc::adjtimex(&mut clock) };
     if state < 0 {
         return Err(std::io::Error::last_os_error());
@@ -96,9 +96,9 @@ fn read_timex() -> std::io::Result<(libc::timex, bool)> {
     Ok((clock, state != libc::TIME_ERROR))
 }
 
-/// In the order of the families.
+/// Returns the values in the order of the families.
 fn values(clock: &libc::timex, is_synchronised: bool) -> [f64; COUNT] {
-    // A part in a million, in the kernel's fixed point.
+    // One part per million in the kernel's fixed-point format.
     const PPM: f64 = 65_536.0 * 1e6;
     let is_nano = clock.status & libc::STA_NANO != 0;
     let fine = if is_nano { 1e9 } else { 1e6 };
@@ -128,8 +128,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nanoseconds_are_told_by_a_bit() {
-        let (mut clock, _) = read_timex().expect("anybody may ask");
+    fn the_status_bit_selects_nanoseconds() {
+        let (mut clock, _) = read_timex().expect("reading needs no privilege");
         (clock.offset, clock.freq, clock.tick) = (-250_000, -65_536, 10_000);
         clock.status = libc::STA_NANO;
         let found = values(&clock, true);

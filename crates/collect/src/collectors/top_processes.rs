@@ -1,5 +1,6 @@
-//! The processes that use most: the first ten by processor time since the last pass and the first
-//! ten by memory, from `/proc/<pid>`.
+//! The top processes: ten by CPU time since the last pass and ten by memory, from `/proc/<pid>`.
+//!
+//! Runs on a thread of its own and reads the stat file of every process; further files only of the selected ones.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -22,61 +23,61 @@ static CPU: Family = family(
     "node_process_cpu_seconds_total",
     Kind::Counter,
     "seconds",
-    "Processor time used by a process.",
+    "Total CPU time used by the process, in seconds.",
 );
 static RESIDENT: Family = family(
     "node_process_resident_memory_bytes",
     Kind::Gauge,
     "bytes",
-    "Memory of a process that is in RAM, in bytes.",
+    "Resident memory of the process, in bytes.",
 );
 static PEAK: Family = family(
     "node_process_resident_memory_peak_bytes",
     Kind::Gauge,
     "bytes",
-    "The most memory of a process that ever was in RAM, in bytes.",
+    "Peak resident memory of the process, in bytes.",
 );
 static VIRTUAL: Family = family(
     "node_process_virtual_memory_bytes",
     Kind::Gauge,
     "bytes",
-    "Address space of a process, in bytes.",
+    "Virtual memory of the process, in bytes.",
 );
 static THREADS: Family = family(
     "node_process_threads",
     Kind::Gauge,
     "",
-    "Threads of a process.",
+    "Number of threads of the process.",
 );
 static MAJOR_FAULTS: Family = family(
     "node_process_major_page_faults_total",
     Kind::Counter,
     "",
-    "Page faults of a process that had to wait for a disk.",
+    "Total number of page faults of the process that required reading from a disk.",
 );
 static START: Family = family(
     "node_process_start_boot_seconds",
     Kind::Gauge,
     "seconds",
-    "When a process began, in seconds after the boot.",
+    "Start time of the process, in seconds since boot.",
 );
 static READ: Family = family(
     "node_process_read_bytes_total",
     Kind::Counter,
     "bytes",
-    "Data that a process read from devices, in bytes.",
+    "Total number of bytes that the process read from devices.",
 );
 static WRITTEN: Family = family(
     "node_process_written_bytes_total",
     Kind::Counter,
     "bytes",
-    "Data that a process caused to be written to devices, in bytes.",
+    "Total number of bytes that the process caused to be written to devices.",
 );
 static SWITCHES: Family = family(
     "node_process_context_switches_total",
     Kind::Counter,
     "",
-    "Times that the main thread of a process gave up its processor, or lost it.",
+    "Total number of context switches of the main thread, voluntary or not.",
 );
 
 pub static ENTRY: Entry = Entry {
@@ -99,7 +100,7 @@ pub static ENTRY: Entry = Entry {
     open,
 };
 
-/// So many by processor time, and so many by memory.
+/// The number of processes selected by CPU time, and by memory.
 const TOP_COUNT: usize = 10;
 
 #[derive(Debug)]
@@ -107,11 +108,11 @@ struct TopProcesses {
     proc: PathBuf,
     user_hz: f64,
     page_bytes: f64,
-    /// By process: when it began, and its ticks at the last pass. A number may be used again.
+    /// By process ID: start time and CPU ticks at the last pass. The start time detects a reused ID.
     last: HashMap<u64, (u64, u64)>,
 }
 
-/// What `/proc/<pid>/stat` says.
+/// The fields of `/proc/<pid>/stat` that are used.
 #[derive(Debug, PartialEq, Eq)]
 struct ProcessStat {
     pid: u64,
@@ -144,7 +145,7 @@ impl Walk for TopProcesses {
             .names()
             .iter()
             .filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
-            // A process may be gone since the list was made.
+            // The process may have ended after it was listed.
             .filter_map(|pid| parse(&proc.bytes(&format!("{pid}/stat")).ok()?))
             .collect();
         for stat in self.select_top(&stats) {
@@ -159,13 +160,13 @@ impl Walk for TopProcesses {
 }
 
 impl TopProcesses {
-    /// Those that use most, by their number, so that their order seldom changes.
+    /// Selects the top processes, sorted by ID so that their order seldom changes.
     fn select_top<'a>(&self, stats: &'a [ProcessStat]) -> Vec<&'a ProcessStat> {
         let used = |stat: &ProcessStat| match self.last.get(&stat.pid) {
             Some((start, ticks)) if *start == stat.start => stat.ticks.saturating_sub(*ticks),
             _ => stat.ticks,
         };
-        // An idle node has fewer than ten that do anything, and many kernel threads without memory.
+        // Skip idle processes and kernel threads without memory: an idle node has fewer than ten active ones.
         let mut by_cpu: Vec<&ProcessStat> = stats.iter().filter(|stat| used(stat) > 0).collect();
         let mut by_memory: Vec<&ProcessStat> = stats.iter().filter(|stat| stat.pages > 0).collect();
         by_cpu.sort_by_key(|stat| (Reverse(used(stat)), stat.pid));
@@ -202,7 +203,7 @@ impl TopProcesses {
         if let [Some((_, own)), Some((_, forced))] = switches {
             put.set(&SWITCHES, &labels, own as f64 + forced as f64)?;
         }
-        // Of other users' processes only root may know.
+        // Only root may read the I/O of other users' processes.
         let io = folder.bytes("io").unwrap_or_default();
         let find = |key: &str| key_value_lines(&io).find(|(found, _)| *found == key);
         let bytes = |key| find(key).map(|(_, bytes)| bytes as f64);
@@ -211,13 +212,13 @@ impl TopProcesses {
     }
 }
 
-/// `17 (a (b) c) S 1 …`: the name may hold anything, so that its end is the last parenthesis.
+/// Parses `17 (a (b) c) S 1 …`. The name may contain anything, so it ends at the last parenthesis.
 fn parse(text: &[u8]) -> Option<ProcessStat> {
     let open = text.iter().position(|&byte| byte == b'(')?;
     let close = text.iter().rposition(|&byte| byte == b')')?;
     let comm = text.get(open + 1..close)?;
     let fields: Vec<&[u8]> = Words(text[close + 1..].trim_ascii()).collect();
-    // Numbered as in proc(5), where the state is the third.
+    // Numbered as in proc(5), where the state is field 3.
     let field = |number: usize| integer(fields.get(number - 3)?);
     Some(ProcessStat {
         pid: integer(text[..open].trim_ascii())?,
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_may_hold_anything() {
+    fn a_name_may_contain_parentheses() {
         let text = b"17 (a) (b\n) S 1 1 1 0 -1 4194304 0 0 7 0 30 12 0 0 20 0 3 0 99 4096 5 0\n";
         let stat = parse(text).expect("valid");
         assert_eq!((&*stat.comm, stat.ticks, stat.start), ("a) (b\n", 42, 99));
@@ -270,9 +271,9 @@ mod tests {
     }
 
     #[test]
-    fn those_that_used_most_since_the_last_pass_are_chosen() {
-        // Thirty small ones; 100 worked long ago, 101 works now, 102 is large, and 103 is another
-        // process under a number that had worked for long.
+    fn the_top_processes_since_the_last_pass_are_selected() {
+        // Thirty small processes. 100 was busy long ago, 101 is busy now, 102 has much memory, and 103 is a new process with
+        // the reused ID of a busy one.
         let mut stats: Vec<ProcessStat> = (1..=30).map(|pid| stat(pid, 1, 5, 1)).collect();
         let mut last: Vec<(u64, (u64, u64))> = (1..=30).map(|pid| (pid, (1, 0))).collect();
         stats.push(stat(100, 1, 1_000, 0));
@@ -287,10 +288,7 @@ mod tests {
         ]);
         let processes = processes(&last);
         let chosen: Vec<u64> = processes.select_top(&stats).iter().map(|s| s.pid).collect();
-        assert!(
-            !chosen.contains(&100),
-            "it neither works nor holds memory: {chosen:?}"
-        );
+        assert!(!chosen.contains(&100), "neither busy nor large: {chosen:?}");
         assert!(
             [101, 102, 103].iter().all(|pid| chosen.contains(pid)),
             "{chosen:?}"

@@ -1,4 +1,4 @@
-//! Bytes that wait in the queues of UDP sockets, from `/proc/net/udp` and `/proc/net/udp6`.
+//! Bytes waiting in the queues of UDP sockets, from `/proc/net/udp` and `/proc/net/udp6`.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ static QUEUES: Family = Family::new(
     Kind::Gauge,
     "",
     2,
-    "Bytes in the send (tx) or receive (rx) queues of all UDP sockets.",
+    "Number of bytes in the send (tx) or receive (rx) queues of all UDP sockets.",
 );
 
 pub static ENTRY: Entry = Entry {
@@ -41,7 +41,7 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
 #[derive(Debug)]
 struct UdpQueueReadings {
     ip: &'static str,
-    /// Of the send and of the receive queues.
+    /// The slots of the send and the receive queues.
     slots: Option<[Slot; 2]>,
 }
 
@@ -62,21 +62,21 @@ impl Parser for UdpQueueReadings {
     }
 }
 
-/// `0: 0100007F:0035 00000000:0000 07 00000000:00000000 …`: the fifth word has both queues.
+/// Sums the queues of lines such as `0: 0100007F:0035 00000000:0000 07 00000000:00000000 …`, whose fifth word has both.
 fn sum_queues(text: &[u8]) -> Result<(u64, u64), Fault> {
     let mut lines = whole_lines(text)?;
     let heading = lines.next().map(|(_, line)| Words(line).next());
     if heading != Some(Some(b"sl")) {
         return Err(Fault::Malformed {
             line: 1,
-            what: "not the heading of sockets",
+            what: "expected the header of sockets",
         });
     }
     let (mut sent, mut received) = (0_u64, 0_u64);
     for (number, line) in lines {
         let malformed = Fault::Malformed {
             line: number,
-            what: "not a socket with its queues",
+            what: "expected a socket and its queues",
         };
         let queues = Words(line).nth(4).and_then(|word| {
             let colon = word.iter().position(|&byte| byte == b':')?;
@@ -110,14 +110,14 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_named_by_its_line() {
-        let what = "not a socket with its queues";
+    fn malformed_input_is_reported_with_its_line() {
+        let what = "expected a socket and its queues";
         let bad = |line: &str| format!("{HEADING}{line}");
         update_fails(
             |text| sum_queues(text).map(|_| ()),
             &[
                 ("", 0, "the file is empty"),
-                ("0: a b c 1:2\n", 1, "not the heading of sockets"),
+                ("0: a b c 1:2\n", 1, "expected the header of sockets"),
                 (&bad("0: a b c 1:2"), 2, "the last line is cut off"),
                 (&bad("0: a b c\n"), 2, what),
                 (&bad("0: a b c 12\n"), 2, what),

@@ -1,4 +1,4 @@
-//! Kernel and name of the node, from `/proc/sys/kernel`.
+//! Kernel version, architecture and host name of the node, from `/proc/sys/kernel`.
 
 use std::path::PathBuf;
 
@@ -14,10 +14,10 @@ static INFO: Family = Family::new(
     Kind::Gauge,
     "",
     2,
-    "Kernel, architecture and name of the node; always 1.",
+    "Kernel version, architecture and host name of the node; always 1.",
 );
 
-/// Labels and the files that give them.
+/// Labels and the files they come from.
 const FILES: [(&str, &str); 5] = [
     ("sysname", "ostype"),
     ("release", "osrelease"),
@@ -55,12 +55,12 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
 
 impl Collector for Uname {
     fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
-        let said = |name: &str| text(&self.folder.join(name));
+        let read = |name: &str| text(&self.folder.join(name));
         let mut labels: Vec<(&str, String)> = FILES
-            .map(|(key, name)| (key, said(name).unwrap_or_default()))
+            .map(|(key, name)| (key, read(name).unwrap_or_default()))
             .into();
-        // Linux 6.1 and later say it in a file; before, it is that of the machine we run on.
-        let machine = said("arch").unwrap_or_else(|| {
+        // The file exists since Linux 6.1; on older kernels use the architecture of the running machine.
+        let machine = read("arch").unwrap_or_else(|| {
             let uname = rustix::system::uname();
             uname.machine().to_string_lossy().into_owned()
         });

@@ -1,4 +1,4 @@
-//! Paging, swapping and out-of-memory kills from `/proc/vmstat`; at level 4 all of its lines.
+//! Paging, swapping and out-of-memory kills, and at level 4 all other lines, from `/proc/vmstat`.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ static DEFAULT_FAMILY: Family = Family::new(
     Kind::Unknown,
     "",
     2,
-    "A line of /proc/vmstat about paging, swapping, page faults or out-of-memory kills.",
+    "Field of /proc/vmstat about paging, swapping, page faults or out-of-memory kills.",
 );
 
 static DETAIL: Family = Family::new(
@@ -22,7 +22,7 @@ static DETAIL: Family = Family::new(
     Kind::Unknown,
     "",
     4,
-    "Any other line of /proc/vmstat.",
+    "Any other field of /proc/vmstat.",
 );
 
 pub static ENTRY: Entry = Entry {
@@ -68,7 +68,7 @@ fn update(keys: &mut Roster<Slot>, text: &[u8], out: &mut Group) -> Result<(), F
         }
         let malformed = Fault::Malformed {
             line: number,
-            what: "not a key and a number",
+            what: "expected a key and a number",
         };
         let (key, value) = parse(line).ok_or(malformed)?;
         let slot = keys.entry(key, || declare(key, out))?;
@@ -78,14 +78,14 @@ fn update(keys: &mut Roster<Slot>, text: &[u8], out: &mut Group) -> Result<(), F
     if !is_found {
         return Err(Fault::Malformed {
             line: 1,
-            what: "no line about paging or page faults",
+            what: "missing lines about paging and page faults",
         });
     }
     keys.sweep(|slot| out.retire(slot));
     Ok(())
 }
 
-/// The choice of node_exporter: `oom_kill…`, `pgpg…`, `pswp…`, `pg…fault…`.
+/// Returns whether node_exporter publishes the line by default: `oom_kill…`, `pgpg…`, `pswp…`, `pg…fault…`.
 fn is_default_key(line: &[u8]) -> bool {
     match line {
         [b'p', b'g', rest @ ..] => {
@@ -110,11 +110,11 @@ fn declare(key: &[u8], out: &mut Group) -> Result<Slot, Fault> {
     } else {
         &DETAIL
     };
-    // The parser lets only ASCII through.
+    // The parser accepts only ASCII keys.
     let key = String::from_utf8_lossy(key);
     let family = Family {
         name: base.name.replace("<key>", &key).into(),
-        help: format!("{key} of /proc/vmstat.").into(),
+        help: format!("Field {key} of /proc/vmstat.").into(),
         ..base.clone()
     };
     Ok(out.declare(&Arc::new(family), &[])?)
@@ -126,7 +126,7 @@ mod tests {
     use crate::collectors::testing::{present_series, update_fails};
 
     #[test]
-    fn only_the_chosen_lines_are_taken() {
+    fn only_default_lines_are_published() {
         let text = "nr_free_pages x\npgpgin 1\npswpout 2\npgfault 3\npgmajfault 18446744073709551615\n\
                     pgalloc_dma 5\npgsteal 6\noom_kill 7\npgfree 8\nfault 9\n";
         let mut group = Group::new("vmstat", 3, 1000);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fourth_level_has_all_lines() {
+    fn level_four_has_all_lines() {
         let mut group = Group::new("vmstat", 4, 1000);
         let text = b"nr_free_pages 5\npgpgin 1\nthp_split_page 0\n";
         update(&mut Roster::new(), text, &mut group).expect("valid");
@@ -157,9 +157,9 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_named_by_its_line() {
+    fn malformed_input_is_reported_with_its_line() {
         let group = || Group::new("vmstat", 3, 1000);
-        let what = "not a key and a number";
+        let what = "expected a key and a number";
         update_fails(
             |text| update(&mut Roster::new(), text, &mut group()),
             &[
@@ -168,7 +168,11 @@ mod tests {
                 ("pgpgin 1\npgpgout\n", 2, what),
                 ("pgpgin -1\n", 1, what),
                 ("pgpg\"in 1\n", 1, what),
-                ("\u{fffd}\0\n\n", 1, "no line about paging or page faults"),
+                (
+                    "\u{fffd}\0\n\n",
+                    1,
+                    "missing lines about paging and page faults",
+                ),
             ],
         );
     }

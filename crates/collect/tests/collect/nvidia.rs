@@ -339,7 +339,7 @@ fn eight_gpus_are_read_and_a_lost_one_fails_alone_by_name() {
 
     node.says("lost 3\n");
     node.pass(SECOND);
-    node.fails_with("GPU 3 (GPU-00000000-0000-0000-0000-000000000004): it fell off the bus");
+    node.fails_with("GPU 3 (GPU-00000000-0000-0000-0000-000000000004): the GPU fell off the bus");
     assert_eq!(
         node.value("node_nvidia_up{gpu=\"3\"}").as_deref(),
         Some("0")
@@ -372,7 +372,7 @@ fn the_only_gpu_lost_is_a_failure_and_it_recovers_by_itself() {
     let before = node.lines();
     node.says("lost 0\n");
     node.pass(SECOND);
-    node.fails_with("GPU 0 (GPU-00000000-0000-0000-0000-000000000001): it fell off the bus");
+    node.fails_with("GPU 0 (GPU-00000000-0000-0000-0000-000000000001): the GPU fell off the bus");
     assert_eq!(node.lines(), Vec::<String>::new());
     node.says("");
     node.pass(6 * SECOND);
@@ -479,7 +479,7 @@ fn what_is_not_the_drivers_library_is_refused_with_the_reason() {
     compile(&dir, dir.join("empty.c").to_str().expect("text"), &[]);
     let library = dir.join("libnvidia-ml.so.1");
     let node = Node::with(dir, &library, 3);
-    node.fails_with("libnvidia-ml.so.1: this is not NVML: it has no nvmlInit_v2");
+    node.fails_with("libnvidia-ml.so.1: not the NVML library: missing symbol nvmlInit_v2");
 
     let dir = directory("text");
     let library = dir.join("libnvidia-ml.so.1");
@@ -491,7 +491,7 @@ fn what_is_not_the_drivers_library_is_refused_with_the_reason() {
     Node::with(dir, &library, 3).fails_with("invalid ELF header");
 
     let node = Node::new("mismatch", 3, &[], "mismatch\n");
-    node.fails_with("libnvidia-ml.so.1: the library is of another version than the driver");
+    node.fails_with("libnvidia-ml.so.1: the versions of library and driver differ");
 }
 
 #[test]

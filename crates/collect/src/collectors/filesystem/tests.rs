@@ -1,3 +1,5 @@
+//! Tests of the collector `filesystem`, with a fake statvfs that can block.
+
 use std::fs;
 use std::io;
 use std::sync::{Condvar, Mutex};
@@ -10,7 +12,7 @@ use crate::host::Volume;
 const LINE: &str = r"36 35 98:0 /a /mnt/my\040disk\134 rw,noatime shared:1 master:2 - ext4 /dev/sd\011a rw,errors=x";
 
 #[test]
-fn a_line_is_taken_apart() {
+fn a_line_is_parsed() {
     let mount = parse(LINE.as_bytes()).expect("valid");
     assert_eq!(mount.point, b"/mnt/my disk\\");
     assert_eq!(
@@ -31,7 +33,7 @@ fn a_line_is_taken_apart() {
 }
 
 #[test]
-fn what_node_exporter_leaves_out_is_left_out() {
+fn mounts_that_node_exporter_excludes_are_excluded() {
     for point in [
         "/dev",
         "/dev/shm",
@@ -58,20 +60,20 @@ fn what_node_exporter_leaves_out_is_left_out() {
 }
 
 #[test]
-fn a_mount_that_is_listed_twice_is_asked_once() {
+fn a_duplicate_mount_is_probed_once() {
     let text = format!("{LINE}\n{LINE}\n");
     assert_eq!(parse_mounts(text.as_bytes()).expect("valid").len(), 1);
 }
 
-/// The places that hang until they are taken off this list.
+/// The paths whose statvfs blocks until they are removed from this list.
 static HUNG_PATHS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 static RELEASED: Condvar = Condvar::new();
 
-/// Hangs at the dead ones, refuses those that end with `no`.
+/// Blocks on the paths in [`HUNG_PATHS`] and fails for those that end with `no`.
 fn fake_statvfs(path: &Path) -> io::Result<Volume> {
-    let mut dead = HUNG_PATHS.lock().expect("lock");
-    while dead.contains(path) {
-        dead = RELEASED.wait(dead).expect("lock");
+    let mut hung = HUNG_PATHS.lock().expect("lock");
+    while hung.contains(path) {
+        hung = RELEASED.wait(hung).expect("lock");
     }
     if path.ends_with("no") {
         return Err(io::ErrorKind::PermissionDenied.into());
@@ -100,7 +102,7 @@ impl FilesystemFixture {
         fs::write(root.join("mountinfo"), lines.collect::<String>()).expect("write");
         let systems = FilesystemCollector {
             mountinfo: root.join("mountinfo"),
-            init_mountinfo: Some(root.join("of_first")),
+            init_mountinfo: Some(root.join("init_mountinfo")),
             root: root.clone(),
             operation: Note::default(),
             prober: MountProber::new(fake_statvfs, Duration::from_millis(200)),
@@ -130,7 +132,7 @@ impl FilesystemFixture {
         RELEASED.notify_all();
     }
 
-    /// The mounts with a size and those with an error, and the trouble.
+    /// Runs a pass. Returns the mounts with a size, those with an error, and the failure message.
     fn pass(&mut self) -> (String, String, Option<String>) {
         self.group.clear();
         self.collector
@@ -170,91 +172,94 @@ fn owned(sizes: &str, errors: &str, trouble: Option<&str>) -> (String, String, O
 }
 
 #[test]
-fn a_mount_that_says_no_has_an_error_and_is_no_failure() {
-    let mut stand = FilesystemFixture::new("no", &["/a", "/no", "/b"]);
-    assert_eq!(stand.pass(), owned("/a /b", "/no", None));
+fn a_failed_statvfs_is_a_device_error_and_no_failure() {
+    let mut fixture = FilesystemFixture::new("no", &["/a", "/no", "/b"]);
+    assert_eq!(fixture.pass(), owned("/a /b", "/no", None));
 }
 
 #[test]
-fn a_dead_mount_is_named_and_the_others_go_on() {
-    let mut stand = FilesystemFixture::new("dead", &["/a", "/b", "/c", "/d"]);
-    assert_eq!(stand.pass(), owned("/a /b /c /d", "", None));
-    stand.hang("b");
-    let trouble = Some("the mount /b does not answer");
-    assert_eq!(stand.pass(), owned("/a /c /d", "/b", trouble));
-    // From now on it is not asked, so that nothing is waited for.
+fn a_hung_mount_is_reported_and_the_others_are_read() {
+    let mut fixture = FilesystemFixture::new("dead", &["/a", "/b", "/c", "/d"]);
+    assert_eq!(fixture.pass(), owned("/a /b /c /d", "", None));
+    fixture.hang("b");
+    let trouble = Some("mount /b does not respond");
+    assert_eq!(fixture.pass(), owned("/a /c /d", "/b", trouble));
+    // Later passes do not probe it, so they do not wait.
     for _ in 0..20 {
-        assert_eq!(stand.pass(), owned("/a /c /d", "/b", trouble));
+        assert_eq!(fixture.pass(), owned("/a /c /d", "/b", trouble));
     }
     assert_eq!(
-        stand.collector.prober.hung_count(),
+        fixture.collector.prober.hung_count(),
         1,
         "one thread, not twenty"
     );
-    stand.release();
+    fixture.release();
     let deadline = Instant::now() + Duration::from_secs(30);
-    while stand.pass() != owned("/a /b /c /d", "", None) {
-        assert!(Instant::now() < deadline, "it recovers by itself");
+    while fixture.pass() != owned("/a /b /c /d", "", None) {
+        assert!(Instant::now() < deadline, "it recovers without a restart");
     }
-    assert_eq!(stand.group.members().series.len(), 28, "slots used again");
+    assert_eq!(fixture.group.members().series.len(), 28, "slots are reused");
 }
 
 #[test]
-fn the_number_of_stuck_threads_is_bounded() {
+fn the_number_of_blocked_threads_is_bounded() {
     let points: Vec<String> = (10..30).map(|number| format!("/{number}")).collect();
     let points: Vec<&str> = points.iter().map(String::as_str).collect();
-    let mut stand = FilesystemFixture::new("bounded", &points);
+    let mut fixture = FilesystemFixture::new("bounded", &points);
     for point in &points[..15] {
-        stand.hang(&point[1..]);
+        fixture.hang(&point[1..]);
     }
-    let mut last = stand.pass();
+    let mut last = fixture.pass();
     for _ in 0..4 {
-        last = stand.pass();
+        last = fixture.pass();
     }
-    assert_eq!(stand.collector.prober.hung_count(), HUNG_MAX);
+    assert_eq!(fixture.collector.prober.hung_count(), HUNG_MAX);
     assert_eq!(last.1, points[..HUNG_MAX].join(" "));
     let trouble = last.2.expect("failed");
     assert!(
-        trouble.starts_with("the mounts /10, /11, ")
-            && trouble.ends_with("from 8 on the others are not asked"),
+        trouble.starts_with("mounts /10, /11, ")
+            && trouble.ends_with("the others are not probed while 8 probes are blocked"),
         "{trouble}"
     );
-    stand.release();
+    fixture.release();
     let deadline = Instant::now() + Duration::from_secs(30);
-    while stand.pass() != owned(&points.join(" "), "", None) {
-        assert!(Instant::now() < deadline, "it recovers by itself");
+    while fixture.pass() != owned(&points.join(" "), "", None) {
+        assert!(Instant::now() < deadline, "it recovers without a restart");
     }
 }
 
 #[test]
-fn a_mountinfo_that_is_gone_is_said_and_comes_back() {
-    let mut stand = FilesystemFixture::new("gone", &["/a"]);
-    stand.pass();
-    let text = fs::read(stand.root.join("mountinfo")).expect("read");
-    fs::write(stand.root.join("mountinfo"), "rubbish\n").expect("write");
-    let (sizes, errors, trouble) = stand.pass();
+fn a_malformed_mountinfo_is_reported_until_it_is_valid_again() {
+    let mut fixture = FilesystemFixture::new("gone", &["/a"]);
+    fixture.pass();
+    let text = fs::read(fixture.root.join("mountinfo")).expect("read");
+    fs::write(fixture.root.join("mountinfo"), "rubbish\n").expect("write");
+    let (sizes, errors, trouble) = fixture.pass();
     assert_eq!((&*sizes, &*errors), ("", ""));
     let trouble = trouble.expect("failed");
-    assert!(trouble.ends_with("a line is not a mount"), "{trouble}");
-    fs::write(stand.root.join("mountinfo"), text).expect("write");
-    assert_eq!(stand.pass(), owned("/a", "", None));
+    assert!(
+        trouble.ends_with("malformed line in the mount table"),
+        "{trouble}"
+    );
+    fs::write(fixture.root.join("mountinfo"), text).expect("write");
+    assert_eq!(fixture.pass(), owned("/a", "", None));
 }
 
 #[test]
-fn what_is_read_only_for_the_agent_alone_is_not_read_only() {
-    let stand = FilesystemFixture::new("readonly", &[]);
+fn a_mount_that_is_read_only_only_for_the_agent_is_not_read_only() {
+    let fixture = FilesystemFixture::new("readonly", &[]);
     let own = b"1 2 0:1 / / ro - ext4 d rw\n2 2 0:2 / /iso ro - ext4 c ro\n3 2 0:3 / /own ro - ext4 e rw\n";
     let first = b"1 2 0:1 / / rw - ext4 d rw\n2 2 0:2 / /iso ro - ext4 c ro\n";
-    fs::write(stand.root.join("of_first"), first).expect("write");
+    fs::write(fixture.root.join("init_mountinfo"), first).expect("write");
     let mut mounts = parse_mounts(own).expect("mounts");
-    stand.collector.use_init_readonly_flags(&mut mounts);
+    fixture.collector.use_init_readonly_flags(&mut mounts);
     let flags: Vec<bool> = mounts.iter().map(|mount| mount.is_readonly).collect();
     assert_eq!(flags, [false, true, true]);
-    fs::remove_file(stand.root.join("of_first")).expect("removed");
+    fs::remove_file(fixture.root.join("init_mountinfo")).expect("removed");
     let mut mounts = parse_mounts(own).expect("mounts");
-    stand.collector.use_init_readonly_flags(&mut mounts);
+    fixture.collector.use_init_readonly_flags(&mut mounts);
     assert!(
         mounts.iter().all(|mount| mount.is_readonly),
-        "nobody to ask"
+        "no mountinfo of process 1"
     );
 }

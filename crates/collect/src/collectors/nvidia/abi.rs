@@ -1,17 +1,16 @@
-//! The structures and codes of NVML that are used, as the driver's library has them.
+//! The structures and return codes of NVML that are used.
 //!
-//! Sizes and order of the fields are part of the library's interface and do not change; what
-//! changed got a new name.
+//! Sizes and order of the fields are part of the library's ABI and do not change; a changed structure gets a new name.
 
 use std::ffi::{CStr, c_char, c_void};
 
-/// What every function returns.
+/// The return code of every NVML function.
 pub(super) type NvmlReturn = u32;
 
-/// Why NVML did not answer.
+/// The error of an NVML call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NvmlError {
-    /// The driver is too old to be asked this.
+    /// The driver is too old and does not have the function.
     MissingFunction,
     Code(u32),
 }
@@ -29,14 +28,14 @@ pub(super) const GPU_NOT_FOUND: NvmlError = NvmlError::Code(28);
 impl std::fmt::Display for NvmlError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let text = match *self {
-            NvmlError::MissingFunction => "the driver has no such function",
+            NvmlError::MissingFunction => "the driver does not have this function",
             UNINITIALIZED => "the driver's library was shut down",
             NvmlError::Code(3) => "not supported",
-            NvmlError::Code(4) => "no permission",
+            NvmlError::Code(4) => "not permitted",
             DRIVER_NOT_LOADED => "the driver is not loaded",
-            GPU_LOST => "it fell off the bus",
-            RESET_REQUIRED => "it needs a reset",
-            VERSION_MISMATCH => "the library is of another version than the driver",
+            GPU_LOST => "the GPU fell off the bus",
+            RESET_REQUIRED => "the GPU requires a reset",
+            VERSION_MISMATCH => "the versions of library and driver differ",
             GPU_NOT_FOUND => "no GPU was found",
             NvmlError::Code(code) => return write!(f, "NVML error {code}"),
         };
@@ -51,7 +50,7 @@ pub(super) fn check(code: NvmlReturn) -> Result<(), NvmlError> {
     }
 }
 
-/// A GPU or a MIG device, as the library names it.
+/// The library's handle of a GPU or MIG device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub(super) struct NvmlDevice(*mut c_void);
@@ -62,7 +61,7 @@ impl Default for NvmlDevice {
     }
 }
 
-// SAFETY: NVML is thread-safe and its handles belong to no thread; nothing here looks behind them.
+// SAFETY: NVML is thread-safe and its handles are not bound to a thread; this crate never dereferences them.
 unsafe impl Send for NvmlDevice {}
 
 #[derive(Debug, Clone, Copy)]
@@ -75,10 +74,10 @@ impl Default for NvmlEventSet {
     }
 }
 
-// SAFETY: as for `Device`.
+// SAFETY: as for `NvmlDevice`.
 unsafe impl Send for NvmlEventSet {}
 
-/// The structures that NVML fills in: each is plain numbers, right whatever they are.
+/// Defines the structures that NVML fills in. All fields are plain numbers, so every bit pattern is valid.
 macro_rules! structures {
     ($($name:ident { $($field:ident: $type:ty,)* })*) => {
         $(#[derive(Debug, Clone, Copy, Default)]
@@ -90,13 +89,13 @@ macro_rules! structures {
 structures! {
     Utilization { gpu: u32, memory: u32, }
     Memory { total: u64, free: u64, used: u64, }
-    // `version` holds the size and the number of the version, here and below.
+    // `version` combines the size of the structure and its version number, here and below.
     Memory2 { version: u32, total: u64, reserved: u64, free: u64, used: u64, }
     Bar1 { total: u64, free: u64, used: u64, }
     Margin { version: u32, celsius: i32, }
     Pci { bus_id_legacy: [c_char; 16], domain: u32, bus: u32, device: u32, device_id: u32, subsystem_id: u32, bus_id: [c_char; 32], }
     Process { pid: u32, memory: u64, gpu_instance: u32, compute_instance: u32, }
-    // The type says which part of the value is used.
+    // `kind` determines which part of the value is used.
     FieldValue { id: u32, scope: u32, timestamp: i64, latency: i64, kind: u32, code: u32, value: u64, }
     EventData { device: NvmlDevice, kind: u64, data: u64, gpu_instance: u32, compute_instance: u32, }
     Attributes {
@@ -125,7 +124,7 @@ impl Margin {
     }
 }
 
-/// The text in a fixed field: up to the first zero, or all of it.
+/// Returns the text in a fixed-size field, up to the first NUL or the end.
 pub(super) fn string_from_field(field: &[c_char]) -> String {
     let bytes: Vec<u8> = field.iter().map(|&byte| byte as u8).collect();
     match CStr::from_bytes_until_nul(&bytes) {

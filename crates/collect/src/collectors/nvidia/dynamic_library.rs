@@ -1,11 +1,11 @@
-//! A shared library that is opened at run time, and may be missing.
+//! A shared library that is opened at run time and may be missing.
 
 use std::ffi::{CStr, CString, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
-/// Never closed: a call of another thread may still be inside.
+/// An open library. It is never closed, because another thread may still be in a call.
 #[derive(Debug)]
 pub(super) struct DynamicLibrary {
     path: PathBuf,
@@ -13,14 +13,14 @@ pub(super) struct DynamicLibrary {
 }
 
 impl DynamicLibrary {
-    /// `Ok(None)` when there is no such file, else what the loader has against it. A path without a
-    /// slash is searched for as the loader does.
+    /// Opens a library. Returns `Ok(None)` if there is no such file, and the loader's message for any other error. A path
+    /// without a slash is searched in the loader's directories.
     pub(super) fn open(path: &Path) -> Result<Option<DynamicLibrary>, String> {
         let Ok(name) = CString::new(path.as_os_str().as_bytes()) else {
             return Ok(None);
         };
-        // SAFETY: `name` ends with a zero. Opening a library runs its constructors: that of the
-        // driver's library is what the user installed it for.
+        // SAFETY: `name` is NUL-terminated. Opening a library runs its constructors; the administrator who installed the
+        // driver vouches for them.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if let Some(handle) = NonNull::new(handle) {
             let path = path.to_owned();
@@ -28,10 +28,11 @@ impl DynamicLibrary {
         }
         let reason = dl_error();
         let has_slash = path.as_os_str().as_bytes().contains(&b'/');
-        let is_missing = match has_slash {
-            true => !path.exists(),
-            // The loader says the same of whatever file it cannot find.
-            false => reason.contains("cannot open shared object file"),
+        let is_missing = if has_slash {
+            !path.exists()
+        } else {
+            // The loader's message for any file that it cannot find.
+            reason.contains("cannot open shared object file")
         };
         if is_missing { Ok(None) } else { Err(reason) }
     }
@@ -40,30 +41,30 @@ impl DynamicLibrary {
         &self.path
     }
 
-    /// The first of these functions that the library has.
+    /// Returns the first of these functions that the library has.
     ///
     /// # Safety
     ///
-    /// `F` is a function pointer, and what the library has under these names can be called as `F`.
+    /// `F` must be a function pointer type, and the library's symbols of these names must have its signature.
     pub(super) unsafe fn function<F: Copy>(&self, names: &[&CStr]) -> Option<F> {
         const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
         names.iter().find_map(|name| {
-            // SAFETY: the handle is open, and the name ends with a zero.
+            // SAFETY: the handle is open and never closed, and the name is NUL-terminated.
             let found = NonNull::new(unsafe { libc::dlsym(self.handle.as_ptr(), name.as_ptr()) })?;
-            // SAFETY: both are one pointer wide, and the caller vouches for the signature.
+            // SAFETY: both types have the size of a pointer (asserted above); the caller guarantees the signature.
             Some(unsafe { std::mem::transmute_copy::<NonNull<c_void>, F>(&found) })
         })
     }
 }
 
 fn dl_error() -> String {
-    // SAFETY: dlerror may be called at any time; it gives null or a text that ends with a zero and
-    // is valid until this thread's next call.
+    // SAFETY: dlerror may be called at any time. It returns null or a NUL-terminated text that is valid until this
+    // thread's next call.
     let text = unsafe {
         let text = libc::dlerror();
         (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
     };
-    text.unwrap_or_else(|| "cannot be opened".to_owned())
+    text.unwrap_or_else(|| "cannot open the library".to_owned())
 }
 
 #[cfg(test)]
@@ -71,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_library_is_there_missing_or_broken() {
+    fn a_library_is_open_missing_or_invalid() {
         for missing in ["libpegel-no-such.so.1", "/nonexistent/libnvidia-ml.so.1"] {
             assert!(matches!(DynamicLibrary::open(Path::new(missing)), Ok(None)));
         }
@@ -84,7 +85,7 @@ mod tests {
         let found = unsafe {
             library.function::<unsafe extern "C" fn() -> i32>(&[c"no_such_function", c"getpid"])
         };
-        // SAFETY: as above.
+        // SAFETY: getpid takes no arguments and may be called at any time.
         let pid = unsafe { found.expect("is there")() };
         assert_eq!(pid, std::process::id() as i32);
     }

@@ -1,7 +1,7 @@
-//! Figures that have no function of their own: they are asked for by number, many in one call.
+//! The values that NVML provides by field ID, many in one call, instead of by a function each.
 //!
-//! Only numbers that mean the same in every version of the header are used: those of the newer
-//! counters of slowdowns were given anew between two versions.
+//! Only IDs with the same meaning in every version of the header are used: those of the newer slowdown counters were
+//! reassigned between two versions.
 
 use super::abi::{FieldValue, NvmlError, check};
 use super::families::*;
@@ -14,27 +14,27 @@ pub(super) struct NvmlField {
     pub(super) scope: u32,
     pub(super) interval: QueryInterval,
     pub(super) series: GpuSeriesSpec,
-    /// By which the number is divided.
+    /// The divisor of the value.
     scale: f64,
 }
 
 const fn field(
     id: u32,
     scope: u32,
-    beat: QueryInterval,
-    reading: GpuSeriesSpec,
+    interval: QueryInterval,
+    series: GpuSeriesSpec,
     scale: f64,
 ) -> NvmlField {
     NvmlField {
         id,
         scope,
-        interval: beat,
-        series: reading,
+        interval,
+        series,
         scale,
     }
 }
 
-/// The scope of a power reading.
+/// The scopes of a power reading.
 const GPU: u32 = 0;
 const MEMORY: u32 = 2;
 
@@ -140,7 +140,7 @@ impl NvmlField {
     }
 }
 
-/// The number in an answer, as its type says.
+/// Decodes the number in an answer according to its type.
 pub(super) fn field_number(answer: &FieldValue) -> Result<f64, NvmlError> {
     check(answer.code)?;
     Ok(match answer.kind {
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_read_as_its_type_says() {
+    fn a_number_is_decoded_by_its_type() {
         for (kind, value, expected) in [
             (0, 2.5f64.to_bits(), 2.5),
             (1, 0xdead_beef_0000_0007, 7.0),

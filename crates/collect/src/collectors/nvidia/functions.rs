@@ -1,4 +1,4 @@
-//! The functions of NVML that are used. Each may be missing: old drivers lack the newer ones.
+//! The NVML functions that are used, with safe wrappers. Each may be missing: old drivers do not have the newer ones.
 
 use std::ffi::c_char;
 
@@ -9,7 +9,7 @@ use super::abi::{
 };
 use super::dynamic_library::DynamicLibrary;
 
-/// A function of the library, if it has it. The only way to one is [`Functions::load`].
+/// A function of the library, if the library has it. Created only by [`Functions::load`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NvmlFunction<F>(Option<F>);
 
@@ -44,13 +44,15 @@ macro_rules! functions {
         pub(super) struct Functions { $(pub(super) $name: NvmlFunction<$type>,)* }
 
         impl Functions {
+            /// Looks up all functions.
+            ///
             /// # Safety
             ///
-            /// What the library has under these names must be NVML's.
+            /// The library's symbols of these names must be NVML's.
             pub(super) unsafe fn load(library: &DynamicLibrary) -> Functions {
                 Functions {
-                    // SAFETY: these are the signatures in the driver's header, and the caller
-                    // vouches for the library.
+                    // SAFETY: these are the signatures of NVML's header; the caller guarantees that the
+                    // library is NVML.
                     $($name: NvmlFunction(unsafe { library.function(&[$($symbol),+]) }),)*
                 }
             }
@@ -113,13 +115,13 @@ functions! {
     event_free: FreeEventSetFn = c"nvmlEventSetFree";
 }
 
-// In each call below the pointers lead to places of ours that live during the call and have the
-// types of the signature, and the handles came from the same library.
+// In each call below, the pointers refer to live local values of the types in the signature, and the handles were
+// returned by the same library.
 
 impl NvmlFunction<PlainFn> {
     pub(super) fn call(self) -> Result<(), NvmlError> {
         let function = self.get()?;
-        // SAFETY: takes nothing; the library counts how often it is started and shut down.
+        // SAFETY: the function takes no arguments; the library counts its initializations and shutdowns.
         check(unsafe { function() })
     }
 }
@@ -142,7 +144,7 @@ impl NvmlFunction<SystemFn<NvmlEventSet>> {
 impl NvmlFunction<SystemTextFn> {
     pub(super) fn text(self) -> Result<String, NvmlError> {
         let function = self.get()?;
-        // SAFETY: writes at most as many bytes as it is told.
+        // SAFETY: writes at most `length` bytes.
         read_text(|text, length| unsafe { function(text, length) })
     }
 }
@@ -161,7 +163,7 @@ impl<T: Copy + Default> NvmlFunction<DeviceFn<T>> {
         self.query_with(device, T::default())
     }
 
-    /// For structures whose version is asked for.
+    /// Like `query`, for structures whose version field selects the layout.
     pub(super) fn query_with(self, device: NvmlDevice, mut value: T) -> Result<T, NvmlError> {
         let function = self.get()?;
         // SAFETY: fills in one `T`; see above.
@@ -200,13 +202,13 @@ impl NvmlFunction<PairFn> {
 impl NvmlFunction<DeviceTextFn> {
     pub(super) fn query(self, device: NvmlDevice) -> Result<String, NvmlError> {
         let function = self.get()?;
-        // SAFETY: writes at most as many bytes as it is told.
+        // SAFETY: writes at most `length` bytes.
         read_text(|text, length| unsafe { function(device, text, length) })
     }
 }
 
 impl NvmlFunction<FieldsFn> {
-    /// Each value carries its own code; a failure here is one of all.
+    /// Fills in the values. Each carries its own return code; an error here concerns the whole call.
     pub(super) fn query(
         self,
         device: NvmlDevice,
@@ -214,13 +216,13 @@ impl NvmlFunction<FieldsFn> {
     ) -> Result<(), NvmlError> {
         let function = self.get()?;
         let count = i32::try_from(values.len()).unwrap_or(0);
-        // SAFETY: `values` holds `count` of them; see above.
+        // SAFETY: `values` has `count` elements; see above.
         check(unsafe { function(device, count, values.as_mut_ptr()) })
     }
 }
 
 impl NvmlFunction<ProcessesFn> {
-    /// How many there are. They are in `room` if it has room for all of them.
+    /// Returns the number of processes. They are in `room` if it is large enough for all.
     pub(super) fn query(
         self,
         device: NvmlDevice,
@@ -228,7 +230,7 @@ impl NvmlFunction<ProcessesFn> {
     ) -> Result<usize, NvmlError> {
         let function = self.get()?;
         let mut count = u32::try_from(room.len()).unwrap_or(u32::MAX);
-        // SAFETY: writes at most `count` of them into `room`, and the number that there are.
+        // SAFETY: writes at most `count` elements into `room`, and the total number into `count`.
         match check(unsafe { function(device, &mut count, room.as_mut_ptr()) }) {
             Ok(()) | Err(INSUFFICIENT_SIZE) => Ok(count as usize),
             Err(refusal) => Err(refusal),
@@ -244,13 +246,13 @@ impl NvmlFunction<RegisterEventsFn> {
         set: NvmlEventSet,
     ) -> Result<(), NvmlError> {
         let function = self.get()?;
-        // SAFETY: both handles came from the library.
+        // SAFETY: both handles were returned by the library.
         check(unsafe { function(device, kinds, set) })
     }
 }
 
 impl NvmlFunction<WaitEventFn> {
-    /// The next event, if one is waiting.
+    /// Returns the next event if one is pending; never waits.
     pub(super) fn poll(self, set: NvmlEventSet) -> Result<Option<EventData>, NvmlError> {
         let (function, mut event) = (self.get()?, EventData::default());
         // SAFETY: fills in one event; see above.
@@ -265,7 +267,7 @@ impl NvmlFunction<WaitEventFn> {
 impl NvmlFunction<FreeEventSetFn> {
     pub(super) fn call(self, set: NvmlEventSet) -> Result<(), NvmlError> {
         let function = self.get()?;
-        // SAFETY: the set came from the library and is not used afterwards.
+        // SAFETY: the set was returned by the library and is not used afterwards.
         check(unsafe { function(set) })
     }
 }

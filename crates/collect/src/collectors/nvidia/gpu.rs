@@ -1,4 +1,4 @@
-//! One GPU: what it is, whether it answers, and its readings.
+//! One GPU: its identity, whether it responds, and its readings.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(super) struct NvidiaGpu {
     index: u32,
     /// The index as a label.
     label: String,
-    /// As a person would look for it.
+    /// The name in messages: index and UUID.
     name: String,
     state: NvidiaGpuState,
     up: Option<Slot>,
@@ -37,12 +37,12 @@ enum NvidiaGpuState {
         device: NvmlDevice,
         reports_xids: bool,
     },
-    /// Not there; looked for again when it is due.
+    /// Not available; searched for again when it is due.
     Lost(DueTime, NvmlError),
 }
 
 impl NvidiaGpu {
-    /// The GPU is looked for in its first pass.
+    /// Creates a GPU, which is opened in its first pass.
     pub(super) fn new(index: u32) -> NvidiaGpu {
         let label = index.to_string();
         NvidiaGpu {
@@ -64,11 +64,11 @@ impl NvidiaGpu {
         &self.name
     }
 
-    /// Why it does not answer.
+    /// Returns why the GPU does not respond.
     pub(super) fn lost_reason(&self) -> Option<NvmlError> {
         match self.state {
             NvidiaGpuState::Online { .. } => None,
-            NvidiaGpuState::Lost(_, refusal) => Some(refusal),
+            NvidiaGpuState::Lost(_, error) => Some(error),
         }
     }
 
@@ -80,22 +80,22 @@ impl NvidiaGpu {
         tracing::warn!(
             gpu = self.name,
             xid = number,
-            "the driver reported an error"
+            "the driver reported an Xid error"
         );
         self.xids.record(number);
     }
 
-    /// A GPU that is gone is no error: the others are asked all the same.
+    /// Reads the GPU. A lost GPU is not an error: the other GPUs are still read.
     pub(super) fn collect(
         &mut self,
         nvml: &Functions,
-        facts: &NvidiaDriverInfo,
+        driver: &NvidiaDriverInfo,
         events: &XidEvents,
         pass: &mut PassBudget,
         out: &mut Group,
     ) -> Result<(), GpuError> {
-        match self.try_collect(nvml, facts, events, pass, out) {
-            Err(GpuError::GpuLost(refusal)) => self.mark_lost(refusal, pass.now, out),
+        match self.try_collect(nvml, driver, events, pass, out) {
+            Err(GpuError::GpuLost(error)) => self.mark_lost(error, pass.now, out),
             result => result?,
         }
         self.publish(out)?;
@@ -105,7 +105,7 @@ impl NvidiaGpu {
     fn try_collect(
         &mut self,
         nvml: &Functions,
-        facts: &NvidiaDriverInfo,
+        driver: &NvidiaDriverInfo,
         events: &XidEvents,
         pass: &mut PassBudget,
         out: &mut Group,
@@ -113,7 +113,7 @@ impl NvidiaGpu {
         let device = match self.state {
             NvidiaGpuState::Online { device, .. } => device,
             NvidiaGpuState::Lost(due, _) if due.is_due(pass.now) => {
-                self.open(nvml, facts, events, out)?
+                self.open(nvml, driver, events, out)?
             }
             NvidiaGpuState::Lost(..) => return Ok(()),
         };
@@ -127,16 +127,16 @@ impl NvidiaGpu {
     fn open(
         &mut self,
         nvml: &Functions,
-        facts: &NvidiaDriverInfo,
+        driver: &NvidiaDriverInfo,
         events: &XidEvents,
         out: &mut Group,
     ) -> Result<NvmlDevice, GpuError> {
-        let device = nvml.handle.query(self.index).map_err(|refusal| {
-            // Whatever the reason, this GPU is not there for us.
-            GpuError::from_nvml(refusal).unwrap_or(GpuError::GpuLost(refusal))
+        let device = nvml.handle.query(self.index).map_err(|error| {
+            // Without a handle the GPU counts as lost, whatever the error.
+            GpuError::from_nvml(error).unwrap_or(GpuError::GpuLost(error))
         })?;
         let uuid = nvml.uuid.query(device).unwrap_or_default();
-        self.info = Some(facts.declare(nvml, device, &self.label, &uuid, out)?);
+        self.info = Some(driver.declare(nvml, device, &self.label, &uuid, out)?);
         self.name = format!("GPU {} ({uuid})", self.label);
         self.state = NvidiaGpuState::Online {
             device,
@@ -145,8 +145,8 @@ impl NvidiaGpu {
         Ok(device)
     }
 
-    /// Nothing of this pass or an earlier one is published.
-    fn mark_lost(&mut self, refusal: NvmlError, now: Duration, out: &mut Group) {
+    /// Retires all series of the GPU except `node_nvidia_up`.
+    fn mark_lost(&mut self, error: NvmlError, now: Duration, out: &mut Group) {
         self.readings.retire_all(out);
         self.links.retire_all(out);
         self.processes.retire_all(out);
@@ -156,7 +156,7 @@ impl NvidiaGpu {
         }
         let mut due = DueTime::default();
         due.failed(now);
-        self.state = NvidiaGpuState::Lost(due, refusal);
+        self.state = NvidiaGpuState::Lost(due, error);
     }
 
     fn publish(&mut self, out: &mut Group) -> Result<(), SeriesError> {
@@ -166,11 +166,7 @@ impl NvidiaGpu {
                 .up
                 .insert(declare_gpu_series(out, &UP, &self.label, &[])?),
         };
-        let NvidiaGpuState::Online {
-            reports_xids: tells_xids,
-            ..
-        } = self.state
-        else {
+        let NvidiaGpuState::Online { reports_xids, .. } = self.state else {
             out.set(up, 0.0);
             return Ok(());
         };
@@ -178,14 +174,14 @@ impl NvidiaGpu {
         if let Some(info) = self.info {
             out.set(info, 1.0);
         }
-        if tells_xids {
+        if reports_xids {
             self.xids.set(&self.label, out)?;
         }
         Ok(())
     }
 }
 
-/// What all GPUs of a node share.
+/// Versions of the driver and CUDA, common to all GPUs of the node.
 #[derive(Debug)]
 pub(super) struct NvidiaDriverInfo {
     driver: String,

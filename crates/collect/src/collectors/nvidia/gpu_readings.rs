@@ -1,4 +1,4 @@
-//! What a GPU answered, kept until it is asked again.
+//! The readings of a GPU, cached until their query is due again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use super::functions::Functions;
 use super::queries::{GpuSeriesSpec, NvmlQuery, QUERIES, VALUES_MAX};
 use super::query_interval::{DueTime, PassBudget, QueryInterval};
 
-/// What ends a pass over a GPU.
+/// An error that ends the pass over a GPU.
 #[derive(Debug)]
 pub(super) enum GpuError {
-    /// The GPU is gone.
+    /// The GPU is lost.
     GpuLost(NvmlError),
-    /// The driver is: no GPU will answer.
+    /// The driver is gone: no GPU will respond.
     DriverLost(NvmlError),
     Series(SeriesError),
 }
@@ -29,17 +29,17 @@ impl From<SeriesError> for GpuError {
 }
 
 impl GpuError {
-    /// Most refusals concern one answer only: it is absent then.
-    pub(super) fn from_nvml(refusal: NvmlError) -> Option<GpuError> {
-        match refusal {
-            GPU_LOST | RESET_REQUIRED | GPU_NOT_FOUND => Some(GpuError::GpuLost(refusal)),
-            UNINITIALIZED | DRIVER_NOT_LOADED => Some(GpuError::DriverLost(refusal)),
+    /// Returns `None` for errors that concern only one reading, which is then absent.
+    pub(super) fn from_nvml(error: NvmlError) -> Option<GpuError> {
+        match error {
+            GPU_LOST | RESET_REQUIRED | GPU_NOT_FOUND => Some(GpuError::GpuLost(error)),
+            UNINITIALIZED | DRIVER_NOT_LOADED => Some(GpuError::DriverLost(error)),
             _ => None,
         }
     }
 }
 
-/// Declares series of one GPU.
+/// Declares a series of one GPU.
 pub(super) fn declare_gpu_series(
     out: &mut Group,
     family: &Family,
@@ -51,40 +51,40 @@ pub(super) fn declare_gpu_series(
     out.declare(&Arc::new(family.clone()), &all)
 }
 
-/// The answer to one question.
+/// The last result of one query.
 #[derive(Debug, Default)]
 struct CachedReading {
     due: DueTime,
-    /// One for each reading, from the first answer on.
+    /// One for each series, declared with the first result.
     slots: Vec<Slot>,
     values: Option<[f64; VALUES_MAX]>,
 }
 
 impl CachedReading {
-    fn is_due(&self, beat: QueryInterval, pass: &PassBudget) -> bool {
-        // The first answer comes in the first pass, however long that takes.
+    fn is_due(&self, interval: QueryInterval, pass: &PassBudget) -> bool {
+        // The first pass runs every query, however long that takes.
         let has_time =
-            beat != QueryInterval::Blocking || pass.allows_blocking || self.slots.is_empty();
+            interval != QueryInterval::Blocking || pass.allows_blocking || self.slots.is_empty();
         self.due.is_due(pass.now) && has_time
     }
 
-    /// Keeps what came; an answer that was refused is absent from now on.
+    /// Stores a result. After an error the reading is absent until the next success.
     fn store(
         &mut self,
         result: Result<[f64; VALUES_MAX], NvmlError>,
-        beat: QueryInterval,
+        interval: QueryInterval,
         now: Duration,
     ) -> Result<(), GpuError> {
         match result {
             Ok(values) => {
                 self.values = Some(values);
-                self.due.succeeded(beat, now);
+                self.due.succeeded(interval, now);
             }
-            Err(refusal) => {
+            Err(error) => {
                 self.values = None;
                 self.due.failed(now);
-                if let Some(trouble) = GpuError::from_nvml(refusal) {
-                    return Err(trouble);
+                if let Some(fatal) = GpuError::from_nvml(error) {
+                    return Err(fatal);
                 }
             }
         }
@@ -115,12 +115,12 @@ impl CachedReading {
     }
 }
 
-/// All answers of a GPU to [`QUESTIONS`] and [`FIELDS`].
+/// The cached results of all [`QUERIES`] and [`FIELDS`] of a GPU.
 #[derive(Debug)]
 pub(super) struct GpuReadings {
     queries: Vec<CachedReading>,
     fields: Vec<CachedReading>,
-    /// The fields of one request, and whose they are.
+    /// The fields of the current request; `requested_fields` has their indexes in [`FIELDS`].
     request: Vec<FieldValue>,
     requested_fields: Vec<usize>,
 }
@@ -136,11 +136,11 @@ impl GpuReadings {
         }
     }
 
-    /// Of a GPU that is gone nothing is known.
+    /// Retires the series of a lost GPU.
     pub(super) fn retire_all(&mut self, out: &mut Group) {
         for answer in self.queries.iter_mut().chain(&mut self.fields) {
-            let gone = std::mem::take(answer);
-            gone.slots.into_iter().for_each(|slot| out.retire(slot));
+            let retired = std::mem::take(answer);
+            retired.slots.into_iter().for_each(|slot| out.retire(slot));
         }
     }
 
@@ -152,16 +152,12 @@ impl GpuReadings {
         pass: &mut PassBudget,
         out: &mut Group,
     ) -> Result<(), GpuError> {
-        for (question, answer) in QUERIES.iter().zip(&mut self.queries) {
-            if answer.is_due(question.interval, pass) {
-                answer.store(
-                    run_query(question, nvml, device),
-                    question.interval,
-                    pass.now,
-                )?;
-                pass.allows_blocking &= question.interval != QueryInterval::Blocking;
+        for (query, answer) in QUERIES.iter().zip(&mut self.queries) {
+            if answer.is_due(query.interval, pass) {
+                answer.store(run_query(query, nvml, device), query.interval, pass.now)?;
+                pass.allows_blocking &= query.interval != QueryInterval::Blocking;
             }
-            answer.set(question.series, gpu, out)?;
+            answer.set(query.series, gpu, out)?;
         }
         self.query_fields(nvml, device, pass)?;
         for (field, answer) in FIELDS.iter().zip(&mut self.fields) {
@@ -170,7 +166,7 @@ impl GpuReadings {
         Ok(())
     }
 
-    /// All that are due, in one request.
+    /// Queries all fields that are due, in one call.
     fn query_fields(
         &mut self,
         nvml: &Functions,
@@ -203,11 +199,11 @@ impl GpuReadings {
 }
 
 fn run_query(
-    question: &NvmlQuery,
+    query: &NvmlQuery,
     nvml: &Functions,
     device: NvmlDevice,
 ) -> Result<[f64; VALUES_MAX], NvmlError> {
     let mut values = [f64::NAN; VALUES_MAX];
-    (question.run)(nvml, device, &mut values)?;
+    (query.run)(nvml, device, &mut values)?;
     Ok(values)
 }

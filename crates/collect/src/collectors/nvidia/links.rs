@@ -1,4 +1,4 @@
-//! The NVLinks of a GPU.
+//! The NVLinks of a GPU: state, throughput and errors.
 
 use pegel_metric::{Group, SeriesError, Slot};
 
@@ -9,12 +9,12 @@ use super::functions::Functions;
 use super::gpu_readings::{GpuError, declare_gpu_series};
 use super::query_interval::{DueTime, PassBudget, QueryInterval};
 
-/// More than any GPU has.
+/// More links than any GPU has.
 const LINKS_MAX: usize = 32;
-/// The data that passed a link, in KiB.
+/// Field IDs of the data sent and received over a link, in KiB.
 const TRANSMIT: u32 = 138;
 const RECEIVE: u32 = 139;
-/// The counters of errors, by their number.
+/// The error counters, by their number in NVML.
 const ERRORS: [&str; 4] = ["replay", "recovery", "crc_flit", "crc_data"];
 
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ pub(super) struct NvLinks {
     request: Vec<FieldValue>,
 }
 
-/// What is known of a link; `None` for what the driver does not tell.
+/// The series of a link; values that the driver does not report are `None`.
 #[derive(Debug, Default)]
 struct NvLink {
     is_up: NvLinkSeries,
@@ -73,14 +73,14 @@ impl NvLinks {
         Ok(())
     }
 
-    /// How many links there are.
+    /// Queries the state of each link and returns the number of links.
     fn query_states(&mut self, nvml: &Functions, device: NvmlDevice) -> Result<usize, GpuError> {
         let mut count = 0;
         while count < LINKS_MAX {
             let is_up = match nvml.link_state.query(device, count as u32) {
                 Ok(state) => f64::from(state != 0),
-                Err(refusal) => match GpuError::from_nvml(refusal) {
-                    Some(trouble) => return Err(trouble),
+                Err(error) => match GpuError::from_nvml(error) {
+                    Some(fatal) => return Err(fatal),
                     None => break,
                 },
             };
@@ -90,8 +90,8 @@ impl NvLinks {
             self.links[count].is_up.value = Some(is_up);
             count += 1;
         }
-        for gone in &mut self.links[count..] {
-            gone.all_series().for_each(|known| known.value = None);
+        for link in &mut self.links[count..] {
+            link.all_series().for_each(|known| known.value = None);
         }
         Ok(count)
     }
@@ -102,8 +102,8 @@ impl NvLinks {
                 let result = nvml
                     .link_errors
                     .query(device, number as u32, counter as u32);
-                if let Some(trouble) = result.err().and_then(GpuError::from_nvml) {
-                    return Err(trouble);
+                if let Some(fatal) = result.err().and_then(GpuError::from_nvml) {
+                    return Err(fatal);
                 }
                 known.value = result.ok().map(|count| count as f64);
             }
@@ -122,8 +122,8 @@ impl NvLinks {
                 }));
         }
         let result = nvml.fields.query(device, &mut self.request);
-        if let Some(trouble) = result.err().and_then(GpuError::from_nvml) {
-            return Err(trouble);
+        if let Some(fatal) = result.err().and_then(GpuError::from_nvml) {
+            return Err(fatal);
         }
         for (link, answers) in self.links.iter_mut().zip(self.request.chunks_exact(2)) {
             let bytes = |answer| {

@@ -1,4 +1,4 @@
-//! The parts into which a GPU is split (MIG): each is a device of its own.
+//! The MIG devices into which a GPU is partitioned.
 
 use pegel_metric::{Group, Slot};
 
@@ -11,16 +11,16 @@ use super::functions::Functions;
 use super::gpu_readings::{GpuError, declare_gpu_series};
 use super::query_interval::{DueTime, PassBudget, QueryInterval};
 
-/// More than any GPU can be split into.
+/// More MIG devices than any GPU supports.
 const DEVICES_MAX: u32 = 16;
 
 #[derive(Debug)]
 pub(super) struct MigDevices {
     due: DueTime,
     enabled_slot: Option<Slot>,
-    /// By the identity of the device.
+    /// By index and UUID of the device.
     slots: Roster<MigSlots>,
-    /// As of the last answer.
+    /// As of the last query.
     is_enabled: Option<bool>,
     current: Vec<(Slot, f64)>,
 }
@@ -98,11 +98,11 @@ impl MigDevices {
                 self.is_enabled = Some(current != 0);
                 self.due.succeeded(QueryInterval::TenSeconds, pass.now);
             }
-            Err(refusal) => {
+            Err(error) => {
                 self.is_enabled = None;
                 self.due.failed(pass.now);
-                if let Some(trouble) = GpuError::from_nvml(refusal) {
-                    return Err(trouble);
+                if let Some(fatal) = GpuError::from_nvml(error) {
+                    return Err(fatal);
                 }
             }
         }
@@ -126,9 +126,9 @@ impl MigDevices {
             match nvml.mig_handle.query(device, index) {
                 Ok(part) => self.query_device(nvml, part, index, gpu, out)?,
                 Err(NOT_FOUND) => {}
-                Err(refusal) => {
-                    if let Some(trouble) = GpuError::from_nvml(refusal) {
-                        return Err(trouble);
+                Err(error) => {
+                    if let Some(fatal) = GpuError::from_nvml(error) {
+                        return Err(fatal);
                     }
                 }
             }
@@ -173,7 +173,7 @@ impl MigDevices {
         let slots = match self.slots.entry(format!("{mig} {uuid}").as_bytes(), make) {
             Ok(slots) => slots,
             Err(Fault::Series(error)) => return Err(GpuError::Series(error)),
-            // Far fewer names than a roster holds, and no text that could be wrong.
+            // Cannot occur: far fewer names than the limit, and nothing is parsed.
             Err(_) => return Ok(()),
         };
         self.current.push((slots.info, 1.0));

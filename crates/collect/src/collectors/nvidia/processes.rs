@@ -1,4 +1,4 @@
-//! The processes that use a GPU, and how much of its memory.
+//! The processes that use a GPU, and the GPU memory that they use.
 
 use std::cmp::Reverse;
 
@@ -13,11 +13,11 @@ use super::functions::Functions;
 use super::gpu_readings::{GpuError, declare_gpu_series};
 use super::query_interval::{DueTime, PassBudget, QueryInterval};
 
-/// More processes than this are counted, not listed.
+/// Above this number, processes are counted but not listed.
 const LIST_MAX: usize = 1024;
-/// Only the largest get a series.
+/// Only this number of processes, those with the most memory, get a series.
 const SERIES_MAX: usize = 64;
-/// What the driver says when it does not know.
+/// Reported by the driver for an unknown size.
 const UNKNOWN: u64 = u64::MAX;
 
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(super) struct GpuProcesses {
     processes: Vec<GpuProcess>,
     count_slot: Option<Slot>,
     slots: Roster<Slot>,
-    /// As of the last answer.
+    /// As of the last query.
     count: Option<f64>,
     current: Vec<(Slot, f64)>,
 }
@@ -108,7 +108,7 @@ impl GpuProcesses {
             if let Ok(needed @ 0..=LIST_MAX) = answer
                 && needed > self.buffer.len()
             {
-                // Some more may have started since.
+                // Twice as many as needed: more processes may start before the next call.
                 self.buffer.resize(2 * needed, Process::default());
                 answer = function.query(device, &mut self.buffer);
             }
@@ -123,9 +123,9 @@ impl GpuProcesses {
                             memory: process.memory,
                         }));
                 }
-                Err(refusal) => {
-                    if let Some(trouble) = GpuError::from_nvml(refusal) {
-                        return Err(trouble);
+                Err(error) => {
+                    if let Some(fatal) = GpuError::from_nvml(error) {
+                        return Err(fatal);
                     }
                 }
             }
@@ -138,30 +138,30 @@ impl GpuProcesses {
             Some(_) => self.due.succeeded(QueryInterval::TenSeconds, pass.now),
             None => self.due.failed(pass.now),
         }
-        self.processes.retain(|user| user.memory != UNKNOWN);
+        self.processes.retain(|process| process.memory != UNKNOWN);
         self.processes
-            .sort_unstable_by_key(|user| (Reverse(user.memory), user.pid));
+            .sort_unstable_by_key(|process| (Reverse(process.memory), process.pid));
         self.processes.truncate(SERIES_MAX);
-        // In an order that lasts, so that each finds its slot at once.
+        // A stable order, so that each process finds its slot with the first comparison.
         self.processes
-            .sort_unstable_by_key(|user| (user.kind, user.pid));
+            .sort_unstable_by_key(|process| (process.kind, process.pid));
         Ok(())
     }
 
     fn declare_processes(&mut self, gpu: &str, out: &mut Group) -> Result<(), GpuError> {
         self.current.clear();
         self.slots.begin();
-        for user in &self.processes {
-            let key = format!("{} {}", user.kind, user.pid);
+        for process in &self.processes {
+            let key = format!("{} {}", process.kind, process.pid);
             let slot = self.slots.entry(key.as_bytes(), || {
-                let pid = user.pid.to_string();
-                let labels = [("pid", &*pid), ("type", user.kind)];
+                let pid = process.pid.to_string();
+                let labels = [("pid", &*pid), ("type", process.kind)];
                 Ok(declare_gpu_series(out, &PROCESS_MEMORY, gpu, &labels)?)
             });
             match slot {
-                Ok(slot) => self.current.push((*slot, user.memory as f64)),
+                Ok(slot) => self.current.push((*slot, process.memory as f64)),
                 Err(Fault::Series(error)) => return Err(GpuError::Series(error)),
-                // Far fewer names than a roster holds, and no text that could be wrong.
+                // Cannot occur: far fewer names than the limit, and nothing is parsed.
                 Err(_) => {}
             }
         }

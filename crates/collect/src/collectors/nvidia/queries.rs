@@ -1,4 +1,4 @@
-//! What each GPU is asked, one call each, and the series that its answer gives.
+//! The NVML queries of each GPU, one call each, and the series of their results.
 
 use pegel_metric::Family;
 
@@ -7,14 +7,14 @@ use super::families::*;
 use super::functions::Functions;
 use super::query_interval::QueryInterval;
 
-/// The most values that one answer has.
+/// The largest number of values of one query.
 pub(super) const VALUES_MAX: usize = 9;
 
 /// One series of a GPU.
 #[derive(Debug)]
 pub(super) struct GpuSeriesSpec {
     pub(super) family: &'static Family,
-    /// Beside `gpu`.
+    /// In addition to `gpu`.
     pub(super) labels: &'static [(&'static str, &'static str)],
 }
 
@@ -32,30 +32,30 @@ pub(super) const fn labelled(
     GpuSeriesSpec { family, labels }
 }
 
-/// A value that is not a number is absent.
+/// The values of a query; NaN means absent.
 type QueryValues = [f64; VALUES_MAX];
 
 #[derive(Debug)]
 pub(super) struct NvmlQuery {
     pub(super) interval: QueryInterval,
-    /// In the order of the answer's values.
+    /// In the order of the values.
     pub(super) series: &'static [GpuSeriesSpec],
     pub(super) run: fn(&Functions, NvmlDevice, &mut QueryValues) -> Result<(), NvmlError>,
 }
 
 const fn nvml_query(
-    beat: QueryInterval,
-    readings: &'static [GpuSeriesSpec],
-    ask: fn(&Functions, NvmlDevice, &mut QueryValues) -> Result<(), NvmlError>,
+    interval: QueryInterval,
+    series: &'static [GpuSeriesSpec],
+    run: fn(&Functions, NvmlDevice, &mut QueryValues) -> Result<(), NvmlError>,
 ) -> NvmlQuery {
     NvmlQuery {
-        interval: beat,
-        series: readings,
-        run: ask,
+        interval,
+        series,
+        run,
     }
 }
 
-/// A call that gives one number.
+/// A query that returns one number.
 macro_rules! number {
     ($interval:ident $family:ident = $function:ident / $scale:literal) => {
         nvml_query(
@@ -69,7 +69,7 @@ macro_rules! number {
     };
 }
 
-/// The utilisation of an engine, in percent, beside the time over which it was measured.
+/// A query that returns the utilization of an engine in percent, and its sampling period.
 macro_rules! engine {
     ($family:ident = $function:ident) => {
         nvml_query(
@@ -83,7 +83,7 @@ macro_rules! engine {
     };
 }
 
-/// A call that is told which of several numbers to give.
+/// A query that selects one of several numbers by an argument.
 macro_rules! selected {
     ($interval:ident $reading:expr => $function:ident($which:literal) * $scale:literal) => {
         nvml_query(
@@ -169,7 +169,7 @@ pub(super) static QUERIES: &[NvmlQuery] = &[
     nvml_query(QueryInterval::TenSeconds, &ECC_COUNTERS, ecc_errors),
 ];
 
-/// One bit each, from the lowest.
+/// One series for each bit, from the lowest.
 static CLOCK_REASONS: [GpuSeriesSpec; 9] = [
     labelled(&CLOCKS_EVENT, &[("reason", "gpu_idle")]),
     labelled(&CLOCKS_EVENT, &[("reason", "applications_clocks_setting")]),
@@ -217,7 +217,7 @@ fn utilization(
     Ok(())
 }
 
-/// The older call counts what the driver reserves as used.
+/// Queries the memory. The older function counts reserved memory as used.
 fn memory(nvml: &Functions, device: NvmlDevice, values: &mut QueryValues) -> Result<(), NvmlError> {
     let (total, used, free, reserved) = match nvml.memory2.query_with(device, Memory2::request()) {
         Ok(memory) => (
@@ -274,7 +274,7 @@ fn ecc_errors(
     device: NvmlDevice,
     values: &mut QueryValues,
 ) -> Result<(), NvmlError> {
-    // Errors (0 corrected, 1 not) by counter (0 since the driver was loaded, 1 ever).
+    // Error type (0 corrected, 1 uncorrected) and counter (0 volatile, 1 aggregate).
     for (value, (error, counter)) in values.iter_mut().zip([(0, 0), (0, 1), (1, 0), (1, 1)]) {
         *value = nvml.ecc_errors.query(device, error, counter)? as f64;
     }

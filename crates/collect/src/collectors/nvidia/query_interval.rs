@@ -1,23 +1,23 @@
-//! How often what is asked.
+//! The intervals at which the queries of a GPU are repeated.
 
 use std::time::Duration;
 
-/// What the driver refused, or a GPU that is gone, is asked again after this time.
+/// A query that failed, or a GPU that is lost, is retried after this time.
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// Seen on an H200: most answers come from memory that the driver shares with the GPU and take
-/// about 1 µs; others are a request to the GPU's firmware and take up to 5 ms of CPU.
+/// How often a query is run. Measured on an H200: most queries are served from memory that the driver shares with the GPU
+/// and take about 1 µs; others are requests to the GPU's firmware and take up to 5 ms of CPU time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum QueryInterval {
     /// In every pass.
     EveryPass,
-    /// Answers that cost more than they change: every second.
+    /// Every second: values that change too little for every pass.
     Second,
-    /// Expensive answers: every 10 s. In between, the last one stays.
+    /// Every 10 s: expensive queries. In between, the last value is published.
     TenSeconds,
-    /// Expensive answers that hardly ever change, and the energy counter (4 ms of CPU): every minute.
+    /// Every minute: expensive values that hardly ever change, and the energy counter (4 ms of CPU time).
     Minute,
-    /// The driver measures for 20 ms while it is asked: every 30 s, one in a pass.
+    /// Every 30 s, at most one in a pass: the driver blocks for 20 ms while it measures.
     Blocking,
 }
 
@@ -25,7 +25,7 @@ impl QueryInterval {
     fn period(self) -> Duration {
         match self {
             QueryInterval::EveryPass => Duration::ZERO,
-            // A little less, so that a pass that comes early still asks.
+            // Slightly less than a second, so that a pass that starts early still runs the query.
             QueryInterval::Second => Duration::from_millis(900),
             QueryInterval::TenSeconds => Duration::from_secs(10),
             QueryInterval::Blocking => Duration::from_secs(30),
@@ -34,7 +34,7 @@ impl QueryInterval {
     }
 }
 
-/// When one question is due again.
+/// The time at which a query is due again.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct DueTime(Duration);
 
@@ -43,8 +43,8 @@ impl DueTime {
         now >= self.0
     }
 
-    pub(super) fn succeeded(&mut self, beat: QueryInterval, now: Duration) {
-        self.0 = now + beat.period();
+    pub(super) fn succeeded(&mut self, interval: QueryInterval, now: Duration) {
+        self.0 = now + interval.period();
     }
 
     pub(super) fn failed(&mut self, now: Duration) {
@@ -52,10 +52,10 @@ impl DueTime {
     }
 }
 
-/// What a pass may still take.
+/// The time of a pass, and whether it may still block.
 #[derive(Debug)]
 pub(super) struct PassBudget {
     pub(super) now: Duration,
-    /// Whether there is time for a question with [`Beat::Long`].
+    /// Whether a query with [`QueryInterval::Blocking`] may still run.
     pub(super) allows_blocking: bool,
 }

@@ -1,5 +1,5 @@
-//! Errors that the driver reports by number (Xid). It keeps no list of them: whoever wants to know
-//! registers for them and is told from then on.
+//! Errors that the driver reports by number (Xid). The driver keeps no history: only errors after the registration for
+//! events are seen.
 
 use pegel_metric::{Group, SeriesError, Slot};
 
@@ -8,14 +8,14 @@ use super::families::{XID_ERRORS, XID_LAST};
 use super::functions::Functions;
 use super::gpu_readings::declare_gpu_series;
 
-/// The kind of event; its data is the number.
+/// The event type of an Xid error; the event's data is the Xid.
 const XID: u64 = 8;
-/// More in one pass wait for the next one.
+/// Upper bound on the events of one pass; further ones wait for the next pass.
 const EVENTS_MAX: usize = 256;
-/// Different numbers of one GPU; beyond that only the last one is shown.
+/// Upper bound on the distinct Xids of one GPU; further ones show only in `node_nvidia_xid_last`.
 const NUMBERS_MAX: usize = 64;
 
-/// The events of all GPUs come out of one set.
+/// The event set, shared by all GPUs; `None` if the driver does not support events.
 #[derive(Debug)]
 pub(super) struct XidEvents(Option<NvmlEventSet>);
 
@@ -24,22 +24,22 @@ impl XidEvents {
         XidEvents(nvml.event_set.create().ok())
     }
 
-    /// Whether this GPU's errors will be told.
+    /// Registers a GPU. Returns whether its errors will be reported.
     pub(super) fn register(&self, nvml: &Functions, device: NvmlDevice) -> bool {
         self.0
             .is_some_and(|set| nvml.event_register.call(device, XID, set).is_ok())
     }
 
-    /// Hands out what happened since the last pass.
+    /// Calls `on_event` with the device and Xid of each error since the last pass.
     pub(super) fn drain(
         &self,
         nvml: &Functions,
-        mut happened: impl FnMut(NvmlDevice, u64),
+        mut on_event: impl FnMut(NvmlDevice, u64),
     ) -> Result<(), NvmlError> {
         let Some(set) = self.0 else { return Ok(()) };
         for _ in 0..EVENTS_MAX {
             match nvml.event_wait.poll(set)? {
-                Some(event) if event.kind == XID => happened(event.device, event.data),
+                Some(event) if event.kind == XID => on_event(event.device, event.data),
                 Some(_) => {}
                 None => break,
             }
@@ -54,7 +54,7 @@ impl XidEvents {
     }
 }
 
-/// What one GPU had.
+/// The errors of one GPU.
 #[derive(Debug, Default)]
 pub(super) struct XidCounts {
     last: u64,
@@ -112,7 +112,7 @@ mod tests {
     use crate::collectors::testing::present_series;
 
     #[test]
-    fn errors_are_counted_by_number_and_their_numbers_are_bounded() {
+    fn errors_are_counted_by_xid_up_to_a_bound() {
         let (mut xids, mut group) = (XidCounts::default(), Group::new("nvidia", 3, 1000));
         xids.set("0", &mut group).expect("valid");
         assert_eq!(
