@@ -47,10 +47,10 @@ fn the_first_event_has_everything_and_later_ones_only_changes() {
         [("a".into(), json!(1.0)), ("b".into(), json!(2.0))]
     );
     // The same value again is no change.
-    site.push(Kind::Gauge, &[("a", now() + 1, 1.0)]);
-    site.push(Kind::Gauge, &[("b", now() + 1, 5.0)]);
+    site.push(Kind::Gauge, &[("a", now(), 1.0)]);
+    site.push(Kind::Gauge, &[("b", now(), 5.0)]);
     assert_eq!(event(&mut client), [("b".into(), json!(5.0))]);
-    site.push(Kind::Gauge, &[("c", now() + 2, 6.0)]);
+    site.push(Kind::Gauge, &[("c", now(), 6.0)]);
     assert_eq!(event(&mut client), [("c".into(), json!(6.0))]);
 }
 
@@ -104,11 +104,13 @@ fn columns_name_a_series_once() {
 #[test]
 fn only_what_was_asked_for_is_sent() {
     let site = Site::new();
-    site.push(Kind::Gauge, &[("a", now(), 1.0), ("b", now(), 2.0)]);
+    // Points ahead of the clock would become current later.
+    let past = now() - 1000;
+    site.push(Kind::Gauge, &[("a", past, 1.0), ("b", past, 2.0)]);
     let mut client = follow(&site, "rate=100&names=b");
     assert_eq!(event(&mut client), [("b".into(), json!(2.0))]);
-    site.push(Kind::Gauge, &[("a", now() + 1, 3.0)]);
-    site.push(Kind::Gauge, &[("b", now() + 1, 4.0)]);
+    site.push(Kind::Gauge, &[("a", now(), 3.0)]);
+    site.push(Kind::Gauge, &[("b", now(), 4.0)]);
     assert_eq!(event(&mut client), [("b".into(), json!(4.0))]);
     let mut nothing = follow(&site, "match=missing*");
     assert_eq!(event(&mut nothing), []);
@@ -117,12 +119,13 @@ fn only_what_was_asked_for_is_sent() {
 #[test]
 fn changes_between_two_events_are_sent_once() {
     let site = Site::new();
-    site.push(Kind::Gauge, &[("a", now(), 0.0)]);
+    let past = now() - 1000;
+    site.push(Kind::Gauge, &[("a", past, 0.0)]);
     let mut client = follow(&site, "rate=2");
     event(&mut client);
     // All well within half a second of the first event.
     for n in 1..=20 {
-        site.push(Kind::Gauge, &[("a", now() + n, n as f64)]);
+        site.push(Kind::Gauge, &[("a", past + n, n as f64)]);
     }
     let mut events = 1;
     while event(&mut client) != [("a".into(), json!(20.0))] {
