@@ -19,7 +19,7 @@ const EXCEPTIONS: [(&str, &str); 10] = [
     ),
     ("crates/agent/src/until.rs", "its end is awaited"),
     (
-        "crates/collect/src/collectors/filesystem_survey.rs",
+        "crates/collect/src/collectors/mount_prober.rs",
         "may hang in a file system; the collector counts them and goes on",
     ),
     (

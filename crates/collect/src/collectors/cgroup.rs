@@ -2,7 +2,7 @@
 //! `/sys/fs/cgroup` (version 1 and 2).
 //!
 //! Reads the group of the job in which the agent runs (or the agent's own group if it runs in no job), and the groups of
-//! the Slurm and PBS jobs on this node. Runs on a thread of its own and lists the groups anew in every pass. At most
+//! the Slurm and PBS jobs on this node. Runs on a thread of its own and lists the groups again in every pass. At most
 //! `GROUPS_MAX` groups are read.
 
 use std::path::PathBuf;
