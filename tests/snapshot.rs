@@ -1,4 +1,4 @@
-//! `pegel snapshot`, and the snapshot that an agent keeps.
+//! `pegel snapshot`, and the snapshot of a running agent.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ fn fixture(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// `pegel snapshot` on a machine made of files.
+/// Runs `pegel snapshot` on a fixture tree.
 fn snapshot(machine: &str, args: &[&str]) -> Finished {
     let mut command = Command::new(PEGEL);
     command
@@ -43,7 +43,7 @@ fn json(text: &str) -> Value {
 }
 
 #[test]
-fn a_machine_is_shown_without_any_agent() {
+fn a_snapshot_needs_no_agent() {
     let page = snapshot("cray", &[]);
     assert_eq!(page.code(), Some(0), "{page}");
     assert!(page.stdout.contains("2 × AMD Instinct MI250X"), "{page}");
@@ -69,7 +69,7 @@ fn a_machine_is_shown_without_any_agent() {
 }
 
 #[test]
-fn the_ending_of_the_file_chooses_the_form() {
+fn the_file_extension_selects_the_format() {
     let dir = TempDir::new();
     for (name, begins) in [
         ("a.json", "{"),
@@ -126,7 +126,7 @@ fn comments_and_secrets_of_the_configuration_are_not_shown() {
 }
 
 #[test]
-fn an_agent_serves_stores_and_renews_it() {
+fn an_agent_serves_stores_and_renews_the_snapshot() {
     let root = TempDir::copy_of(fixture("azure"));
     let agent = AgentBuilder::new(PEGEL)
         .env("PEGEL_ROOT", root.path())
@@ -219,7 +219,7 @@ fn an_eviction_becomes_a_metric() {
     });
     assert_eq!(snapshot["cloud"]["facts"]["type"], "Standard_HB120rs_v3");
     assert!(!snapshot.to_string().contains(PLANTED), "{snapshot}");
-    let asked = service.requests();
+    let requests = service.requests();
     let is_known = |path: &String| path.starts_with("GET /metadata/");
-    assert!(asked.iter().all(is_known), "{asked:?}");
+    assert!(requests.iter().all(is_known), "{requests:?}");
 }

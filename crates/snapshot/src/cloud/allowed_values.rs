@@ -1,5 +1,5 @@
-//! Taking named values out of a metadata document. What is not named does not pass: user data, tags,
-//! keys and tokens stand in the same documents.
+//! Extraction of listed values from a metadata document. Everything else is dropped: the same documents contain user
+//! data, tags, keys and tokens.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use crate::redact;
 
 const VALUE_CHARS_MAX: usize = 256;
 
-/// Names to values.
+/// Facts about an instance: names to values.
 pub type CloudFacts = BTreeMap<String, String>;
 
-/// Values by their paths, such as `compute.vmSize`, under names of our own.
+/// Extracts values by their paths, such as `compute.vmSize`, and stores them under the given names.
 pub(crate) fn extract_values(document: &Value, wanted: &[(&str, &str)]) -> CloudFacts {
     let mut facts = CloudFacts::new();
     for (path, name) in wanted {
@@ -26,18 +26,18 @@ pub(crate) fn extract_values(document: &Value, wanted: &[(&str, &str)]) -> Cloud
     facts
 }
 
-/// A single value as text; nothing when it is empty or looks like a secret.
+/// Returns a single value as text; `None` if it is empty or looks like a secret.
 pub(crate) fn value_text(value: &Value) -> Option<String> {
     let text = match value {
         Value::String(text) => sanitize_value(text),
         Value::Number(number) => number.to_string(),
-        Value::Bool(is) => is.to_string(),
+        Value::Bool(value) => value.to_string(),
         _ => return None,
     };
     (!text.is_empty() && !redact::looks_like_secret(&text)).then_some(text)
 }
 
-/// One line without control characters, of bounded length.
+/// Removes control characters and bounds the length.
 pub(crate) fn sanitize_value(text: &str) -> String {
     let text = text.trim().chars().filter(|c| !c.is_control());
     text.take(VALUE_CHARS_MAX).collect()
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_named_passes() {
+    fn only_listed_values_are_extracted() {
         let document = json!({
             "a": {"b": " x\n", "secret": "PLANTED", "n": 3, "is": true, "empty": "", "list": ["PLANTED"]},
             "c": "https://x/?sig=PLANTED",

@@ -1,4 +1,4 @@
-//! Amazon EC2: version 2 of the metadata service, which wants a token for each question.
+//! Amazon EC2: version 2 of the metadata service, which requires a token with each request.
 
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ const DOCUMENT_KEYS: &[(&str, &str)] = &[
     ("privateIp", "private_ip"),
     ("pendingTime", "started"),
 ];
-/// Values of their own, each with its path.
+/// Values that are not in the document and have a path of their own.
 const SINGLE_VALUES: &[(&str, &str)] = &[
     ("instance-life-cycle", "life_cycle"),
     ("placement/availability-zone-id", "zone_id"),
@@ -46,7 +46,7 @@ pub(crate) fn facts(service: &MetadataService) -> Result<CloudFacts, MetadataErr
 pub(crate) fn events(service: &MetadataService) -> Result<Vec<CloudEvent>, MetadataError> {
     let token = service.token()?;
     let headers = [("X-aws-ec2-metadata-token", token.reveal())];
-    let ask = |path: &str| {
+    let request = |path: &str| {
         service.json_or_none(
             &format!("/latest/meta-data/{path}"),
             &headers,
@@ -54,14 +54,18 @@ pub(crate) fn events(service: &MetadataService) -> Result<Vec<CloudEvent>, Metad
         )
     };
     let mut events = Vec::new();
-    events.extend(ask("spot/instance-action")?.as_ref().and_then(interruption));
     events.extend(
-        ask("events/recommendations/rebalance")?
+        request("spot/instance-action")?
+            .as_ref()
+            .and_then(interruption),
+    );
+    events.extend(
+        request("events/recommendations/rebalance")?
             .as_ref()
             .and_then(rebalance),
     );
     events.extend(
-        ask("events/maintenance/scheduled")?
+        request("events/maintenance/scheduled")?
             .iter()
             .flat_map(maintenance),
     );
@@ -76,7 +80,7 @@ fn string_at(value: &Value, key: &str) -> Option<String> {
         .filter(|text| !text.is_empty())
 }
 
-/// `{"action": "terminate", "time": "…"}`
+/// Parses a spot interruption: `{"action": "terminate", "time": "…"}`.
 pub(crate) fn interruption(document: &Value) -> Option<CloudEvent> {
     Some(CloudEvent {
         kind: string_at(document, "action")?.to_ascii_lowercase(),
@@ -87,7 +91,7 @@ pub(crate) fn interruption(document: &Value) -> Option<CloudEvent> {
     })
 }
 
-/// `{"noticeTime": "…"}`
+/// Parses a rebalance recommendation: `{"noticeTime": "…"}`.
 pub(crate) fn rebalance(document: &Value) -> Option<CloudEvent> {
     Some(CloudEvent {
         kind: "rebalance".to_owned(),
@@ -98,7 +102,7 @@ pub(crate) fn rebalance(document: &Value) -> Option<CloudEvent> {
     })
 }
 
-/// `[{"NotBefore", "Code", "EventId", "State": "active"}]`
+/// Parses scheduled maintenance: `[{"NotBefore", "Code", "EventId", "State": "active"}]`.
 pub(crate) fn maintenance(document: &Value) -> Vec<CloudEvent> {
     let events = document.as_array().into_iter().flatten();
     let active = events.filter(|event| event["State"] == "active");

@@ -1,4 +1,4 @@
-//! Azure: the instance metadata service, and scheduled events.
+//! Azure: the instance metadata service and its scheduled events.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use super::metadata_service::MetadataService;
 use super::{EVENTS_TIMEOUT, FACTS_TIMEOUT, FIRST_EVENTS_TIMEOUT};
 
 const HEADERS: &[(&str, &str)] = &[("Metadata", "true")];
-/// Newest first; the last one is everywhere.
+/// API versions, newest first. The last one is available everywhere.
 const VERSIONS: [&str; 2] = ["2023-07-01", "2021-12-13"];
 
 const INSTANCE_KEYS: &[(&str, &str)] = &[
@@ -61,7 +61,7 @@ const INSTANCE_KEYS: &[(&str, &str)] = &[
         "resource_disk_mb",
     ),
 ];
-/// Tags that Azure Batch itself sets. All others may hold anything.
+/// Tags that Azure Batch itself sets. Other tags may contain secrets.
 const BATCH_TAGS: &[(&str, &str)] = &[
     ("BatchAccountName", "batch_account"),
     ("PoolName", "batch_pool"),
@@ -106,19 +106,19 @@ pub(crate) fn allowed_facts(document: &Value) -> CloudFacts {
     facts
 }
 
-/// The first answer may take two minutes: the service is switched on by being asked.
+/// Requests the scheduled events. The first response may take two minutes: the first request activates the service.
 pub(crate) fn events(
     service: &MetadataService,
     name: Option<&str>,
     is_first: bool,
 ) -> Result<Vec<CloudEvent>, MetadataError> {
-    let patience = if is_first {
+    let timeout = if is_first {
         FIRST_EVENTS_TIMEOUT
     } else {
         EVENTS_TIMEOUT
     };
     let path = "/metadata/scheduledevents?api-version=2020-07-01";
-    let document = service.json(path, HEADERS, patience)?;
+    let document = service.json(path, HEADERS, timeout)?;
     match document["Events"].as_array() {
         Some(_) => Ok(parse_events(&document, name)),
         None => Err(MetadataError::Json {
@@ -127,7 +127,7 @@ pub(crate) fn events(
     }
 }
 
-/// The events of this machine: the document has those of its neighbours too.
+/// Returns the events of the machine `name`; the document lists those of other machines in its group as well.
 pub(crate) fn parse_events(document: &Value, name: Option<&str>) -> Vec<CloudEvent> {
     let events = document["Events"].as_array().into_iter().flatten();
     let is_ours = |event: &&Value| match (event["Resources"].as_array(), name) {

@@ -1,6 +1,8 @@
+//! Scheduled events of a cloud.
+
 use serde::Serialize;
 
-/// Something that the cloud is about to do to this machine.
+/// An event that the cloud announced for this machine, such as a reboot or an eviction.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct CloudEvent {
     /// In lower case: `preempt`, `reboot`, `redeploy`, `freeze`, `terminate`, `stop`, `hibernate`, `rebalance`,
@@ -8,7 +10,7 @@ pub struct CloudEvent {
     pub kind: String,
     /// `scheduled` or `started`.
     pub status: String,
-    /// As the cloud writes it.
+    /// Earliest time, in the cloud's own format.
     pub not_before: Option<String>,
     pub id: Option<String>,
     pub source: Option<String>,

@@ -1,5 +1,5 @@
-//! Google Compute Engine. Values are asked for one by one: the whole document would bring along the attributes,
-//! in which people keep scripts and keys.
+//! Google Compute Engine. Values are requested one by one: the whole document would include the attributes, in which
+//! users keep scripts and keys.
 
 use super::allowed_values::{CloudFacts, extract_values};
 use super::event::CloudEvent;
@@ -38,16 +38,17 @@ pub(crate) fn facts(service: &MetadataService) -> Result<CloudFacts, MetadataErr
     if let Some(document) = service.json_or_none(path, HEADERS, FACTS_TIMEOUT)? {
         facts.extend(extract_values(&document, SCHEDULING_KEYS));
     }
-    match facts.contains_key("id") {
-        true => Ok(facts),
-        false => Err(MetadataError::Status {
+    if facts.contains_key("id") {
+        Ok(facts)
+    } else {
+        Err(MetadataError::Status {
             path: SINGLE_VALUES[0].0.to_owned(),
             status: 404,
-        }),
+        })
     }
 }
 
-/// `projects/7/machineTypes/n2-standard-4`: only the end is of use.
+/// Returns the last part of a resource path such as `projects/7/machineTypes/n2-standard-4`.
 fn last_part(name: &str, text: String) -> String {
     match text.rsplit_once('/') {
         Some((_, last)) if ["type", "zone"].contains(&name) => last.to_owned(),
@@ -56,15 +57,15 @@ fn last_part(name: &str, text: String) -> String {
 }
 
 pub(crate) fn events(service: &MetadataService) -> Result<Vec<CloudEvent>, MetadataError> {
-    let ask = |path: &str| {
+    let request = |path: &str| {
         service.text(
             &format!("/computeMetadata/v1/instance/{path}"),
             HEADERS,
             EVENTS_TIMEOUT,
         )
     };
-    let preempted = ask("preempted")?;
-    let maintenance = ask("maintenance-event")?;
+    let preempted = request("preempted")?;
+    let maintenance = request("maintenance-event")?;
     Ok(parse_events(preempted.as_deref(), maintenance.as_deref()))
 }
 
@@ -76,11 +77,11 @@ pub(crate) fn parse_events(preempted: Option<&str>, maintenance: Option<&str>) -
         id: None,
         source: None,
     };
-    let preempted = preempted.filter(|is| is.eq_ignore_ascii_case("true"));
-    let maintenance = maintenance.filter(|what| *what != "NONE");
+    let preempted = preempted.filter(|value| value.eq_ignore_ascii_case("true"));
+    let maintenance = maintenance.filter(|kind| *kind != "NONE");
     let preempted = preempted.map(|_| event("preempt", "started"));
     preempted
         .into_iter()
-        .chain(maintenance.map(|what| event(what, "scheduled")))
+        .chain(maintenance.map(|kind| event(kind, "scheduled")))
         .collect()
 }

@@ -1,5 +1,5 @@
-//! Asking a metadata service: HTTP/1.1 over a plain connection, one request each, everything bounded, no
-//! proxy, no redirect.
+//! A minimal HTTP/1.1 client for metadata services: one request per plain TCP connection, bounded time and size, no
+//! proxies, no redirects, no name resolution. Responses are untrusted; parsing is a pure function.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -7,47 +7,49 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// A service that is there answers at once; where there is none, nobody should wait.
+/// A metadata service is on the same host or link: it accepts at once, or does not exist.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(300);
-/// How often a request that takes long looks whether it is still wanted.
+/// Interval at which a pending request checks the stop flag and its timeout.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
-const ANSWER_BYTES_MAX: usize = 256 << 10;
+const RESPONSE_BYTES_MAX: usize = 256 << 10;
 
 #[derive(Debug, thiserror::Error)]
 pub enum MetadataError {
-    #[error("{0} is not an address such as http://127.0.0.1:8080")]
+    #[error(
+        "invalid metadata service address {0:?}; expected http://IP[:PORT][/PREFIX], such as http://127.0.0.1:8080"
+    )]
     Address(String),
-    #[error("cannot connect to {address}")]
+    #[error("cannot connect to the metadata service at {address}")]
     Connect {
         address: SocketAddr,
         #[source]
         source: io::Error,
     },
-    #[error("{path} failed")]
+    #[error("metadata request {path} failed")]
     Io {
         path: String,
         #[source]
         source: io::Error,
     },
-    #[error("{path} was not answered within {} s", patience.as_secs())]
-    Timeout { path: String, patience: Duration },
-    #[error("{path} was answered with more than {ANSWER_BYTES_MAX} bytes")]
+    #[error("metadata request {path} timed out after {} s", timeout.as_secs())]
+    Timeout { path: String, timeout: Duration },
+    #[error("response to metadata request {path} exceeds {RESPONSE_BYTES_MAX} bytes")]
     TooLarge { path: String },
-    #[error("{path} was answered with something that is not HTTP")]
+    #[error("malformed response to metadata request {path}")]
     Malformed { path: String },
-    #[error("{path} was answered with status {status}")]
+    #[error("metadata request {path} failed with HTTP status {status}")]
     Status { path: String, status: u16 },
-    #[error("{path} was answered with something that is not the expected JSON")]
+    #[error("response to metadata request {path} is not the expected JSON")]
     Json { path: String },
     #[error("the agent is stopping")]
     Stopped,
 }
 
-/// Where to ask.
+/// A client for one service.
 #[derive(Debug, Clone)]
 pub(crate) struct MetadataClient {
     address: SocketAddr,
-    /// What stands before every path.
+    /// Prefix of every path.
     prefix: String,
     stop: Arc<AtomicBool>,
 }
@@ -57,14 +59,14 @@ pub(crate) struct MetadataRequest<'a> {
     pub method: &'static str,
     pub path: &'a str,
     pub headers: &'a [(&'a str, &'a str)],
-    /// For the whole answer.
+    /// Timeout for the whole request, after the connection is made.
     pub timeout: Duration,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct MetadataResponse {
     pub status: u16,
-    /// Names in lower case.
+    /// Header names are in lower case.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
 }
@@ -77,7 +79,7 @@ impl MetadataResponse {
 }
 
 impl MetadataClient {
-    /// Where all three clouds have their service.
+    /// The client for the link-local address that all three clouds use.
     pub fn link_local(stop: Arc<AtomicBool>) -> MetadataClient {
         MetadataClient {
             address: SocketAddr::new(IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254)), 80),
@@ -86,17 +88,18 @@ impl MetadataClient {
         }
     }
 
-    /// `http://ADDRESS[:PORT][/PREFIX]`; names are not looked up, so that nobody waits for a name server.
+    /// Parses `http://IP[:PORT][/PREFIX]`. Host names other than `localhost` are rejected: name resolution has no
+    /// bounded time.
     pub fn at(url: &str, stop: Arc<AtomicBool>) -> Result<MetadataClient, MetadataError> {
-        let wrong = || MetadataError::Address(crate::redact::redact_address(url));
-        let rest = url.strip_prefix("http://").ok_or_else(wrong)?;
+        let invalid = || MetadataError::Address(crate::redact::redact_address(url));
+        let rest = url.strip_prefix("http://").ok_or_else(invalid)?;
         let (authority, prefix) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let authority = authority.replace("localhost", "127.0.0.1");
         let with_port = authority.parse::<SocketAddr>().ok();
-        let alone = authority.trim_matches(['[', ']']).parse::<IpAddr>().ok();
-        let address = with_port.or_else(|| Some(SocketAddr::new(alone?, 80)));
+        let without_port = authority.trim_matches(['[', ']']).parse::<IpAddr>().ok();
+        let address = with_port.or_else(|| Some(SocketAddr::new(without_port?, 80)));
         Ok(MetadataClient {
-            address: address.ok_or_else(wrong)?,
+            address: address.ok_or_else(invalid)?,
             prefix: prefix.trim_end_matches('/').to_owned(),
             stop,
         })
@@ -121,15 +124,15 @@ impl MetadataClient {
             .write_all(self.request_head(request).as_bytes())
             .map_err(failed)?;
         let mut raw = Vec::new();
-        let mut piece = [0; 4096];
+        let mut buffer = [0; 4096];
         loop {
-            match stream.read(&mut piece) {
+            match stream.read(&mut buffer) {
                 Ok(0) => break,
-                Ok(count) => raw.extend_from_slice(&piece[..count]),
+                Ok(count) => raw.extend_from_slice(&buffer[..count]),
                 Err(error) if is_timeout(&error) => {}
                 Err(error) => return Err(failed(error)),
             }
-            if raw.len() > ANSWER_BYTES_MAX {
+            if raw.len() > RESPONSE_BYTES_MAX {
                 return Err(MetadataError::TooLarge { path: path() });
             }
             if is_complete(&raw) {
@@ -139,10 +142,10 @@ impl MetadataClient {
                 return Err(MetadataError::Stopped);
             }
             if started.elapsed() > request.timeout {
-                let patience = request.timeout;
+                let timeout = request.timeout;
                 return Err(MetadataError::Timeout {
                     path: path(),
-                    patience,
+                    timeout,
                 });
             }
         }
@@ -174,7 +177,7 @@ fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), WouldBlock | TimedOut | Interrupted)
 }
 
-/// Whether an answer that says how long it is has come completely: not every service closes.
+/// Whether a response with a known length is complete. Not every service closes the connection.
 fn is_complete(raw: &[u8]) -> bool {
     let Some((_, headers, body)) = split_response(raw) else {
         return false;
@@ -186,7 +189,7 @@ fn is_complete(raw: &[u8]) -> bool {
     }
 }
 
-/// An answer as it came; `None` when it is cut off or is no HTTP.
+/// Parses a response; `None` if it is truncated or not HTTP.
 pub(crate) fn parse(raw: &[u8]) -> Option<MetadataResponse> {
     let (status, headers, body) = split_response(raw)?;
     let length = headers.iter().find(|(name, _)| name == "content-length");
@@ -251,22 +254,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_read_in_each_of_their_forms() {
+    fn responses_with_length_chunks_or_neither_are_parsed() {
         let whole = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokmore";
-        assert_eq!(parse(whole).map(|answer| answer.body), Some(b"ok".to_vec()));
+        assert_eq!(
+            parse(whole).map(|response| response.body),
+            Some(b"ok".to_vec())
+        );
         let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n1;x\r\n!\r\n0\r\n\r\n";
         assert!(is_complete(chunked));
         assert_eq!(
-            parse(chunked).map(|answer| answer.body),
+            parse(chunked).map(|response| response.body),
             Some(b"ok!".to_vec())
         );
         let open = b"HTTP/1.0 404 Not Found\r\nX: y\r\n\r\nno";
-        let answer = parse(open).expect("an answer");
-        assert_eq!((answer.status, answer.header("x")), (404, Some("y")));
+        let response = parse(open).expect("a response");
+        assert_eq!((response.status, response.header("x")), (404, Some("y")));
     }
 
     #[test]
-    fn what_is_cut_off_or_no_answer_is_none() {
+    fn truncated_and_malformed_responses_are_rejected() {
         for raw in [
             "",
             "HTTP/1.1 200 OK\r\n",
@@ -282,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_numbers() {
+    fn only_numeric_addresses_are_accepted() {
         let stop = Arc::new(AtomicBool::new(false));
         let at = |url: &str| {
             MetadataClient::at(url, stop.clone()).map(|client| (client.address, client.prefix))
@@ -301,13 +307,13 @@ mod tests {
             Some((local(80), String::new()))
         );
         assert!(at("http://[fd00:ec2::254]").is_ok());
-        for wrong in [
+        for invalid in [
             "https://127.0.0.1",
             "http://metadata.google.internal",
             "",
             "http://u:PLANTED@h",
         ] {
-            let error = at(wrong).expect_err("refused").to_string();
+            let error = at(invalid).expect_err("rejected").to_string();
             assert!(!error.contains("PLANTED"), "{error}");
         }
     }

@@ -1,4 +1,5 @@
-//! A metadata service that answers: asked for facts once, and for events again and again.
+//! Typed access to a metadata service: facts and events per provider, JSON and text values, Amazon's session token.
+//! Called by the cloud watcher and by `pegel snapshot`.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use super::metadata_client::{MetadataClient, MetadataError, MetadataRequest, Met
 use super::{CloudProvider, FACTS_TIMEOUT, aws, azure, google};
 use crate::redact;
 
-/// How long a token is asked for, and how long it is used.
+/// Lifetime requested for a token. It is replaced after half of it.
 const TOKEN_TTL_SECONDS: &str = "21600";
 const TOKEN_REFRESH_AFTER: Duration = Duration::from_secs(3 * 3600);
 
@@ -38,7 +39,7 @@ impl MetadataService {
         }
     }
 
-    /// Which of the three answers, with its facts.
+    /// Tries the three providers in turn and returns the first that answers, with its facts.
     pub fn detect_provider(&self) -> Result<(CloudProvider, CloudFacts), MetadataError> {
         let mut failure = None;
         for provider in [
@@ -48,7 +49,7 @@ impl MetadataService {
         ] {
             match self.facts(provider) {
                 Ok(facts) => return Ok((provider, facts)),
-                // Where nobody listens, the others need not be tried.
+                // Nothing listens at the address: the other providers would fail the same way.
                 Err(error @ (MetadataError::Connect { .. } | MetadataError::Stopped)) => {
                     return Err(error);
                 }
@@ -71,23 +72,23 @@ impl MetadataService {
         }
     }
 
-    /// The token of Amazon's service, made anew before it ends.
+    /// Returns the token of Amazon's service, and requests a new one before the old one expires.
     pub fn token(&self) -> Result<Secret, MetadataError> {
-        let mut kept = self.token.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((token, made)) = &*kept
-            && made.elapsed() < TOKEN_REFRESH_AFTER
+        let mut cached = self.token.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((token, created)) = &*cached
+            && created.elapsed() < TOKEN_REFRESH_AFTER
         {
             return Ok(token.clone());
         }
         let path = "/latest/api/token";
-        let answer = self.client.send(&MetadataRequest {
+        let response = self.client.send(&MetadataRequest {
             method: "PUT",
             path,
             headers: &[("X-aws-ec2-metadata-token-ttl-seconds", TOKEN_TTL_SECONDS)],
             timeout: FACTS_TIMEOUT,
         })?;
-        let answer = check_status(path, answer)?.ok_or_else(|| missing(path))?;
-        let text = std::str::from_utf8(&answer.body).ok().map(str::trim);
+        let response = check_status(path, response)?.ok_or_else(|| missing(path))?;
+        let text = std::str::from_utf8(&response.body).ok().map(str::trim);
         let is_token = |text: &&str| {
             !text.is_empty() && text.len() < 1024 && text.bytes().all(|b| b.is_ascii_graphic())
         };
@@ -97,7 +98,7 @@ impl MetadataService {
                 path: path.to_owned(),
             })?;
         let token = Secret::new(text);
-        *kept = Some((token.clone(), Instant::now()));
+        *cached = Some((token.clone(), Instant::now()));
         Ok(token)
     }
 
@@ -105,41 +106,40 @@ impl MetadataService {
         &self,
         path: &str,
         headers: &[(&str, &str)],
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Value, MetadataError> {
-        self.json_or_none(path, headers, patience)?
+        self.json_or_none(path, headers, timeout)?
             .ok_or_else(|| missing(path))
     }
 
-    /// `None` for 404: so services say that there is nothing.
+    /// Requests a JSON document; `None` for status 404, which means that there is no value.
     pub fn json_or_none(
         &self,
         path: &str,
         headers: &[(&str, &str)],
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Option<Value>, MetadataError> {
-        let Some(answer) = self.get(path, headers, patience)? else {
+        let Some(response) = self.get(path, headers, timeout)? else {
             return Ok(None);
         };
-        let wrong = || MetadataError::Json {
-            path: path.to_owned(),
-        };
-        serde_json::from_slice(&answer.body)
+        serde_json::from_slice(&response.body)
             .map(Some)
-            .map_err(|_| wrong())
+            .map_err(|_| MetadataError::Json {
+                path: path.to_owned(),
+            })
     }
 
-    /// A single value; `None` for 404, for what is empty and for what looks like a secret.
+    /// Requests a single value; `None` for status 404, and for values that are empty or look like a secret.
     pub fn text(
         &self,
         path: &str,
         headers: &[(&str, &str)],
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Option<String>, MetadataError> {
-        let Some(answer) = self.get(path, headers, patience)? else {
+        let Some(response) = self.get(path, headers, timeout)? else {
             return Ok(None);
         };
-        let text = sanitize_value(&String::from_utf8_lossy(&answer.body));
+        let text = sanitize_value(&String::from_utf8_lossy(&response.body));
         Ok(Some(text).filter(|text| !text.is_empty() && !redact::looks_like_secret(text)))
     }
 
@@ -147,24 +147,24 @@ impl MetadataService {
         &self,
         path: &str,
         headers: &[(&str, &str)],
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Option<MetadataResponse>, MetadataError> {
-        let answer = self.client.send(&MetadataRequest {
+        let response = self.client.send(&MetadataRequest {
             method: "GET",
             path,
             headers,
-            timeout: patience,
+            timeout,
         })?;
-        // Google's answers say that they are Google's; anything else there is somebody else.
-        if headers == google::HEADERS && answer.header("metadata-flavor") != Some("Google") {
+        // Google's service marks its responses; without the mark it is another service.
+        if headers == google::HEADERS && response.header("metadata-flavor") != Some("Google") {
             return Err(MetadataError::Malformed {
                 path: path.to_owned(),
             });
         }
-        if answer.status == 401 {
+        if response.status == 401 {
             *self.token.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
-        check_status(path, answer)
+        check_status(path, response)
     }
 }
 
@@ -177,10 +177,10 @@ fn missing(path: &str) -> MetadataError {
 
 fn check_status(
     path: &str,
-    answer: MetadataResponse,
+    response: MetadataResponse,
 ) -> Result<Option<MetadataResponse>, MetadataError> {
-    match answer.status {
-        200 => Ok(Some(answer)),
+    match response.status {
+        200 => Ok(Some(response)),
         404 => Ok(None),
         status => Err(MetadataError::Status {
             path: path.to_owned(),

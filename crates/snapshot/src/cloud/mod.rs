@@ -1,8 +1,8 @@
-//! The cloud that the machine is rented from: what it says about the machine, and what it is about to do.
+//! The cloud that hosts the machine: facts about the instance and scheduled events, from its metadata service.
 //!
-//! Nobody is asked unless the firmware's strings name a cloud, or $PEGEL_IMDS_URL an address. Asking happens on
-//! a thread of its own, with 300 ms to connect. Only values that are named in `azure.rs`, `aws.rs` and
-//! `google.rs` are taken.
+//! A metadata service is queried only if the firmware's strings name a cloud, or `$PEGEL_IMDS_URL` gives an address.
+//! Queries run on a thread of their own, with 300 ms to connect. Only the values listed in `azure.rs`, `aws.rs` and
+//! `google.rs` are extracted.
 
 mod allowed_values;
 mod aws;
@@ -31,10 +31,11 @@ pub use metadata_client::MetadataError;
 use metadata_service::MetadataService;
 pub use watcher::CloudWatcher;
 
-/// For one fact.
+/// Timeout of one request for facts.
 const FACTS_TIMEOUT: Duration = Duration::from_secs(2);
-/// For one question about events; the first one to Azure wakes the service.
+/// Timeout of one request for events.
 const EVENTS_TIMEOUT: Duration = Duration::from_secs(10);
+/// Timeout of the first request for events to Azure, which activates the service.
 const FIRST_EVENTS_TIMEOUT: Duration = Duration::from_secs(180);
 const EVENTS_MAX: usize = 64;
 
@@ -55,7 +56,7 @@ impl CloudProvider {
         }
     }
 
-    /// How often it is asked for events. Azure's notice is 30 s at least, Amazon's 2 min, Google's 30 s.
+    /// Interval between requests for events. Azure gives at least 30 s notice, Amazon 2 min, Google 30 s.
     fn events_interval(self) -> Duration {
         match self {
             CloudProvider::Azure => Duration::from_secs(1),
@@ -64,50 +65,50 @@ impl CloudProvider {
     }
 }
 
-/// What is known of the cloud.
+/// The cloud's part of the snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct CloudInfo {
     pub provider: Option<CloudProvider>,
-    /// `firmware` or `address`: why it was asked.
+    /// How the cloud was found: `firmware` or `address`.
     pub known_by: &'static str,
     pub facts: CloudFacts,
-    /// What it is about to do.
+    /// Scheduled events of this machine.
     pub events: Vec<CloudEvent>,
-    /// Whether it was asked for events and answered.
+    /// Whether a request for events has succeeded.
     pub are_events_watched: bool,
-    /// Why it does not answer.
+    /// Error of the last request, if it failed.
     pub trouble: Option<String>,
 }
 
-/// Whom to ask, if anybody.
+/// The metadata service to query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MetadataTarget {
     provider: Option<CloudProvider>,
-    /// Another address than the usual one.
+    /// Address that overrides the link-local default.
     url: Option<String>,
 }
 
 impl MetadataTarget {
-    /// A machine made of files has no service of its own.
+    /// Returns the service to query, if any. A fixture tree has none unless `$PEGEL_IMDS_URL` is set.
     pub fn new(
         firmware: &Firmware,
         environment: &ProcessEnvironment,
-        is_this_one: bool,
+        is_local: bool,
     ) -> Option<MetadataTarget> {
         let url = environment.get("PEGEL_IMDS_URL");
         if url == Some("none") {
             return None;
         }
         let provider = provider_from_firmware(firmware);
-        let is_refused = environment
+        let is_disabled = environment
             .get("AWS_EC2_METADATA_DISABLED")
             .is_some_and(|text| text.eq_ignore_ascii_case("true"));
-        if url.is_none() && provider == Some(CloudProvider::Aws) && is_refused {
+        if url.is_none() && provider == Some(CloudProvider::Aws) && is_disabled {
             return None;
         }
-        let is_wanted = url.is_some() || (provider.is_some() && is_this_one);
+        let is_enabled = url.is_some() || (provider.is_some() && is_local);
         let url = url.map(str::to_owned);
-        is_wanted.then_some(MetadataTarget { provider, url })
+        is_enabled.then_some(MetadataTarget { provider, url })
     }
 
     fn known_by(&self) -> &'static str {
@@ -125,12 +126,12 @@ impl MetadataTarget {
         }))
     }
 
-    /// Asks for facts, once.
+    /// Queries the facts once, without retry.
     pub fn fetch_facts(&self) -> CloudInfo {
-        let answer = self
+        let result = self
             .service(Arc::default())
             .and_then(|service| self.facts(&service));
-        self.cloud(answer)
+        self.cloud(result)
     }
 
     fn facts(
@@ -143,13 +144,13 @@ impl MetadataTarget {
         }
     }
 
-    fn cloud(&self, answer: Result<(CloudProvider, CloudFacts), MetadataError>) -> CloudInfo {
+    fn cloud(&self, result: Result<(CloudProvider, CloudFacts), MetadataError>) -> CloudInfo {
         let mut cloud = CloudInfo {
             provider: self.provider,
             known_by: self.known_by(),
             ..CloudInfo::default()
         };
-        match answer {
+        match result {
             Ok((provider, facts)) => (cloud.provider, cloud.facts) = (Some(provider), facts),
             Err(error) => cloud.trouble = Some(with_causes(&error)),
         }
@@ -157,20 +158,20 @@ impl MetadataTarget {
     }
 }
 
-/// Which cloud the firmware's strings name.
+/// Returns the cloud that the firmware's strings name.
 pub(crate) fn provider_from_firmware(firmware: &Firmware) -> Option<CloudProvider> {
-    let is = |text: &Option<String>, what: &str| text.as_deref() == Some(what);
+    let is = |text: &Option<String>, value: &str| text.as_deref() == Some(value);
     let has =
-        |text: &Option<String>, what: &str| text.as_deref().is_some_and(|text| text.contains(what));
-    // Hyper-V elsewhere has the same maker, but not the tag.
+        |text: &Option<String>, part: &str| text.as_deref().is_some_and(|text| text.contains(part));
+    // Hyper-V outside Azure has the same vendor, but not the asset tag.
     if is(&firmware.vendor, "Microsoft Corporation") && firmware.has_azure_tag {
         return Some(CloudProvider::Azure);
     }
-    // The last one is for older instances, on Xen.
-    let names_amazon = is(&firmware.vendor, "Amazon EC2")
+    // The last condition is for older instances, on Xen.
+    let is_amazon = is(&firmware.vendor, "Amazon EC2")
         || is(&firmware.bios_vendor, "Amazon EC2")
         || (is(&firmware.vendor, "Xen") && has(&firmware.bios_version, "amazon"));
-    if names_amazon {
+    if is_amazon {
         return Some(CloudProvider::Aws);
     }
     is(&firmware.product, "Google Compute Engine").then_some(CloudProvider::Google)

@@ -1,4 +1,8 @@
-//! The thread that asks the cloud, and what it found.
+//! The thread that queries the cloud of an agent: facts once, then events at regular intervals.
+//!
+//! Started by the snapshot worker after the first snapshot. Failed requests are retried with exponential backoff for as
+//! long as the agent runs; results are read through [`CloudWatcher::cloud`] and never waited for. Stopping takes less
+//! than a second, even during a request.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +16,7 @@ use super::metadata_client::MetadataError;
 use super::metadata_service::MetadataService;
 use super::{CloudEvent, CloudFacts, CloudInfo, CloudProvider, MetadataTarget};
 
-/// After a failure; doubled up to the second one.
+/// Pause after a failed request; doubled with each failure up to [`RETRY_MAX`].
 const RETRY: Duration = Duration::from_secs(5);
 const RETRY_MAX: Duration = Duration::from_secs(300);
 
@@ -27,21 +31,21 @@ pub struct CloudWatcher {
 struct CloudWatcherState {
     cloud: Mutex<CloudInfo>,
     stop: Arc<AtomicBool>,
-    /// Wakes the thread when it is to stop.
+    /// Wakes the thread when `stop` is set.
     stop_signal: (Mutex<()>, Condvar),
 }
 
 impl CloudWatcher {
-    /// `changed` is called from the watching thread whenever [`Watch::cloud`] says something new.
+    /// Starts the thread. It calls `changed` whenever the result of [`CloudWatcher::cloud`] has changed.
     pub(crate) fn start(
-        question: MetadataTarget,
+        target: MetadataTarget,
         changed: impl Fn() + Send + 'static,
         supervisor: &Supervisor,
     ) -> io::Result<CloudWatcher> {
         let shared = Arc::new(CloudWatcherState {
             cloud: Mutex::new(CloudInfo {
-                provider: question.provider,
-                known_by: question.known_by(),
+                provider: target.provider,
+                known_by: target.known_by(),
                 ..CloudInfo::default()
             }),
             stop: Arc::default(),
@@ -49,14 +53,14 @@ impl CloudWatcher {
         });
         let for_thread = shared.clone();
         let thread = supervisor.thread("cloud");
-        let thread = thread.restarted(move || for_thread.run(&question, &changed))?;
+        let thread = thread.restarted(move || for_thread.run(&target, &changed))?;
         Ok(CloudWatcher {
             shared,
             thread: Some(thread),
         })
     }
 
-    /// What is known by now.
+    /// Returns the latest facts and events.
     pub fn cloud(&self) -> CloudInfo {
         self.shared
             .cloud
@@ -65,7 +69,7 @@ impl CloudWatcher {
             .clone()
     }
 
-    /// What the cloud is about to do, with the cloud's name.
+    /// Returns the provider and its scheduled events; `None` until a request for events has succeeded.
     pub fn events(&self) -> Option<(CloudProvider, Vec<CloudEvent>)> {
         let cloud = self
             .shared
@@ -81,7 +85,7 @@ impl CloudWatcher {
 impl Drop for CloudWatcher {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
-        // Under the lock, so that a thread that just looked does not miss it.
+        // Takes the lock once, so that a thread between its check and its wait does not miss the signal.
         drop(
             self.shared
                 .stop_signal
@@ -91,19 +95,19 @@ impl Drop for CloudWatcher {
         );
         self.shared.stop_signal.1.notify_all();
         if let Some(thread) = self.thread.take() {
-            // A connection has 300 ms, and an answer is given up within 250 ms.
+            // Bounded: connecting takes at most 300 ms, and a pending request checks `stop` every 250 ms.
             thread.join();
         }
     }
 }
 
 impl CloudWatcherState {
-    fn run(&self, question: &MetadataTarget, changed: &dyn Fn()) {
-        let service = match question.service(self.stop.clone()) {
+    fn run(&self, target: &MetadataTarget, changed: &dyn Fn()) {
+        let service = match target.service(self.stop.clone()) {
             Ok(service) => service,
             Err(error) => return self.set_trouble(&error, changed),
         };
-        let Some((provider, facts)) = self.retry_until_ok(changed, || question.facts(&service))
+        let Some((provider, facts)) = self.retry_until_ok(changed, || target.facts(&service))
         else {
             return;
         };
@@ -112,22 +116,22 @@ impl CloudWatcherState {
         self.poll_events(&service, provider, name.as_deref(), changed);
     }
 
-    /// Tries until there is an answer; `None` when it is to stop.
+    /// Repeats a request until it succeeds; `None` when the watcher is stopped.
     fn retry_until_ok<T>(
         &self,
         changed: &dyn Fn(),
-        ask: impl Fn() -> Result<T, MetadataError>,
+        request: impl Fn() -> Result<T, MetadataError>,
     ) -> Option<T> {
-        let mut wait = RETRY;
+        let mut pause = RETRY;
         loop {
-            match ask() {
-                Ok(answer) => return Some(answer),
+            match request() {
+                Ok(value) => return Some(value),
                 Err(error) => self.set_trouble(&error, changed),
             }
-            if self.sleep_or_stop(wait) {
+            if self.sleep_or_stop(pause) {
                 return None;
             }
-            wait = (wait * 2).min(RETRY_MAX);
+            pause = (pause * 2).min(RETRY_MAX);
         }
     }
 
@@ -165,10 +169,7 @@ impl CloudWatcherState {
     }
 
     fn set_trouble(&self, error: &MetadataError, changed: &dyn Fn()) {
-        tracing::debug!(
-            error = with_causes(error),
-            "the cloud's metadata service does not answer"
-        );
+        tracing::debug!(error = with_causes(error), "cloud metadata request failed");
         self.update(changed, |cloud| cloud.trouble = Some(with_causes(error)));
     }
 
@@ -178,7 +179,7 @@ impl CloudWatcherState {
         change(&mut cloud);
         let is_new = *cloud != before;
         if is_new && cloud.events != before.events {
-            tracing::warn!(events = ?cloud.events, "the cloud changed what it is about to do");
+            tracing::warn!(events = ?cloud.events, "scheduled cloud events changed");
         }
         drop(cloud);
         if is_new && !self.stop.load(Ordering::Relaxed) {
@@ -186,18 +187,18 @@ impl CloudWatcherState {
         }
     }
 
-    /// True when it is to stop.
+    /// Sleeps unless the watcher is stopped. Returns whether it is stopped.
     fn sleep_or_stop(&self, time: Duration) -> bool {
         let guard = self
             .stop_signal
             .0
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let is_wanted = |_: &mut ()| !self.stop.load(Ordering::Relaxed);
+        let is_running = |_: &mut ()| !self.stop.load(Ordering::Relaxed);
         let waited = self
             .stop_signal
             .1
-            .wait_timeout_while(guard, time, is_wanted);
+            .wait_timeout_while(guard, time, is_running);
         drop(waited);
         self.stop.load(Ordering::Relaxed)
     }

@@ -1,11 +1,11 @@
-//! Jobs by the cgroups that schedulers make for them.
+//! Detects jobs by the cgroups that schedulers create for them.
 
 use pegel_metric::slurm::{is_number, is_sluid};
 
 use super::{Job, sanitize};
 use crate::cgroup::parse_cgroup_line;
 
-/// The first line that a scheduler's cgroup stands in.
+/// Returns the job of the first line that names a scheduler's cgroup.
 pub(super) fn job_from_cgroups(text: &str) -> Option<Job> {
     let paths = text
         .lines()
@@ -33,18 +33,19 @@ fn new_job(scheduler: &'static str, id: &str) -> Option<Job> {
     })
 }
 
-/// What follows the first part for which `is_it` holds.
-fn parts_after<'a>(parts: &'a [&'a str], is_it: impl Fn(&str) -> bool) -> Option<&'a [&'a str]> {
-    let at = parts.iter().position(|part| is_it(part))?;
-    Some(&parts[at + 1..])
+/// Returns the parts after the first one for which `matches` holds.
+fn parts_after<'a>(parts: &'a [&'a str], matches: impl Fn(&str) -> bool) -> Option<&'a [&'a str]> {
+    let index = parts.iter().position(|part| matches(part))?;
+    Some(&parts[index + 1..])
 }
 
 /// `…/nid1_slurmstepd.scope/job_7/step_0/user/task_3`, or `/slurm_nid1/uid_1000/job_7/step_0`. From Slurm 26.05 on the
-/// job's SLUID stands in place of `job_7`; it is the id until a process tells the number.
+/// path has the job's SLUID in place of `job_7`; it is used as the id until the number is found in the environment of
+/// a process.
 fn slurm(parts: &[&str]) -> Option<Job> {
-    let is_it = |part: &str| part.ends_with("slurmstepd.scope") || part.starts_with("slurm");
-    let below = parts_after(parts, is_it)?;
-    let of = |start: &str| below.iter().find_map(|part| part.strip_prefix(start));
+    let is_slurm = |part: &str| part.ends_with("slurmstepd.scope") || part.starts_with("slurm");
+    let below = parts_after(parts, is_slurm)?;
+    let of = |prefix: &str| below.iter().find_map(|part| part.strip_prefix(prefix));
     let sluid = below.first().filter(|name| is_sluid(name)).copied();
     let number = of("job_").filter(|id| is_number(id));
     let mut job = new_job("slurm", number.or(sluid)?)?;
@@ -93,10 +94,10 @@ fn ecs(parts: &[&str]) -> Option<Job> {
     }
 }
 
-/// `/htcondor/condor_var_lib_condor_execute_slot1_1@host`: the slot is all that it tells.
+/// `/htcondor/condor_var_lib_condor_execute_slot1_1@host`: only the slot is known.
 fn htcondor(parts: &[&str]) -> Option<Job> {
     let below = parts_after(parts, |part| part == "htcondor")?;
     let name = below.iter().find(|part| part.starts_with("condor"))?;
-    let slot = name.find("slot").map_or(*name, |at| &name[at..]);
+    let slot = name.find("slot").map_or(*name, |start| &name[start..]);
     new_job("htcondor", slot)
 }

@@ -1,5 +1,5 @@
-//! Which job this is: from the scheduler's variables, else from the path of the cgroup. Pure functions, so
-//! that they serve for the agent itself, for a program that is wrapped, and for the peer of a socket.
+//! Detects the batch job of a process: from the scheduler's environment variables, else from the path of its cgroup.
+//! Pure functions, used for the agent itself, for wrapped programs and for the peers of a socket.
 
 mod cgroup;
 mod schedulers;
@@ -10,17 +10,17 @@ use serde::Serialize;
 use schedulers::SCHEDULERS;
 pub(crate) use slurm_job_id::resolve_slurm_job_id;
 
-/// Longer values are cut: whoever sets a variable decides how long it is.
+/// Longer values are truncated: environment variables are set by users.
 const TEXT_CHARS_MAX: usize = 256;
 
-/// A job, as far as its scheduler tells.
+/// A job, with the fields that its scheduler provides.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Job {
     /// `slurm`, `pbs`, `lsf`, `flux`, `cobalt`, `grid-engine`, `htcondor`, `aws-batch`, `google-batch`,
     /// `azure-batch`, `tes`, `kubernetes`, `ecs`; `pegel` where $PEGEL_JOB names it.
     pub scheduler: &'static str,
     pub id: String,
-    /// Slurm's other name for the job, from 26.05 on. It is the id too where the number cannot be known.
+    /// Slurm's alternative identifier of the job, from 26.05 on. Also used as `id` if the number is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sluid: Option<String>,
     /// `environment` or `cgroup`.
@@ -30,7 +30,7 @@ pub struct Job {
     pub task: Option<String>,
     pub array_id: Option<String>,
     pub array_index: Option<String>,
-    /// How often it was started before, or which try this is; schedulers differ.
+    /// Number of earlier starts, or of this attempt, depending on the scheduler.
     pub attempt: Option<String>,
     pub rank: Option<u32>,
     pub local_rank: Option<u32>,
@@ -41,8 +41,8 @@ pub struct Job {
     pub account: Option<String>,
 }
 
-/// Where launchers of MPI programs put the rank: the launcher's own before the scheduler's, which may be
-/// that of the script around it.
+/// Variables with the MPI rank. Those of launchers come before those of schedulers, which may describe the enclosing
+/// script.
 const RANK: &[&str] = &[
     "PMIX_RANK",
     "OMPI_COMM_WORLD_RANK",
@@ -78,10 +78,10 @@ const NODES: &[&str] = &[
     "AWS_BATCH_JOB_NUM_NODES",
 ];
 
-/// An environment: the value of a variable, where it is set.
+/// A lookup in an environment: returns the value of a variable, if it is set.
 pub type VariableLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// The job of a process with this environment and this `/proc/PID/cgroup`.
+/// Returns the job of a process with this environment and this content of `/proc/PID/cgroup`.
 pub fn detect_job(environment: VariableLookup<'_>, cgroup: &str) -> Option<Job> {
     let value = |name: &str| sanitize(environment(name)?);
     let found = SCHEDULERS
@@ -105,14 +105,14 @@ pub fn detect_job(environment: VariableLookup<'_>, cgroup: &str) -> Option<Job> 
     Some(job)
 }
 
-/// PBS calls the members of an array `12[3].server`.
+/// Returns the array index in a PBS job id such as `12[3].server`.
 fn array_index_in(id: &str) -> Option<String> {
     let (_, rest) = id.split_once('[')?;
     let (index, _) = rest.split_once(']')?;
     (!index.is_empty()).then(|| index.to_owned())
 }
 
-/// Without what a terminal would obey; nothing when it is empty.
+/// Removes control characters, which could affect a terminal; `None` if nothing is left.
 fn sanitize(text: String) -> Option<String> {
     let text = text
         .chars()

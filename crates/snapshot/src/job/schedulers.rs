@@ -1,12 +1,12 @@
-//! The variables of each scheduler.
+//! The environment variables of each scheduler, as a table.
 
 use super::Job;
 
-/// How to read a scheduler's variables. A field has several names where versions differ.
+/// The variables of a scheduler. A field lists several names if versions differ; the first that is set is used.
 pub(super) struct Scheduler {
     name: &'static str,
     id: &'static [&'static str],
-    /// One of these must be set too, where the name of the id is one that anybody may use.
+    /// One of these must be set as well, if the variable of the id has a generic name such as `JOB_ID`.
     requires_any: &'static [&'static str],
     job_name: &'static [&'static str],
     step: &'static [&'static str],
@@ -34,7 +34,7 @@ const EMPTY: Scheduler = Scheduler {
     account: &[],
 };
 
-/// In the order in which they are looked for: what runs inside another comes first.
+/// All schedulers, in order of detection: those that run inside another come first.
 pub(super) const SCHEDULERS: &[Scheduler] = &[
     Scheduler {
         name: "pegel",
@@ -110,7 +110,7 @@ pub(super) const SCHEDULERS: &[Scheduler] = &[
         attempt: &["BATCH_TASK_RETRY_ATTEMPT"],
         ..EMPTY
     },
-    // The name of the task says more than the job of the service below.
+    // Before azure-batch, on which it runs: its task name is more specific than the job of the service.
     Scheduler {
         name: "tes",
         id: &["VM_TASK_NAME", "TES_TASK_NAME"],
@@ -141,7 +141,7 @@ impl Scheduler {
     pub(super) fn detect(&self, value: &dyn Fn(&str) -> Option<String>) -> Option<Job> {
         let first = |names: &[&str]| {
             let mut values = names.iter().filter_map(|name| value(name));
-            // Grid Engine and LSF say so where there is no array.
+            // Grid Engine and LSF set `undefined` if the job is not an array.
             values.find(|value| value != "undefined")
         };
         let id = first(self.id)?;

@@ -1,4 +1,4 @@
-//! The number of a Slurm job whose cgroup has only its SLUID, from the environment of processes in the same cgroup.
+//! Finds the number of a Slurm job whose cgroup names only its SLUID, in the environment of the cgroup's processes.
 
 use pegel_config::read_plain;
 use pegel_metric::slurm::{is_number, job_id_in};
@@ -7,11 +7,12 @@ use super::Job;
 use crate::cgroup::parse_cgroup_line;
 use crate::machine_files::MachineFiles;
 
-/// Processes whose environment is read. All of a job have the same number.
+/// Maximum number of processes whose environment is read. All processes of a job have the same number.
 const PROCESSES_MAX: usize = 16;
 const BYTES_MAX: u64 = 1 << 20;
 
-/// Replaces the SLUID by the number, where a process of the job can be read. `cgroups` is `/proc/self/cgroup`.
+/// Replaces the SLUID in `job.id` by the number, if a process of the job is readable. `cgroups` is the content of
+/// `/proc/self/cgroup`.
 pub(crate) fn resolve_slurm_job_id(job: &mut Job, machine: &MachineFiles, cgroups: &str) {
     let Some(sluid) = job.sluid.clone().filter(|sluid| *sluid == job.id) else {
         return;
@@ -23,7 +24,7 @@ pub(crate) fn resolve_slurm_job_id(job: &mut Job, machine: &MachineFiles, cgroup
         let processes = processes.unwrap_or_default();
         let processes = processes.lines().filter(|process| is_number(process));
         let number = processes.take(PROCESSES_MAX).find_map(|process| {
-            // Not through the machine: that a process of another user cannot be read is no fault of the node.
+            // Not through `MachineFiles::bytes`, which would report processes of other users as unreadable.
             let path = machine.resolve(format!("proc/{process}/environ"));
             let environment = read_plain(&path, BYTES_MAX).ok()?;
             job_id_in(&environment, &sluid).map(str::to_owned)
@@ -66,14 +67,14 @@ mod tests {
     }
 
     #[test]
-    fn a_process_of_the_same_job_tells_its_number() {
+    fn the_number_is_found_in_a_process_of_the_same_job() {
         let found = job("SLURM_JOB_ID=4711\0SLURM_JOB_SLUID=s06JQ5T8XK2M9R\0");
         assert_eq!(found.id, "4711");
         assert_eq!(found.sluid.as_deref(), Some("s06JQ5T8XK2M9R"));
     }
 
     #[test]
-    fn what_another_job_left_in_an_environment_does_not_count() {
+    fn the_number_of_another_job_is_ignored() {
         for environment in [
             "",
             "SLURM_JOB_ID=4711\0",

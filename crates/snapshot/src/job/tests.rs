@@ -1,3 +1,5 @@
+//! Tests of job detection: every scheduler by its variables and by its cgroup.
+
 use super::*;
 
 fn job(variables: &[(&str, &str)], cgroup: &str) -> Option<Job> {
@@ -8,7 +10,7 @@ fn job(variables: &[(&str, &str)], cgroup: &str) -> Option<Job> {
     detect_job(&environment, cgroup)
 }
 
-/// Scheduler, id and what else is told: `step=0 rank=3`.
+/// Formats the job as scheduler, id and all other known fields: `slurm 7 step=0 rank=3`.
 fn job_text(variables: &[(&str, &str)], cgroup: &str) -> Option<String> {
     let job = job(variables, cgroup)?;
     let json = serde_json::to_value(&job).expect("JSON");
@@ -35,7 +37,7 @@ fn check(cases: VariableCases) {
 }
 
 #[test]
-fn schedulers_of_clusters_are_known_by_their_variables() {
+fn cluster_schedulers_are_detected_by_their_variables() {
     check(&[
         (
             &[
@@ -89,7 +91,7 @@ fn schedulers_of_clusters_are_known_by_their_variables() {
 }
 
 #[test]
-fn schedulers_of_clouds_are_known_by_their_variables() {
+fn cloud_schedulers_are_detected_by_their_variables() {
     check(&[
         (
             &[
@@ -134,7 +136,7 @@ fn schedulers_of_clouds_are_known_by_their_variables() {
 }
 
 #[test]
-fn every_scheduler_is_known_by_its_cgroup() {
+fn schedulers_are_detected_by_their_cgroups() {
     for (path, expected) in [
         (
             "0::/system.slice/slurmstepd.scope/job_7/step_0/user/task_3",
@@ -188,7 +190,7 @@ fn every_scheduler_is_known_by_its_cgroup() {
 }
 
 #[test]
-fn what_is_no_job_is_none() {
+fn other_cgroups_and_variables_are_not_jobs() {
     for path in [
         "",
         "0::/",
@@ -204,16 +206,12 @@ fn what_is_no_job_is_none() {
     ] {
         assert_eq!(job(&[], path), None, "{path}");
     }
-    assert_eq!(
-        job(&[("JOB_ID", "8")], ""),
-        None,
-        "anybody may use such a name"
-    );
+    assert_eq!(job(&[("JOB_ID", "8")], ""), None, "the name is too generic");
     assert_eq!(job(&[("SLURM_JOB_ID", "")], ""), None);
 }
 
 #[test]
-fn the_environment_wins_and_is_bounded() {
+fn the_environment_takes_precedence_and_is_bounded() {
     let found = job(&[("SLURM_JOB_ID", "8")], "0::/slurm/uid_1/job_7").expect("a job");
     assert_eq!((found.id.as_str(), found.from), ("8", "environment"));
     let long = format!("\u{1b}[2J{}", "x".repeat(10_000));

@@ -1,4 +1,4 @@
-//! Processors and memory.
+//! The sections on processors and memory.
 
 use super::table::{definition_list, table};
 use super::units::{bytes, plural, three_digits};
@@ -7,7 +7,7 @@ use crate::cpu::CpuInfo;
 use crate::dimms::Dimm;
 use crate::snapshot::Snapshot;
 
-/// Flags that people look for; the others are in the JSON.
+/// The most requested CPU flags. All others are in the JSON only.
 const FLAGS: &[&str] = &[
     "sse4_2",
     "avx",
@@ -56,7 +56,7 @@ pub(super) fn processors(snapshot: &Snapshot) -> String {
     let flags = match cpu.flags.len() {
         0 => String::new(),
         count => format!(
-            "{} … {count} in all",
+            "{} … {count} in total",
             shown.copied().collect::<Vec<_>>().join(" ")
         ),
     };
@@ -125,14 +125,22 @@ pub(super) fn memory(snapshot: &Snapshot) -> String {
     if !rows.is_empty() {
         out.push('\n');
         out.push_str(&table(
-            &["count", "size", "type", "speed", "maker", "part", "slots"],
+            &[
+                "count",
+                "size",
+                "type",
+                "speed",
+                "manufacturer",
+                "part",
+                "slots",
+            ],
             &rows,
         ));
     }
     out
 }
 
-/// Modules that are the same, once.
+/// Groups equal modules into one row each.
 fn modules_by_kind(dimms: &[Dimm]) -> Vec<Vec<String>> {
     let mut kinds: Vec<(&Dimm, Vec<&str>)> = Vec::new();
     let kind = |dimm: &Dimm| Dimm {
@@ -152,7 +160,9 @@ fn modules_by_kind(dimms: &[Dimm]) -> Vec<Vec<String>> {
     }
     let rows = kinds.iter().map(|(dimm, locators)| {
         let speed = match (dimm.configured_mts, dimm.speed_mts) {
-            (Some(now), Some(most)) if now != most => format!("{now} of {most} MT/s"),
+            (Some(configured), Some(rated)) if configured != rated => {
+                format!("{configured} of {rated} MT/s")
+            }
             (Some(speed), _) | (None, Some(speed)) => format!("{speed} MT/s"),
             _ => String::new(),
         };
@@ -181,16 +191,14 @@ fn caches(cpu: &CpuInfo) -> String {
         ]
     });
     let rows: Vec<Vec<String>> = rows.collect();
-    match rows.is_empty() {
-        true => String::new(),
-        false => {
-            let head = ["cache", "size", "count", "shared by", "ways", "line"];
-            format!("\n{}", table(&head, &rows))
-        }
+    if rows.is_empty() {
+        return String::new();
     }
+    let head = ["cache", "size", "count", "shared by", "ways", "line"];
+    format!("\n{}", table(&head, &rows))
 }
 
-/// One node is no topology.
+/// Lists the NUMA nodes, if there are several.
 fn numa_nodes(cpu: &CpuInfo) -> String {
     if cpu.numa_nodes.len() < 2 {
         return String::new();

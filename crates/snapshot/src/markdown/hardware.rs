@@ -1,20 +1,20 @@
-//! What the machine is made of.
+//! The sections on the machine, GPUs, networks and disks.
 
 use super::table::{definition_list, table};
 use super::units::{bytes, disk_bytes, mbit};
 use super::{join_present, or_empty, to_text};
 use crate::snapshot::Snapshot;
 
-/// Maker and model; some models begin with the maker.
-fn maker_and_model(maker: &Option<String>, model: &Option<String>) -> String {
-    let is_said = maker
+/// Joins vendor and model, unless the model already begins with the vendor.
+fn vendor_and_model(vendor: &Option<String>, model: &Option<String>) -> String {
+    let is_included = vendor
         .as_deref()
         .zip(model.as_deref())
-        .is_some_and(|(maker, model)| model.starts_with(maker));
-    join_present(&[maker.as_deref().filter(|_| !is_said), model.as_deref()])
+        .is_some_and(|(vendor, model)| model.starts_with(vendor));
+    join_present(&[vendor.as_deref().filter(|_| !is_included), model.as_deref()])
 }
 
-/// The kernel writes -1 where there is only one.
+/// Formats a NUMA node. The kernel reports -1 if there is only one.
 fn numa_node(value: Option<i64>) -> String {
     to_text(value.filter(|node| *node >= 0))
 }
@@ -31,12 +31,12 @@ pub(super) fn machine(snapshot: &Snapshot) -> String {
     definition_list(&[
         (
             "Model",
-            maker_and_model(&firmware.vendor, &firmware.product),
+            vendor_and_model(&firmware.vendor, &firmware.product),
         ),
         ("Version", or_empty(&firmware.version)),
         (
             "Board",
-            maker_and_model(&firmware.board_vendor, &firmware.board),
+            vendor_and_model(&firmware.board_vendor, &firmware.board),
         ),
         (
             "Firmware",
@@ -46,7 +46,7 @@ pub(super) fn machine(snapshot: &Snapshot) -> String {
                 &firmware.bios_date,
             ]),
         ),
-        ("Booted by", boot.to_owned()),
+        ("Boot mode", boot.to_owned()),
         ("Virtual", is_virtual),
     ])
 }
@@ -160,8 +160,8 @@ pub(super) fn disks(snapshot: &Snapshot) -> String {
         .iter()
         .map(|found| {
             let kind = match (found.made_of.as_slice(), found.is_rotational) {
-                ([], Some(true)) => "rotating".to_owned(),
-                ([], Some(false)) => "solid".to_owned(),
+                ([], Some(true)) => "rotational".to_owned(),
+                ([], Some(false)) => "solid state".to_owned(),
                 ([], None) => String::new(),
                 (parts, _) => format!("of {}", parts.join(" ")),
             };
@@ -169,7 +169,10 @@ pub(super) fn disks(snapshot: &Snapshot) -> String {
                 (found.is_read_only, "read-only"),
                 (found.is_removable, "removable"),
             ];
-            let notes = notes.iter().filter(|(is, _)| *is).map(|(_, note)| *note);
+            let notes = notes
+                .iter()
+                .filter(|(applies, _)| *applies)
+                .map(|(_, note)| *note);
             vec![
                 found.name.clone(),
                 disk_bytes(found.bytes),

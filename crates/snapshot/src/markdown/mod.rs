@@ -1,4 +1,4 @@
-//! The snapshot for people: one page of Markdown that reads well as it is.
+//! Renders the snapshot as one page of Markdown that is also readable as plain text.
 
 mod compute;
 mod hardware;
@@ -11,7 +11,7 @@ use crate::snapshot::Snapshot;
 use table::single_line;
 use units::{bytes, plural, uptime};
 
-/// Parts in the order in which people ask; those that say nothing are left out.
+/// Renders all sections, most requested first. Empty sections are left out.
 pub(crate) fn render(snapshot: &Snapshot) -> String {
     let mut page = format!(
         "# {}\n\n{}\n",
@@ -29,10 +29,10 @@ pub(crate) fn render(snapshot: &Snapshot) -> String {
         ("Disks", hardware::disks(snapshot)),
         ("Mounts", software::mounts(snapshot)),
         ("System", software::system(snapshot)),
-        ("Limits of this cgroup", software::limits(snapshot)),
+        ("Cgroup limits", software::limits(snapshot)),
         ("Environment", software::environment(snapshot)),
         ("Configuration", software::configuration(snapshot)),
-        ("Not readable", software::unreadable(snapshot)),
+        ("Unreadable files", software::unreadable(snapshot)),
     ];
     for (title, text) in parts {
         if !text.is_empty() {
@@ -42,7 +42,7 @@ pub(crate) fn render(snapshot: &Snapshot) -> String {
     page
 }
 
-/// The machine in two lines.
+/// Summarizes the machine in two lines.
 fn summary(snapshot: &Snapshot) -> String {
     let Snapshot {
         cpu,
@@ -81,13 +81,13 @@ fn summary(snapshot: &Snapshot) -> String {
         let seconds = u64::try_from((taken.0 - boot.0) / 1000).unwrap_or(0);
         software.push(format!("up {}", uptime(seconds)));
     }
-    software.push(format!("seen {} by pegel {pegel}", taken.rfc3339()));
+    software.push(format!("taken {} by pegel {pegel}", taken.rfc3339()));
     let lines = [hardware, software].map(|parts| single_line(&parts.join(" · ")));
     let lines = lines.iter().filter(|line| !line.is_empty());
     lines.map(String::as_str).collect::<Vec<_>>().join("  \n")
 }
 
-/// `8 × NVIDIA H200`.
+/// Counts GPUs by name: `8 × NVIDIA H200`.
 fn count_by_name(gpus: &[GpuInfo]) -> Vec<String> {
     let mut names: Vec<(&str, usize)> = Vec::new();
     for gpu in gpus {
@@ -103,7 +103,7 @@ fn count_by_name(gpus: &[GpuInfo]) -> Vec<String> {
         .collect()
 }
 
-/// What is not known is not written.
+/// Returns the value, or an empty text if it is unknown.
 fn or_empty(value: &Option<String>) -> String {
     value.clone().unwrap_or_default()
 }
@@ -112,7 +112,7 @@ fn to_text<T: ToString>(value: Option<T>) -> String {
     value.map(|number| number.to_string()).unwrap_or_default()
 }
 
-/// Parts that are there, with a separator between.
+/// Joins the known parts with spaces.
 fn join_present(parts: &[Option<&str>]) -> String {
     parts
         .iter()

@@ -1,4 +1,4 @@
-//! What runs on it, for whom, and within which limits.
+//! The sections on the job, the cloud, mounts, the system, cgroup limits, environment and configuration.
 
 use super::table::{definition_list, single_line, table};
 use super::units::{bytes, plural, three_digits};
@@ -29,7 +29,7 @@ pub(super) fn job(snapshot: &Snapshot) -> String {
         ("Cluster", or_empty(&job.cluster)),
         ("Queue", or_empty(&job.queue)),
         ("Account", or_empty(&job.account)),
-        ("Known by", job.from.to_owned()),
+        ("Source", job.from.to_owned()),
     ])
 }
 
@@ -46,7 +46,7 @@ pub(super) fn cloud(snapshot: &Snapshot) -> String {
                 .iter()
                 .map(|(name, value)| (name.as_str(), value.clone())),
         );
-        rows.push(("trouble", or_empty(&cloud.trouble)));
+        rows.push(("error", or_empty(&cloud.trouble)));
         out = definition_list(&rows);
         let events: Vec<Vec<String>> = cloud
             .events
@@ -61,7 +61,7 @@ pub(super) fn cloud(snapshot: &Snapshot) -> String {
             })
             .collect();
         if !events.is_empty() {
-            out.push_str("\n**About to happen**\n\n");
+            out.push_str("\n**Scheduled events**\n\n");
             out.push_str(&table(
                 &["event", "status", "not before", "source"],
                 &events,
@@ -152,29 +152,28 @@ pub(super) fn system(snapshot: &Snapshot) -> String {
         ("Parameters", parameters.trim().to_owned()),
         ("Mitigations", mitigations(snapshot)),
     ]);
-    let is_open = |text: &str| text.starts_with("Vulnerable");
-    let open: Vec<Vec<String>> = kernel
+    let vulnerable: Vec<Vec<String>> = kernel
         .mitigations
         .iter()
-        .filter(|(_, text)| is_open(text))
+        .filter(|(_, text)| text.starts_with("Vulnerable"))
         .map(|(name, text)| vec![name.clone(), text.clone()])
         .collect();
-    if !open.is_empty() {
+    if !vulnerable.is_empty() {
         out.push('\n');
-        out.push_str(&table(&["weakness", "not mitigated"], &open));
+        out.push_str(&table(&["vulnerability", "status"], &vulnerable));
     }
     out
 }
 
 fn mitigations(snapshot: &Snapshot) -> String {
     let all = &snapshot.kernel.mitigations;
-    let count = |start: &str| all.values().filter(|text| text.starts_with(start)).count();
-    let (not_affected, open) = (count("Not affected"), count("Vulnerable"));
+    let count = |prefix: &str| all.values().filter(|text| text.starts_with(prefix)).count();
+    let (not_affected, vulnerable) = (count("Not affected"), count("Vulnerable"));
     match all.len() {
         0 => String::new(),
         total => format!(
-            "{} mitigated, {open} open, {not_affected} do not concern these processors",
-            total - not_affected - open
+            "{} mitigated, {vulnerable} vulnerable, {not_affected} not affected",
+            total - not_affected - vulnerable
         ),
     }
 }
@@ -224,8 +223,8 @@ pub(super) fn configuration(snapshot: &Snapshot) -> String {
         return String::new();
     };
     let from = match &configuration.file {
-        Some(file) => format!("From {}.\n\n", single_line(&file.display().to_string())),
-        None => "No file; defaults, environment and command line.\n\n".to_owned(),
+        Some(file) => format!("File: {}\n\n", single_line(&file.display().to_string())),
+        None => "No file; values from defaults, environment and command line.\n\n".to_owned(),
     };
     let lines = configuration.values.lines();
     let lines = lines
@@ -244,8 +243,8 @@ pub(super) fn unreadable(snapshot: &Snapshot) -> String {
         .map(|one| vec![one.path.display().to_string(), one.why.clone()])
         .collect();
     format!(
-        "{}\nTo see these: {}.\n",
-        table(&["path", "why"], &rows),
+        "{}\nTo include them: {}.\n",
+        table(&["path", "reason"], &rows),
         first.hint
     )
 }

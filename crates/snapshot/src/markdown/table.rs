@@ -1,15 +1,14 @@
-//! Tables that are Markdown and can be read as they are.
+//! Markdown tables and lists whose columns are aligned, so that they are readable as plain text.
 
-/// Cells are cut at this width, so that a line stays a line.
+/// Maximum width of a cell; longer texts are truncated.
 const CELL_CHARS_MAX: usize = 72;
 
-/// A table with columns of equal width; numbers stand to the right.
+/// Formats a table with aligned columns. Columns of numbers are right-aligned, empty columns are left out.
 pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let rows: Vec<Vec<String>> = rows
         .iter()
         .map(|row| row.iter().map(|text| cell(text)).collect())
         .collect();
-    // A column in which nothing stands is not worth its place.
     let is_used = |column: &usize| {
         rows.iter()
             .any(|row| row.get(*column).is_some_and(|text| !text.is_empty()))
@@ -46,9 +45,12 @@ pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
             });
         format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "))
     };
-    let rule = widths.iter().zip(&right).map(|(width, right)| match right {
-        true => format!("{}:", "-".repeat(width + 1)),
-        false => "-".repeat(width + 2),
+    let rule = widths.iter().zip(&right).map(|(width, right)| {
+        if *right {
+            format!("{}:", "-".repeat(width + 1))
+        } else {
+            "-".repeat(width + 2)
+        }
     });
     let mut out = line(columns.iter().map(|column| head[*column]).collect());
     out.push_str(&format!("|{}|\n", rule.collect::<Vec<_>>().join("|")));
@@ -63,14 +65,14 @@ pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     out
 }
 
-/// A number, with or without a unit.
+/// Whether a text is a number, with or without a unit.
 fn is_quantity(text: &str) -> bool {
     let (number, unit) = text.split_once(' ').unwrap_or((text, ""));
     let is_unit = |c: char| c.is_alphabetic() || c == '/';
     number.parse::<f64>().is_ok() && unit.chars().all(is_unit)
 }
 
-/// Names and what they are, one below the other.
+/// Formats names and values as an aligned list. Empty values are left out.
 pub(super) fn definition_list(rows: &[(&str, String)]) -> String {
     let rows = rows.iter().filter(|(_, text)| !text.is_empty());
     let rows: Vec<(&str, String)> = rows
@@ -95,7 +97,7 @@ fn cell(text: &str) -> String {
     format!("{start}…")
 }
 
-/// What comes from files must not break the page, nor speak to a terminal.
+/// Replaces control characters: text from files must not break the page or send escape sequences to a terminal.
 pub(super) fn single_line(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { ' ' } else { c })
@@ -111,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_line_up_and_empty_ones_go() {
+    fn columns_are_aligned_and_empty_ones_are_left_out() {
         let rows = [
             vec!["eth0".to_owned(), String::new(), "1500".to_owned()],
             vec!["a|b\u{1b}".to_owned(), String::new(), "9".to_owned()],

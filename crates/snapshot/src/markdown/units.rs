@@ -1,6 +1,6 @@
-//! Numbers for people.
+//! Formats numbers with units.
 
-/// `64 GiB`, `1.5 TiB`, `512 B`.
+/// Formats bytes in binary units: `64 GiB`, `1.5 TiB`, `512 B`.
 pub(super) fn bytes(count: u64) -> String {
     scaled(
         count as f64,
@@ -9,12 +9,12 @@ pub(super) fn bytes(count: u64) -> String {
     )
 }
 
-/// As makers of disks count: `960 GB`, `3.84 TB`.
+/// Formats bytes in decimal units, as disk vendors do: `960 GB`, `3.84 TB`.
 pub(super) fn disk_bytes(count: u64) -> String {
     scaled(count as f64, 1000.0, ["B", "kB", "MB", "GB", "TB", "PB"])
 }
 
-/// `100 Gbit/s`.
+/// Formats a speed: `100 Gbit/s`.
 pub(super) fn mbit(count: u64) -> String {
     match count {
         0..1000 => format!("{count} Mbit/s"),
@@ -31,7 +31,7 @@ fn scaled(mut value: f64, step: f64, names: [&str; 6]) -> String {
     format!("{} {}", three_digits(value), names[unit])
 }
 
-/// Three digits are enough for a size.
+/// Formats a number with up to two decimals, about three significant digits.
 pub(super) fn three_digits(value: f64) -> String {
     let places = match value {
         ..9.995 => 2,
@@ -39,13 +39,14 @@ pub(super) fn three_digits(value: f64) -> String {
         _ => 0,
     };
     let text = format!("{value:.places$}");
-    match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text,
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
     }
 }
 
-/// `3 days 4 h`, `5 h 6 min`, `7 min`, `8 s`.
+/// Formats a duration: `3 days 4 h`, `5 h 6 min`, `7 min`, `8 s`.
 pub(super) fn uptime(seconds: u64) -> String {
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
     match (days, hours, minutes) {
@@ -57,7 +58,7 @@ pub(super) fn uptime(seconds: u64) -> String {
     }
 }
 
-/// `1 core`, `2 cores`.
+/// Formats a count with its noun: `1 core`, `2 cores`.
 pub(super) fn plural(count: usize, word: &str) -> String {
     format!("{count} {word}{}", if count == 1 { "" } else { "s" })
 }

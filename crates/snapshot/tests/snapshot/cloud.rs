@@ -1,4 +1,4 @@
-//! What is asked of a cloud, and what passes.
+//! Requests to the metadata services of clouds, and the values extracted from their responses.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use pegel_snapshot::{CloudInfo, CloudProvider, Timestamp};
 use pegel_testkit::TempDir;
 
 use crate::service::{FakeReply, FakeService};
-use crate::support::{fixture, subject};
+use crate::support::{fixture, options};
 
 pub fn document(name: &str) -> String {
     fs::read_to_string(fixture("metadata").join(name)).expect("a document")
@@ -66,10 +66,10 @@ fn google(service: &FakeService) {
     );
 }
 
-/// Asks as `pegel snapshot` does.
+/// Takes a snapshot as `pegel snapshot` does.
 fn take(machine: &str, service: &FakeService) -> CloudInfo {
-    let subject = subject(&fixture(machine), &[("PEGEL_IMDS_URL", &service.url)]);
-    let snapshot = subject.take(Timestamp(0));
+    let options = options(&fixture(machine), &[("PEGEL_IMDS_URL", &service.url)]);
+    let snapshot = options.take(Timestamp(0));
     let text = [snapshot.json(), snapshot.yaml(), snapshot.markdown()].concat();
     assert!(!text.contains("PLANTED"), "{text}");
     snapshot.cloud.expect("a cloud")
@@ -84,7 +84,7 @@ fn facts(cloud: &CloudInfo) -> Vec<String> {
 }
 
 #[test]
-fn azure_tells_what_is_on_the_list() {
+fn only_listed_azure_values_are_extracted() {
     let service = FakeService::start();
     azure(&service);
     let cloud = take("azure", &service);
@@ -130,7 +130,7 @@ fn azure_tells_what_is_on_the_list() {
 }
 
 #[test]
-fn amazon_tells_what_is_on_the_list() {
+fn only_listed_amazon_values_are_extracted() {
     let service = FakeService::start();
     aws(&service);
     let cloud = take("aws", &service);
@@ -159,11 +159,11 @@ fn amazon_tells_what_is_on_the_list() {
         .iter()
         .filter(|path| path.starts_with("PUT"))
         .count();
-    assert_eq!(tokens, 1, "one token serves all questions");
+    assert_eq!(tokens, 1, "one token serves all requests");
 }
 
 #[test]
-fn google_tells_what_is_on_the_list() {
+fn only_listed_google_values_are_extracted() {
     let service = FakeService::start();
     google(&service);
     let cloud = take("google", &service);
@@ -183,15 +183,15 @@ fn google_tells_what_is_on_the_list() {
             "zone=europe-west4-a",
         ]
     );
-    let asked = service.requests().join("\n");
+    let requests = service.requests().join("\n");
     assert!(
-        !asked.contains("attributes") && !asked.contains("token"),
-        "{asked}"
+        !requests.contains("attributes") && !requests.contains("token"),
+        "{requests}"
     );
 }
 
 #[test]
-fn an_address_alone_is_enough_to_find_out_which_cloud_it_is() {
+fn the_provider_is_detected_from_the_address_alone() {
     for (make, expected) in [
         (azure as fn(&FakeService), CloudProvider::Azure),
         (aws, CloudProvider::Aws),
@@ -208,40 +208,37 @@ fn an_address_alone_is_enough_to_find_out_which_cloud_it_is() {
 }
 
 #[test]
-fn nobody_is_asked_without_a_reason() {
+fn no_service_is_queried_unless_configured() {
     let none = |machine: &str, environment: &[(&str, &str)]| {
-        subject(&fixture(machine), environment)
+        options(&fixture(machine), environment)
             .take(Timestamp(0))
             .cloud
     };
     assert_eq!(none("basic", &[]), None);
-    // A machine made of files has no service of its own, whatever its firmware says.
+    // A fixture tree has no service of its own, even if its firmware names a cloud.
     assert_eq!(none("azure", &[]), None);
     let service = FakeService::start();
     azure(&service);
     assert_eq!(none("azure", &[("PEGEL_IMDS_URL", "none")]), None);
-    let mut subject = subject(&fixture("azure"), &[("PEGEL_IMDS_URL", &service.url)]);
-    subject.cloud = false;
-    assert_eq!(subject.take(Timestamp(0)).cloud, None);
+    let mut options = options(&fixture("azure"), &[("PEGEL_IMDS_URL", &service.url)]);
+    options.cloud = false;
+    assert_eq!(options.take(Timestamp(0)).cloud, None);
     assert_eq!(service.requests(), [""; 0]);
 }
 
 #[test]
-fn a_service_that_does_not_answer_well_is_said_and_waited_for_shortly() {
+fn failures_of_the_service_are_reported_within_a_bounded_time() {
     let trouble = |url: &str| {
         let started = Instant::now();
         let root = TempDir::new();
-        let cloud = subject(root.path(), &[("PEGEL_IMDS_URL", url)])
+        let cloud = options(root.path(), &[("PEGEL_IMDS_URL", url)])
             .take(Timestamp(0))
             .cloud;
         assert!(started.elapsed() < Duration::from_secs(20));
-        cloud.expect("asked").trouble.expect("trouble")
+        cloud.expect("a cloud").trouble.expect("an error")
     };
     let service = FakeService::start();
-    assert!(
-        trouble(&service.url).contains("404"),
-        "no cloud is like this"
-    );
+    assert!(trouble(&service.url).contains("404"), "no provider matches");
     for path in [
         "/metadata/versions",
         "/metadata/instance?api-version=2021-12-13",
@@ -254,8 +251,14 @@ fn a_service_that_does_not_answer_well_is_said_and_waited_for_shortly() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         format!("http://{}", listener.local_addr().expect("bound"))
     };
-    assert!(trouble(&closed).starts_with("cannot connect to 127.0.0.1"));
     assert!(
-        trouble("https://u:PLANTED@x").ends_with("is not an address such as http://127.0.0.1:8080")
+        trouble(&closed).starts_with("cannot connect to the metadata service at 127.0.0.1"),
+        "{}",
+        trouble(&closed)
+    );
+    assert_eq!(
+        trouble("https://u:PLANTED@x"),
+        "invalid metadata service address \"https://x\"; expected http://IP[:PORT][/PREFIX], \
+         such as http://127.0.0.1:8080"
     );
 }

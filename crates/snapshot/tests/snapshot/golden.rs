@@ -1,9 +1,9 @@
-//! Machines made of files, compared with `tests/golden/snapshot/`. `PEGEL_BLESS=1` writes what is found.
+//! Snapshots of fixture trees, compared with `tests/golden/snapshot/`. `PEGEL_BLESS=1` rewrites the golden files.
 
 use pegel_snapshot::Timestamp;
 use pegel_testkit::assert_golden;
 
-use crate::support::{fixture, repository, subject};
+use crate::support::{fixture, options, repository};
 
 fn compare(machine: &str) {
     let environment = [
@@ -12,7 +12,7 @@ fn compare(machine: &str) {
         ("PEGEL_TOKEN", "PLANTED"),
     ];
     let snapshot =
-        subject(&fixture(machine), &environment).read_machine(Timestamp(1_794_775_476_520), None);
+        options(&fixture(machine), &environment).read_machine(Timestamp(1_794_775_476_520), None);
     let golden = repository().join("tests/golden/snapshot");
     assert_golden(golden.join(format!("{machine}.json")), &snapshot.json());
     assert_golden(golden.join(format!("{machine}.md")), &snapshot.markdown());
@@ -31,17 +31,17 @@ fn a_recorded_node_with_16_processors() {
 }
 
 #[test]
-fn a_node_of_azure_batch() {
+fn an_azure_batch_node() {
     compare("azure");
 }
 
 #[test]
-fn an_instance_of_amazon() {
+fn an_amazon_instance() {
     compare("aws");
 }
 
 #[test]
-fn an_instance_of_google_with_a_gpu() {
+fn a_google_instance_with_a_gpu() {
     compare("google");
 }
 

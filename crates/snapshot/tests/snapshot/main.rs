@@ -1,4 +1,4 @@
-//! The snapshot from the outside: machines made of files, and clouds made of a thread.
+//! Tests of the crate's public interface, with fixture trees as machines and a fake metadata service as the cloud.
 
 mod cloud;
 mod golden;

@@ -1,4 +1,4 @@
-//! A secret that is planted everywhere shows nowhere.
+//! Secrets planted in every source must not appear in any output.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,10 +10,10 @@ use pegel_testkit::{Stranger, TempDir};
 
 use crate::cloud::azure;
 use crate::service::FakeService;
-use crate::support::{fixture, subject};
+use crate::support::{fixture, options};
 
 #[test]
-fn a_secret_planted_everywhere_shows_nowhere() {
+fn planted_secrets_appear_in_no_output() {
     let root = TempDir::copy_of(fixture("azure"));
     let service = FakeService::start();
     azure(&service);
@@ -27,17 +27,17 @@ fn a_secret_planted_everywhere_shows_nowhere() {
         ("LD_PRELOAD", "/x?password=PLANTED"),
         ("https_proxy", "http://u:PLANTED@p"),
     ];
-    let mut subject = subject(root.path(), &environment);
+    let mut options = options(root.path(), &environment);
     let scalar = |text: &str| Written::Scalar(text.to_owned());
     let values = Written::Map(vec![
         ("auth_key".to_owned(), scalar("PLANTED")),
         ("to".to_owned(), scalar("https://x/c?sig=PLANTED")),
     ]);
-    subject.configuration = Some(RedactedConfig::new(
+    options.configuration = Some(RedactedConfig::new(
         Some(Path::new("/etc/pegel.yaml")),
         &values,
     ));
-    let snapshot = subject.take(Timestamp(0));
+    let snapshot = options.take(Timestamp(0));
     assert!(
         snapshot
             .cloud
@@ -48,12 +48,12 @@ fn a_secret_planted_everywhere_shows_nowhere() {
         snapshot.json(),
         snapshot.yaml(),
         snapshot.markdown(),
-        format!("{snapshot:?} {subject:?}"),
+        format!("{snapshot:?} {options:?}"),
     ];
     for text in texts {
         assert!(!text.contains("PLANTED"), "{text}");
     }
-    // The planted ones were there to be found.
+    // The secrets are present in the sources.
     for file in [
         "proc/cmdline",
         "proc/self/mountinfo",
@@ -66,22 +66,23 @@ fn a_secret_planted_everywhere_shows_nowhere() {
 }
 
 #[test]
-fn what_only_root_may_read_is_said() {
+fn files_that_only_root_may_read_are_listed() {
     let root = TempDir::copy_of(fixture("cray"));
     let set_mode = |path: &Path, mode| {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("ours");
     };
     set_mode(root.path(), 0o755);
     set_mode(&root.join("sys/firmware/dmi/tables/DMI"), 0o000);
-    let subject = subject(root.path(), &[]);
-    let look = || subject.read_machine(Timestamp(0), None);
-    // To root every file is open.
-    let snapshot = match rustix::process::geteuid().is_root() {
-        true => Stranger.act(look),
-        false => look(),
+    let options = options(root.path(), &[]);
+    let read = || options.read_machine(Timestamp(0), None);
+    // Permissions do not apply to root.
+    let snapshot = if rustix::process::geteuid().is_root() {
+        Stranger.act(read)
+    } else {
+        read()
     };
     assert_eq!(snapshot.memory.dimms.len(), 0);
-    assert_eq!(snapshot.cpu.threads, 4, "the rest is there");
+    assert_eq!(snapshot.cpu.threads, 4, "other parts are complete");
     let unreadable: Vec<&Path> = snapshot.unreadable.iter().map(|one| &*one.path).collect();
     assert_eq!(unreadable, [Path::new("/sys/firmware/dmi/tables/DMI")]);
     let page = snapshot.markdown();

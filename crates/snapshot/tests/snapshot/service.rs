@@ -1,4 +1,4 @@
-//! A metadata service on loopback.
+//! A fake metadata service on loopback.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What is answered to a path.
+/// The response to a request.
 #[derive(Debug, Clone)]
 pub struct FakeReply {
     pub status: u16,
     pub body: String,
-    /// Before the answer comes.
+    /// Delay before the response is sent.
     pub delay: Duration,
 }
 
@@ -27,13 +27,13 @@ impl FakeReply {
     }
 }
 
-/// Which headers a request must have: name in lower case, value.
+/// A header that a request must have: name in lower case, value.
 type RequiredHeader = Option<(&'static str, &'static str)>;
 
 #[derive(Debug, Default)]
 struct FakeServiceState {
     replies: BTreeMap<String, (RequiredHeader, FakeReply)>,
-    asked: Vec<String>,
+    requests: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -72,17 +72,17 @@ impl FakeService {
         }
     }
 
-    /// `path` begins with the method: `GET /metadata/versions`.
-    pub fn set(&self, path: &str, needed: RequiredHeader, reply: FakeReply) {
+    /// Sets the reply to a request. `path` begins with the method: `GET /metadata/versions`.
+    pub fn set(&self, path: &str, required: RequiredHeader, reply: FakeReply) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.replies.insert(path.to_owned(), (needed, reply));
+        state.replies.insert(path.to_owned(), (required, reply));
     }
 
     pub fn requests(&self) -> Vec<String> {
         self.state
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .asked
+            .requests
             .clone()
     }
 }
@@ -90,7 +90,7 @@ impl FakeService {
 impl Drop for FakeService {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // Wakes the thread that accepts.
+        // Wakes the accepting thread.
         let _ = TcpStream::connect(self.url.trim_start_matches("http://"));
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -101,10 +101,10 @@ impl Drop for FakeService {
 fn answer(mut stream: TcpStream, state: &Mutex<FakeServiceState>) {
     let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));
     let mut head = Vec::new();
-    let mut piece = [0; 1024];
+    let mut buffer = [0; 1024];
     while !head.ends_with(b"\r\n\r\n") {
-        match stream.read(&mut piece) {
-            Ok(count) if count > 0 => head.extend_from_slice(&piece[..count]),
+        match stream.read(&mut buffer) {
+            Ok(count) if count > 0 => head.extend_from_slice(&buffer[..count]),
             _ => return,
         }
     }
@@ -121,12 +121,12 @@ fn answer(mut stream: TcpStream, state: &Mutex<FakeServiceState>) {
         .collect();
     let found = {
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.asked.push(path.clone());
+        state.requests.push(path.clone());
         state.replies.get(&path).cloned()
     };
     let missing = FakeReply {
         status: 404,
-        body: "not here".to_owned(),
+        body: "not found".to_owned(),
         delay: Duration::ZERO,
     };
     let reply = match found {
@@ -153,6 +153,6 @@ fn answer(mut stream: TcpStream, state: &Mutex<FakeServiceState>) {
         reply.body.len(),
         reply.body
     );
-    // Whoever gave up does not read it.
+    // Fails if the client has closed the connection.
     let _ = stream.write_all(text.as_bytes());
 }

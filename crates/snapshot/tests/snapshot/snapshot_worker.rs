@@ -1,4 +1,4 @@
-//! The snapshot in an agent: stored when it changes, watched while the cloud is asked.
+//! The snapshot worker: stores changed snapshots and watches the events of the cloud.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use pegel_testkit::{TempDir, eventually};
 
 use crate::cloud::{azure, document};
 use crate::service::{FakeReply, FakeService};
-use crate::support::{fixture, subject};
+use crate::support::{fixture, options};
 
 const LONG: Duration = Duration::from_secs(3600);
 const EVENTS: &str = "GET /metadata/scheduledevents?api-version=2020-07-01";
@@ -22,22 +22,22 @@ fn stored(dir: &Path) -> usize {
     })
 }
 
-/// Starts a keeper that looks at the machine only when it is asked to.
-fn start(subject: SnapshotOptions, dir: &TempDir) -> SnapshotWorker {
+/// Starts a worker that takes snapshots only on request.
+fn start(options: SnapshotOptions, dir: &TempDir) -> SnapshotWorker {
     let dir = dir.path().to_owned();
-    SnapshotWorker::start(subject, dir, LONG, &Supervisor::default()).expect("started")
+    SnapshotWorker::start(options, dir, LONG, &Supervisor::default()).expect("started")
 }
 
-fn current(keeper: &SnapshotWorker) -> serde_json::Value {
-    let text = eventually("there is a snapshot", || keeper.current().ok_or("none"));
+fn current(worker: &SnapshotWorker) -> serde_json::Value {
+    let text = eventually("there is a snapshot", || worker.current().ok_or("none"));
     serde_json::from_str(&text).expect("JSON")
 }
 
 #[test]
-fn a_change_is_noticed_when_asked_to_look_and_stored_once() {
+fn a_change_is_noticed_on_request_and_stored_once() {
     let (dir, root) = (TempDir::new(), TempDir::copy_of(fixture("aws")));
-    let keeper = start(subject(root.path(), &[]), &dir);
-    assert_eq!(current(&keeper)["mounts"].as_array().map(Vec::len), Some(1));
+    let worker = start(options(root.path(), &[]), &dir);
+    assert_eq!(current(&worker)["mounts"].as_array().map(Vec::len), Some(1));
     assert_eq!(stored(dir.path()), 1);
     let path = root.join("proc/self/mountinfo");
     let mounts = fs::read_to_string(&path).expect("read");
@@ -46,31 +46,31 @@ fn a_change_is_noticed_when_asked_to_look_and_stored_once() {
         format!("{mounts}60 25 0:50 / /data rw - nfs4 filer:/data rw,vers=4.2\n"),
     )
     .expect("written");
-    keeper.retake();
+    worker.retake();
     eventually("the mount is there", || {
-        match current(&keeper)["mounts"].as_array() {
+        match current(&worker)["mounts"].as_array() {
             Some(mounts) if mounts.len() == 2 => Ok(()),
             other => Err(format!("{other:?}")),
         }
     });
     eventually("it is stored", || {
-        (keeper.status().stored == 2)
+        (worker.status().stored == 2)
             .then_some(())
-            .ok_or(keeper.status())
+            .ok_or(worker.status())
     });
     assert_eq!(stored(dir.path()), 2);
-    drop(keeper);
-    let keeper = start(subject(root.path(), &[]), &dir);
-    current(&keeper);
+    drop(worker);
+    let worker = start(options(root.path(), &[]), &dir);
+    current(&worker);
     assert_eq!(
-        (keeper.status().stored, stored(dir.path())),
+        (worker.status().stored, stored(dir.path())),
         (0, 2),
-        "the next agent finds nothing new"
+        "unchanged for the next agent"
     );
 }
 
 #[test]
-fn events_of_the_cloud_are_watched_and_change_the_snapshot() {
+fn cloud_events_are_watched_and_change_the_snapshot() {
     let (dir, service) = (TempDir::new(), FakeService::start());
     azure(&service);
     service.set(
@@ -78,21 +78,21 @@ fn events_of_the_cloud_are_watched_and_change_the_snapshot() {
         Some(("metadata", "true")),
         FakeReply::ok(r#"{"DocumentIncarnation":1,"Events":[]}"#),
     );
-    let subject = subject(&fixture("azure"), &[("PEGEL_IMDS_URL", &service.url)]);
-    let keeper = start(subject, &dir);
-    eventually("the cloud is watched", || match keeper.events() {
+    let options = options(&fixture("azure"), &[("PEGEL_IMDS_URL", &service.url)]);
+    let worker = start(options, &dir);
+    eventually("the cloud is watched", || match worker.events() {
         Some((_, events)) if events.is_empty() => Ok(()),
         other => Err(format!("{other:?}")),
     });
     service.set(EVENTS, None, FakeReply::ok(document("azure-events.json")));
-    let events = eventually("the event is seen", || match keeper.events() {
+    let events = eventually("the event is seen", || match worker.events() {
         Some((_, events)) if !events.is_empty() => Ok(events),
         other => Err(format!("{other:?}")),
     });
     assert_eq!(
         events.len(),
         1,
-        "the neighbour's reboot is not ours: {events:?}"
+        "another machine's reboot is left out: {events:?}"
     );
     assert_eq!(
         (events[0].kind.as_str(), events[0].status.as_str()),
@@ -100,7 +100,7 @@ fn events_of_the_cloud_are_watched_and_change_the_snapshot() {
     );
     eventually(
         "it is in the snapshot",
-        || match current(&keeper)["cloud"]["events"][0]["kind"].as_str() {
+        || match current(&worker)["cloud"]["events"][0]["kind"].as_str() {
             Some("preempt") => Ok(()),
             other => Err(format!("{other:?}")),
         },
@@ -109,7 +109,7 @@ fn events_of_the_cloud_are_watched_and_change_the_snapshot() {
 }
 
 #[test]
-fn a_first_answer_that_takes_long_delays_nothing() {
+fn a_slow_first_response_delays_nothing() {
     let (dir, service) = (TempDir::new(), FakeService::start());
     azure(&service);
     let slow = FakeReply {
@@ -117,28 +117,28 @@ fn a_first_answer_that_takes_long_delays_nothing() {
         ..FakeReply::ok(r#"{"DocumentIncarnation":1,"Events":[]}"#)
     };
     service.set(EVENTS, None, slow);
-    let subject = subject(&fixture("azure"), &[("PEGEL_IMDS_URL", &service.url)]);
-    let keeper = start(subject, &dir);
+    let options = options(&fixture("azure"), &[("PEGEL_IMDS_URL", &service.url)]);
+    let worker = start(options, &dir);
     eventually("the facts are there", || {
-        match current(&keeper)["cloud"]["facts"]["type"].as_str() {
+        match current(&worker)["cloud"]["facts"]["type"].as_str() {
             Some("Standard_HB120rs_v3") => Ok(()),
             other => Err(format!("{other:?}")),
         }
     });
-    eventually("events are asked for", || {
-        let asked = service.requests();
-        asked
+    eventually("events are requested", || {
+        let requests = service.requests();
+        requests
             .iter()
             .any(|path| path == EVENTS)
             .then_some(())
-            .ok_or(asked)
+            .ok_or(requests)
     });
-    assert_eq!(keeper.events(), None, "not answered yet");
+    assert_eq!(worker.events(), None, "not answered yet");
     let started = Instant::now();
-    drop(keeper);
+    drop(worker);
     assert!(
         started.elapsed() < Duration::from_secs(5),
-        "nor does it delay the end"
+        "stopping is not delayed"
     );
 }
 
@@ -162,10 +162,10 @@ fn amazon_and_google_announce_the_end_of_a_spot_instance() {
         None,
         FakeReply::ok(document("aws-maintenance.json")),
     );
-    let amazon = subject(&fixture("aws"), &[("PEGEL_IMDS_URL", &service.url)]);
-    let keeper = start(amazon, &dir);
+    let amazon = options(&fixture("aws"), &[("PEGEL_IMDS_URL", &service.url)]);
+    let worker = start(amazon, &dir);
     let kinds = || {
-        let (_, events) = keeper.events().ok_or("none")?;
+        let (_, events) = worker.events().ok_or("none")?;
         Ok::<_, &str>(
             events
                 .into_iter()
@@ -174,7 +174,7 @@ fn amazon_and_google_announce_the_end_of_a_spot_instance() {
         )
     };
     assert_eq!(eventually("events", kinds), ["terminate", "system-reboot"]);
-    drop(keeper);
+    drop(worker);
 
     let (dir, service) = (TempDir::new(), FakeService::start());
     let set = |path: &str, text: &str| {
@@ -187,10 +187,10 @@ fn amazon_and_google_announce_the_end_of_a_spot_instance() {
     set("id", "7");
     set("preempted", "TRUE");
     set("maintenance-event", "NONE");
-    let google = subject(&fixture("google"), &[("PEGEL_IMDS_URL", &service.url)]);
-    let keeper = start(google, &dir);
+    let google = options(&fixture("google"), &[("PEGEL_IMDS_URL", &service.url)]);
+    let worker = start(google, &dir);
     let events = eventually("events", || {
-        keeper.events().map(|(_, events)| events).ok_or("none")
+        worker.events().map(|(_, events)| events).ok_or("none")
     });
     assert_eq!((events.len(), events[0].kind.as_str()), (1, "preempt"));
 }

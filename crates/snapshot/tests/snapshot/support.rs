@@ -1,3 +1,5 @@
+//! Paths and options shared by the tests.
+
 use std::path::{Path, PathBuf};
 
 use pegel_snapshot::{ProcessEnvironment, SnapshotOptions};
@@ -10,8 +12,8 @@ pub fn fixture(name: &str) -> PathBuf {
     repository().join("tests/fixtures").join(name)
 }
 
-/// A machine made of files, with this environment.
-pub fn subject(root: &Path, environment: &[(&str, &str)]) -> SnapshotOptions {
+/// Options for a fixture tree with this environment.
+pub fn options(root: &Path, environment: &[(&str, &str)]) -> SnapshotOptions {
     SnapshotOptions {
         root: root.to_owned(),
         node: "nid0001".to_owned(),
