@@ -1,14 +1,17 @@
+//! Runs the benchmarks and the soak test.
+
 use anyhow::{Context, Result, ensure};
 
 use crate::{packages, peers, step};
 
 pub enum BenchMode {
-    /// As often as the figures need, and a missed gate fails.
+    /// All repetitions; a missed gate is a failure.
     Gated,
-    /// Each bench one time, to see that it builds and runs.
+    /// One repetition without gates, to check that the benchmarks build and run.
     Once,
 }
 
+/// Runs all benchmarks.
 pub fn run(mode: BenchMode) -> Result<()> {
     packages::install_missing();
     peers::install_missing();
@@ -19,11 +22,11 @@ pub fn run(mode: BenchMode) -> Result<()> {
         BenchMode::Once => command.env("PEGEL_BENCH_ONCE", "1"),
     };
     let status = command.status().context("cannot start cargo")?;
-    ensure!(status.success(), "a bench failed or missed its gate");
+    ensure!(status.success(), "a benchmark failed or missed its gate");
     Ok(())
 }
 
-/// The agent under nominal load; fails when memory, descriptors or disk grow.
+/// Runs the agent under nominal and hostile load; fails if memory, descriptors or disk grow.
 pub fn soak(minutes: &str) -> Result<()> {
     step::cargo(&[
         "run",

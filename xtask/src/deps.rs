@@ -1,5 +1,4 @@
-//! What we build on: every dependency in the lock file, its licence, where it comes from, and what is
-//! not wanted here at all.
+//! Checks every dependency in the lock file: its licence, its source, and that it is not banned.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +24,7 @@ const LICENCES: [&str; 12] = [
 
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// A name, or the beginning of one before `*`, and why not.
+/// Banned packages and the reason. A name that ends with `*` is a prefix.
 const BANS: [(&str, &str); 11] = [
     ("openssl*", "TLS is rustls"),
     ("native-tls", "TLS is rustls"),
@@ -53,17 +52,19 @@ pub fn run() -> Result<()> {
         .as_array()
         .context("cargo metadata has no packages")?;
     let built = built_packages()?;
-    let mut complaints = Vec::new();
+    let mut issues = Vec::new();
     let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for package in packages {
-        let name = package["name"].as_str().context("a package without name")?;
+        let name = package["name"]
+            .as_str()
+            .context("cargo metadata has a package without name")?;
         let version = package["version"]
             .as_str()
-            .context("a package without version")?;
-        complaints.extend(
+            .context("cargo metadata has a package without version")?;
+        issues.extend(
             check_package(package, &built)
                 .into_iter()
-                .map(|c| format!("{name} {version}: {c}")),
+                .map(|issue| format!("{name} {version}: {issue}")),
         );
         versions.entry(name).or_default().insert(version);
     }
@@ -76,19 +77,19 @@ pub fn run() -> Result<()> {
             versions.join(", ")
         );
     }
-    for complaint in &complaints {
-        println!("error: {complaint}");
+    for issue in &issues {
+        println!("error: {issue}");
     }
     ensure!(
-        complaints.is_empty(),
-        "{} complaints about dependencies",
-        complaints.len()
+        issues.is_empty(),
+        "{} errors in the dependencies",
+        issues.len()
     );
     Ok(())
 }
 
-/// The names of what is really built on some platform. The lock file, and with it cargo's metadata, also
-/// holds what a dependency would use if a feature were on that nobody turns on.
+/// Returns the names of the packages that are built on some platform. The lock file, and thus `cargo metadata`, also
+/// lists packages behind features that are never enabled.
 fn built_packages() -> Result<BTreeSet<String>> {
     let tree = step::cargo_output(&[
         "tree",
@@ -107,76 +108,81 @@ fn built_packages() -> Result<BTreeSet<String>> {
 }
 
 fn check_package(package: &Value, built: &BTreeSet<String>) -> Vec<String> {
-    let mut complaints = Vec::new();
+    let mut issues = Vec::new();
     let name = package["name"].as_str().unwrap_or_default();
     let ban = BANS
         .iter()
         .find(|(pattern, _)| matches_pattern(pattern, name));
-    if let Some((_, why)) = ban.filter(|_| built.contains(name)) {
-        complaints.push(format!("not wanted: {why}"));
+    if let Some((_, reason)) = ban.filter(|_| built.contains(name)) {
+        issues.push(format!("banned package: {reason}"));
     }
     match package["source"].as_str() {
         None | Some(CRATES_IO) => {}
-        Some(other) => complaints.push(format!("comes from {other}; only crates.io is accepted")),
+        Some(other) => issues.push(format!("source {other} is not accepted; use crates.io")),
     }
     match package["license"].as_str() {
         Some(licence) if is_accepted(licence) => {}
-        Some(licence) => complaints.push(format!("licence {licence:?} is not on the list")),
-        None => complaints.push("states no licence".to_owned()),
+        Some(licence) => issues.push(format!(
+            "licence {licence:?} is not accepted; see LICENCES in xtask/src/deps.rs"
+        )),
+        None => issues.push("no licence declared".to_owned()),
     }
-    complaints
+    issues
 }
 
 fn matches_pattern(pattern: &str, name: &str) -> bool {
     match pattern.strip_suffix('*') {
-        Some(beginning) => name.starts_with(beginning),
+        Some(prefix) => name.starts_with(prefix),
         None => name == pattern,
     }
 }
 
-/// Whether an SPDX expression leaves us a choice that is on the list. `/` is an old way to write OR.
+/// Whether an SPDX expression can be satisfied with accepted licences. `/` is the deprecated form of OR.
 fn is_accepted(expression: &str) -> bool {
     let expression = expression.replace('/', " OR ");
     let tokens = expression.replace('(', " ( ").replace(')', " ) ");
     let tokens: Vec<&str> = tokens.split_whitespace().collect();
-    let mut at = 0;
-    let accepted = any_of(&tokens, &mut at);
-    accepted && at == tokens.len()
+    let mut position = 0;
+    let accepted = any_of(&tokens, &mut position);
+    accepted && position == tokens.len()
 }
 
-fn any_of(tokens: &[&str], at: &mut usize) -> bool {
-    let mut accepted = all_of(tokens, at);
-    while tokens.get(*at) == Some(&"OR") {
-        *at += 1;
-        accepted |= all_of(tokens, at);
+fn any_of(tokens: &[&str], position: &mut usize) -> bool {
+    let mut accepted = all_of(tokens, position);
+    while tokens.get(*position) == Some(&"OR") {
+        *position += 1;
+        accepted |= all_of(tokens, position);
     }
     accepted
 }
 
-fn all_of(tokens: &[&str], at: &mut usize) -> bool {
-    let mut accepted = licence_term(tokens, at);
-    while tokens.get(*at) == Some(&"AND") {
-        *at += 1;
-        accepted &= licence_term(tokens, at);
+fn all_of(tokens: &[&str], position: &mut usize) -> bool {
+    let mut accepted = licence_term(tokens, position);
+    while tokens.get(*position) == Some(&"AND") {
+        *position += 1;
+        accepted &= licence_term(tokens, position);
     }
     accepted
 }
 
-fn licence_term(tokens: &[&str], at: &mut usize) -> bool {
-    let Some(&token) = tokens.get(*at) else {
+fn licence_term(tokens: &[&str], position: &mut usize) -> bool {
+    let Some(&token) = tokens.get(*position) else {
         return false;
     };
-    *at += 1;
+    *position += 1;
     if token == "(" {
-        let accepted = any_of(tokens, at);
-        let is_closed = tokens.get(*at) == Some(&")");
-        *at += 1;
+        let accepted = any_of(tokens, position);
+        let is_closed = tokens.get(*position) == Some(&")");
+        *position += 1;
         return accepted && is_closed;
     }
     let mut licence = token.to_owned();
-    if tokens.get(*at) == Some(&"WITH") {
-        licence = format!("{licence} WITH {}", tokens.get(*at + 1).unwrap_or(&""));
-        *at += 2;
+    if tokens.get(*position) == Some(&"WITH") {
+        licence = format!(
+            "{licence} WITH {}",
+            tokens.get(*position + 1).unwrap_or(&"")
+        );
+        *position += 2;
     }
     LICENCES.contains(&licence.as_str())
 }
@@ -186,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_licence_is_accepted_when_it_leaves_a_choice_from_the_list() {
+    fn a_licence_is_accepted_if_an_alternative_is_on_the_list() {
         for (expression, expected) in [
             ("MIT", true),
             ("MIT/Apache-2.0", true),
@@ -211,8 +217,8 @@ mod tests {
             "name": "openssl-sys", "license": "MIT", "source": "git+https://example.org/openssl",
         });
         let built = BTreeSet::from(["openssl-sys".to_owned(), "pegel".to_owned()]);
-        let complaints = check_package(&package, &built);
-        assert_eq!(complaints.len(), 2, "{complaints:?}");
+        let issues = check_package(&package, &built);
+        assert_eq!(issues.len(), 2, "{issues:?}");
         let ours = serde_json::json!({"name": "pegel", "license": "MIT", "source": null});
         assert!(check_package(&ours, &built).is_empty());
         let only_locked = serde_json::json!({"name": "ring", "license": "ISC", "source": null});

@@ -1,4 +1,4 @@
-//! Fuzzing: the same targets by our own driver, or under libFuzzer with a nightly toolchain.
+//! Runs the fuzz targets: with our own driver, or with libFuzzer and a nightly toolchain.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::step;
 
-/// Replays the corpora, then changes their inputs at random. `args` are those of `fuzz/src/bin/fuzz.rs`.
+/// Replays the corpora, then mutates their inputs at random. `args` are passed to `fuzz/src/bin/fuzz.rs`.
 pub fn run(args: &[&str]) -> Result<()> {
     let mut command = step::cargo_command();
     command.args([
@@ -24,31 +24,33 @@ pub fn run(args: &[&str]) -> Result<()> {
     let status = command.status().context("cannot start cargo")?;
     ensure!(
         status.success(),
-        "fuzzing found something: add its input to fuzz/corpus, mend it, and write a test"
+        "fuzzing found a failure: add the input to fuzz/corpus, fix the bug, and add a test"
     );
     Ok(())
 }
 
-/// What `cargo fuzz` would set: counters in the code for libFuzzer, and its entry point.
+/// The compiler flags of `cargo fuzz`: coverage counters for libFuzzer, and the address sanitizer.
 const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares --cfg=fuzzing -Zsanitizer=address \
     -Ccodegen-units=1 -Cdebug-assertions";
 
-/// Looks for new paths through the code, for so many seconds. What is found is gathered in
-/// `target/fuzz-coverage`; the inputs that reach more than the corpus does are added to it.
+/// Fuzzes one target with coverage feedback for this many seconds. New inputs are collected in `target/fuzz-coverage`;
+/// those that reach code the corpus does not reach are added to the corpus.
 pub fn coverage(target: &str, seconds: &str) -> Result<()> {
-    let seconds: u32 = seconds.parse().context("--seconds needs a number")?;
+    let seconds: u32 = seconds
+        .parse()
+        .context("--seconds requires a whole number")?;
     let work = step::root().join("target/fuzz-coverage");
     let found = work.join(target);
     let crashes = step::root().join("target/fuzz-crashes");
     let corpus = step::root().join("fuzz/corpus").join(target);
     ensure!(
         corpus.is_dir(),
-        "no target is called {target:?}: see `cargo xtask fuzz --list`"
+        "unknown fuzz target {target:?}; `cargo xtask fuzz --list` shows all targets"
     );
     for dir in [&found, &crashes] {
-        fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
     }
     let host = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let build = Command::new("cargo")
@@ -72,7 +74,7 @@ pub fn coverage(target: &str, seconds: &str) -> Result<()> {
         .arg(work.join("build"))
         .env("RUSTFLAGS", COVERAGE)
         .env("CARGO_PROFILE_RELEASE_LTO", "off")
-        // Set by the cargo that runs us, for the toolchain that we leave here.
+        // Set by the calling cargo; would override `+nightly`.
         .env_remove("RUSTUP_TOOLCHAIN")
         .env_remove("CARGO")
         .status()
@@ -94,7 +96,10 @@ pub fn coverage(target: &str, seconds: &str) -> Result<()> {
             .context("cannot start the fuzzer")?
             .success()
         {
-            bail!("{target}: the input is in {}", crashes.display());
+            bail!(
+                "fuzz target {target} failed; the input is in {}",
+                crashes.display()
+            );
         }
         Ok(())
     };
@@ -109,13 +114,13 @@ pub fn coverage(target: &str, seconds: &str) -> Result<()> {
     ]);
     libfuzzer(&args, &[&found, &corpus])?;
     let mut args = limits.to_vec();
-    // Only what reaches new code, and only small inputs: a corpus is read by people, too.
+    // Keep only inputs that reach new code, and only small ones: the corpus is reviewed.
     args.extend([prefix, "-max_len=1500".into()]);
     args.extend(["-set_cover_merge=1".into(), "-use_counters=0".into()]);
     libfuzzer(&args, &[&corpus, &found])
 }
 
-/// Targets write small files again and again: no disk need see them.
+/// Puts temporary files in memory: targets write many small files.
 fn in_memory(command: &mut Command) {
     if std::env::var_os("TMPDIR").is_none() && Path::new("/dev/shm").is_dir() {
         command.env("TMPDIR", "/dev/shm");

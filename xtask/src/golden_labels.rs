@@ -1,4 +1,4 @@
-//! Which labels the series of each name have, as the golden texts of the collectors show it.
+//! The label keys of each metric, extracted from the golden files of the collectors.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -6,12 +6,12 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// Label keys by name.
+/// Label keys by metric name.
 #[derive(Debug, Default)]
 pub struct GoldenLabels(BTreeMap<String, BTreeSet<String>>);
 
 impl GoldenLabels {
-    /// Reads all texts below a folder.
+    /// Reads all golden files below a directory.
     pub fn read(folder: &Path) -> Result<GoldenLabels> {
         let mut labels = GoldenLabels::default();
         let mut folders = vec![folder.to_owned()];
@@ -32,7 +32,7 @@ impl GoldenLabels {
         Ok(labels)
     }
 
-    /// Takes a line `name{key="value",…} 1 gauge`.
+    /// Adds a line such as `name{key="value",…} 1 gauge`.
     fn add_line(&mut self, line: &str) {
         let end = line.find(['{', ' ']).unwrap_or(line.len());
         let (name, mut rest) = line.split_at(end);
@@ -46,17 +46,18 @@ impl GoldenLabels {
         }
     }
 
-    /// The labels of a family; all that its series have when its name stands for many.
+    /// Returns the label keys of a family. A name with a placeholder `<…>` matches several names; their keys are
+    /// merged.
     pub fn of_family(&self, family: &str) -> Vec<&str> {
         let parts = family.split_once('<').and_then(|(before, rest)| {
             let (_, after) = rest.rsplit_once('>')?;
             Some((before, after))
         });
-        let is_of = |name: &str| match parts {
+        let matches = |name: &str| match parts {
             Some((before, after)) => name.starts_with(before) && name.ends_with(after),
             None => name == family,
         };
-        let found = self.0.iter().filter(|(name, _)| is_of(name));
+        let found = self.0.iter().filter(|(name, _)| matches(name));
         let keys: BTreeSet<&str> = found
             .flat_map(|(_, keys)| keys.iter().map(String::as_str))
             .collect();
@@ -64,12 +65,12 @@ impl GoldenLabels {
     }
 }
 
-/// What follows the quote that ends a value; quotes inside have a backslash.
+/// Returns the text after the closing quote of a value; escaped quotes are skipped.
 fn after_quote(value: &str) -> &str {
     let mut is_escaped = false;
-    for (at, character) in value.char_indices() {
+    for (index, character) in value.char_indices() {
         match character {
-            '"' if !is_escaped => return &value[at + 1..],
+            '"' if !is_escaped => return &value[index + 1..],
             _ => is_escaped = character == '\\' && !is_escaped,
         }
     }
@@ -81,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_found_between_any_values() {
+    fn keys_are_found_next_to_any_values() {
         let mut labels = GoldenLabels::default();
         labels.add_line("a_total{b=\"x\\\"},y=\\\"\",c=\"\\\\\"} 1 counter");
         labels.add_line("a_total{d=\"1 = 2\"} 1 counter");

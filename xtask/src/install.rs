@@ -1,4 +1,4 @@
-//! Installs the C library where compilers and pkg-config look for it.
+//! Installs the C library: shared and static library, header, and pkg-config file.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,14 +10,14 @@ use crate::step;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// `--prefix P`, and `--debug` for a library that was not optimised.
+/// Accepts `--prefix DIR`, and `--debug` for an unoptimised build.
 pub fn run(args: &[&str]) -> Result<()> {
     let (prefix, is_debug) = match args {
         ["--prefix", prefix] => (prefix, false),
         ["--prefix", prefix, "--debug"] => (prefix, true),
         _ => bail!("expected: install --prefix DIR [--debug]"),
     };
-    let prefix = std::path::absolute(prefix).context("the prefix is not a path")?;
+    let prefix = std::path::absolute(prefix).context("--prefix is not a valid path")?;
     let mut build = vec!["build", "--quiet", "--locked", "--package", "pegel-c"];
     if !is_debug {
         build.push("--release");
@@ -33,10 +33,11 @@ pub fn run(args: &[&str]) -> Result<()> {
     copy(&built.join("libpegel.a"), &lib.join("libpegel.a"))?;
     let header = step::root().join("clients/c/include/pegel.h");
     copy(&header, &prefix.join("include/pegel.h"))?;
-    let described = lib.join("pkgconfig/pegel.pc");
-    make_parent(&described)?;
-    fs::write(&described, pkg_config(&prefix)).with_context(|| described.display().to_string())?;
-    println!("libpegel {VERSION} is in {}", prefix.display());
+    let description = lib.join("pkgconfig/pegel.pc");
+    make_parent(&description)?;
+    fs::write(&description, pkg_config(&prefix))
+        .with_context(|| format!("cannot write {}", description.display()))?;
+    println!("installed libpegel {VERSION} in {}", prefix.display());
     Ok(())
 }
 
@@ -47,7 +48,7 @@ fn target_dir() -> PathBuf {
     }
 }
 
-/// What the static library needs beside itself is what Rust's standard library asks for.
+/// Renders the pkg-config file. `Libs.private` lists what Rust's standard library requires for static linking.
 fn pkg_config(prefix: &Path) -> String {
     format!(
         "prefix={}\n\
@@ -66,18 +67,19 @@ fn pkg_config(prefix: &Path) -> String {
 
 fn copy(from: &Path, to: &Path) -> Result<()> {
     make_parent(to)?;
-    // A program may have the old one mapped: it keeps it, and finds the new one at its next start.
-    let fresh = to.with_extension("new");
-    fs::copy(from, &fresh).with_context(|| format!("{} to {}", from.display(), to.display()))?;
-    fs::rename(&fresh, to).with_context(|| to.display().to_string())
+    // Replaced by rename: running programs that have the old library mapped keep it.
+    let temporary = to.with_extension("new");
+    fs::copy(from, &temporary)
+        .with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
+    fs::rename(&temporary, to).with_context(|| format!("cannot write {}", to.display()))
 }
 
-fn link(to: &str, at: &Path) -> Result<()> {
-    let _ = fs::remove_file(at);
-    symlink(to, at).with_context(|| at.display().to_string())
+fn link(target: &str, path: &Path) -> Result<()> {
+    let _ = fs::remove_file(path);
+    symlink(target, path).with_context(|| format!("cannot create symlink {}", path.display()))
 }
 
 fn make_parent(path: &Path) -> Result<()> {
     let parent = path.parent().unwrap_or(Path::new("/"));
-    fs::create_dir_all(parent).with_context(|| parent.display().to_string())
+    fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))
 }

@@ -1,5 +1,5 @@
-//! The project's chores: `cargo xtask COMMAND`.
-#![allow(clippy::print_stdout, clippy::print_stderr)] // Printing is what a chore does.
+//! Development tasks of the project: `cargo xtask COMMAND`.
+#![allow(clippy::print_stdout, clippy::print_stderr)] // A command-line tool.
 
 mod bench;
 mod deps;
@@ -18,24 +18,24 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 
 const USAGE: &str = "\
-cargo xtask test            install what the tests need, run every test, list what was skipped
+cargo xtask test            install the programs that tests require, run all tests, list skipped tests
 cargo xtask tidy [--fix]    check the source tree; --fix rewrites the generated files
 cargo xtask deps            check licences, sources and bans of all dependencies
-cargo xtask bench [--once]  run the benches with their gates; --once: each one time, without gates
-cargo xtask fuzz [--seconds N] [--seed N] [TARGET…]  replay the corpora, change their inputs for N seconds
-cargo xtask fuzz --coverage TARGET --seconds N       the same under libFuzzer, with a nightly toolchain
-cargo xtask install --prefix DIR [--debug]  the C library: header, shared and static library, pkg-config
-cargo xtask loom            every order of events in the lock-free part of the lanes
-cargo xtask soak --minutes N  run the agent under load for N minutes: memory, files, disk
-cargo xtask ci              fmt, clippy, deps, tidy, test, loom, fuzz, bench --once, soak: what .ci/run calls";
+cargo xtask bench [--once]  run all benchmarks and check their gates; --once: one repetition, no gates
+cargo xtask fuzz [--seconds N] [--seed N] [TARGET…]  replay the corpora, then mutate their inputs for N seconds
+cargo xtask fuzz --coverage TARGET --seconds N       fuzz one target with libFuzzer (requires a nightly toolchain)
+cargo xtask install --prefix DIR [--debug]  install the C library: header, shared and static library, pkg-config
+cargo xtask loom            model-check the lock-free part of the lanes
+cargo xtask soak --minutes N  run the agent under load for N minutes; check memory, open files and disk
+cargo xtask ci              run fmt, clippy, deps, tidy, test, loom, fuzz, bench --once and soak; used by .ci/run";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    let done = std::env::set_current_dir(step::root())
+    let result = std::env::set_current_dir(step::root())
         .map_err(Into::into)
         .and_then(|()| run(&args));
-    match done {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("xtask: {error:#}");
@@ -60,11 +60,11 @@ fn run(args: &[&str]) -> Result<()> {
         ["loom"] => step::run("loom", loom),
         ["soak", "--minutes", minutes] => step::run("soak", || bench::soak(minutes)),
         ["ci"] => ci(),
-        _ => bail!("expected one of:\n{USAGE}"),
+        _ => bail!("unknown command; expected one of:\n{USAGE}"),
     }
 }
 
-/// The lock-free part of the lanes under loom, which has other atomics: nothing else works then.
+/// Runs the lane tests with loom. Loom replaces the atomics, so only this one test target works with the feature.
 fn loom() -> Result<()> {
     step::cargo(&[
         "test",
@@ -78,7 +78,7 @@ fn loom() -> Result<()> {
     ])
 }
 
-/// Stops at the first step that fails: the later ones would mostly repeat its complaint.
+/// Runs all steps. Stops at the first failure: later steps would mostly repeat it.
 fn ci() -> Result<()> {
     step::run("fmt", || step::cargo(&["fmt", "--all", "--check"]))?;
     step::run("clippy", || {

@@ -1,4 +1,4 @@
-//! Programs that the tests run beside ours, from the system's packages.
+//! Installs the system packages with programs that the tests and benchmarks run.
 
 use std::env;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 const MPI4PY: &str = "/usr/lib/python3/dist-packages/mpi4py/__init__.py";
 
-/// Program, and the Debian package that brings it.
+/// Programs and the Debian packages that contain them.
 const PROGRAMS: [(&str, &str); 28] = [
     ("collectd", "collectd-core"),
     ("c++", "g++"),
@@ -17,7 +17,7 @@ const PROGRAMS: [(&str, &str); 28] = [
     ("ip", "iproute2"),
     ("java", "default-jdk-headless"),
     ("javac", "default-jdk-headless"),
-    // Not a program: a package of Python that has none.
+    // A file of the package, which has no program.
     (MPI4PY, "python3-mpi4py"),
     ("mpicc.mpich", "libmpich-dev"),
     ("mpicc.openmpi", "libopenmpi-dev"),
@@ -39,8 +39,8 @@ const PROGRAMS: [(&str, &str); 28] = [
     ("victoria-metrics", "victoria-metrics"),
 ];
 
-/// Installs packages without starting the services they bring: `policy-rc.d` forbids it meanwhile,
-/// and whatever policy was there before comes back.
+/// Installs packages without starting their services: a temporary `policy-rc.d` prevents it, and an existing policy is
+/// restored afterwards.
 const INSTALL: &str = r#"
 set -e
 policy=/usr/sbin/policy-rc.d
@@ -56,7 +56,7 @@ apt-get update -qq
 apt-get install -y -qq --no-install-recommends "$@"
 "#;
 
-/// Installs what is missing, where it may. What stays missing is for the tests to report.
+/// Installs missing packages, best effort. Tests report programs that are still missing.
 pub fn install_missing() {
     let mut missing: Vec<&str> = Vec::new();
     for (program, package) in PROGRAMS {
@@ -73,41 +73,41 @@ pub fn install_missing() {
     }
     let list = missing.join(" ");
     if !is_installed("apt-get") {
-        println!("packages: {list} missing, and this system has no apt-get; install them by hand");
+        println!("packages: {list} missing and apt-get not found; install them manually");
         return;
     }
     let Some(mut command) = as_root() else {
-        println!("packages: {list} missing; to install them: sudo apt-get install {list}");
+        println!("packages: {list} missing; run: sudo apt-get install {list}");
         return;
     };
-    println!("packages: apt-get install {list} (their services are not started)");
+    println!("packages: running apt-get install {list} (services are not started)");
     let status = command
         .args(["sh", "-c", INSTALL, "install"])
         .args(&missing)
         .status();
     match status {
         Ok(status) if status.success() => println!("packages: installed {list}"),
-        Ok(status) => println!("packages: could not install {list} ({status}); going on without"),
-        Err(error) => println!("packages: could not install {list}: {error}; going on without"),
+        Ok(status) => println!("packages: cannot install {list} ({status}); continuing without"),
+        Err(error) => println!("packages: cannot install {list}: {error}; continuing without"),
     }
 }
 
-/// A prefix for a command that needs root: `env` where we are root, `sudo` where it does not ask for a
-/// password, else nothing.
+/// Returns a prefix for a command that requires root: `env` if this process is root, `sudo` if it needs no password,
+/// else `None`.
 fn as_root() -> Option<Command> {
     use std::os::unix::fs::MetadataExt;
-    // The owner of our own entry in /proc is our user.
+    // The owner of /proc/self is the user of this process.
     if Path::new("/proc/self")
         .metadata()
         .is_ok_and(|meta| meta.uid() == 0)
     {
         return Some(Command::new("env"));
     }
-    let asked = Command::new("sudo")
+    let sudo = Command::new("sudo")
         .args(["-n", "true"])
         .stderr(Stdio::null())
         .status();
-    asked.is_ok_and(|status| status.success()).then(|| {
+    sudo.is_ok_and(|status| status.success()).then(|| {
         let mut command = Command::new("sudo");
         command.arg("-n");
         command

@@ -1,16 +1,16 @@
-//! Clients and servers of others that the tests and benches meet, from the public registries: below `target/peers`,
-//! so that nothing of the system changes.
+//! Installs third-party clients and servers for the tests and benchmarks from public registries, below `target/peers`,
+//! so that the system is not changed.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::step;
 
-/// What to install in a folder, by which command, and a file that says that it is there.
+/// Packages to install in a directory. `marker_file` exists if the installation is complete.
 struct PeerPackage {
     folder: &'static str,
     marker_file: &'static str,
-    /// Run by `sh`, with the folder as `$1`.
+    /// Shell command, with the directory as `$1`.
     install: &'static str,
 }
 
@@ -27,7 +27,7 @@ const PEERS: [PeerPackage; 2] = [
     },
 ];
 
-/// Installs what is missing, where it may. What stays missing is for the tests to report.
+/// Installs missing packages, best effort. Tests report what is still missing.
 pub fn install_missing() {
     for peer in &PEERS {
         let folder = step::root().join("target/peers").join(peer.folder);
@@ -35,22 +35,23 @@ pub fn install_missing() {
             continue;
         }
         println!("peers: installing target/peers/{}", peer.folder);
-        match install(peer, &folder) {
-            true => println!("peers: installed target/peers/{}", peer.folder),
-            false => println!(
-                "peers: could not install target/peers/{}; going on without",
+        if install(peer, &folder) {
+            println!("peers: installed target/peers/{}", peer.folder);
+        } else {
+            println!(
+                "peers: cannot install target/peers/{}; continuing without",
                 peer.folder
-            ),
+            );
         }
     }
 }
 
 fn install(peer: &PeerPackage, folder: &Path) -> bool {
-    let made = std::fs::create_dir_all(folder);
+    let created = std::fs::create_dir_all(folder);
     let status = Command::new("sh")
         .args(["-c", peer.install, "install"])
         .arg(folder)
         .stdin(Stdio::null())
         .status();
-    made.is_ok() && status.is_ok_and(|status| status.success())
+    created.is_ok() && status.is_ok_and(|status| status.success())
 }

@@ -1,3 +1,5 @@
+//! Runs the steps of a task, and cargo.
+
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
@@ -5,27 +7,27 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-/// The root of the repository.
+/// Returns the root of the repository.
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
-        .expect("xtask lies in the repository")
+        .expect("xtask is in the repository")
 }
 
-/// Runs one step under a heading, and says how long it took.
+/// Runs one step under a heading and prints its result and duration.
 pub fn run(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
     println!("== {name}");
     let started = Instant::now();
-    let done = work();
-    let word = if done.is_ok() { "ok" } else { "FAILED" };
+    let result = work();
+    let word = if result.is_ok() { "ok" } else { "FAILED" };
     println!(
         "== {name}: {word} in {:.1} s",
         started.elapsed().as_secs_f64()
     );
-    done.with_context(|| format!("the step {name:?} failed"))
+    result.with_context(|| format!("step {name:?} failed"))
 }
 
-/// The cargo that runs us, so that a toolchain chosen on the command line stays chosen.
+/// Returns the cargo that runs this process, which preserves a toolchain selected on the command line.
 pub fn cargo_command() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")))
 }
@@ -39,7 +41,7 @@ pub fn cargo(args: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Runs cargo and returns what it printed.
+/// Runs cargo and returns its standard output.
 pub fn cargo_output(args: &[&str]) -> Result<String> {
     let output = cargo_command()
         .args(args)
@@ -47,5 +49,5 @@ pub fn cargo_output(args: &[&str]) -> Result<String> {
         .output()
         .context("cannot start cargo")?;
     ensure!(output.status.success(), "`cargo {}` failed", args.join(" "));
-    String::from_utf8(output.stdout).context("cargo printed something that is not UTF-8")
+    String::from_utf8(output.stdout).context("output of cargo is not UTF-8")
 }

@@ -1,4 +1,4 @@
-//! Runs every test and sums up: what passed, what failed, what was skipped and why.
+//! Runs all tests and prints a summary: passed, failed, and skipped with reasons.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,8 +19,8 @@ pub fn run() -> Result<()> {
     packages::install_missing();
     peers::install_missing();
     let target = step::root().join("target");
-    fs::create_dir_all(&target).context("cannot make target/")?;
-    // Tests that miss something note it here; see the `need` module of crates/testkit.
+    fs::create_dir_all(&target).context("cannot create target/")?;
+    // Tests that lack a program record it in this file; see the `need` module of crates/testkit.
     let skips_path = target.join("skipped-tests.txt");
     fs::write(&skips_path, "").with_context(|| format!("cannot write {}", skips_path.display()))?;
 
@@ -45,17 +45,17 @@ pub fn run() -> Result<()> {
     let status = child.wait().context("cannot wait for cargo")?;
     let ignored_count = skips.len();
 
-    // To the test runner, a test that found its component missing has passed.
-    let noted = fs::read_to_string(&skips_path)
+    // The test runner reports a test that skipped itself as passed.
+    let recorded = fs::read_to_string(&skips_path)
         .with_context(|| format!("cannot read {}", skips_path.display()))?;
-    let noted = parse_skips(&noted);
-    count.passed = count.passed.saturating_sub(noted.len() as u64);
-    skips.extend(noted);
+    let recorded = parse_skips(&recorded);
+    count.passed = count.passed.saturating_sub(recorded.len() as u64);
+    skips.extend(recorded);
     for (test, reason) in &skips {
         println!("skipped: {test}: {reason}");
     }
     if !status.success() && count.failed == 0 {
-        // It did not compile, or a test binary died without a result of its own.
+        // Compilation failed, or a test binary was killed before it printed a result.
         count.failed = 1;
     }
     println!(
@@ -65,17 +65,17 @@ pub fn run() -> Result<()> {
         skips.len()
     );
     ensure!(status.success(), "tests failed");
-    // Tests that lack a program fail by themselves then; those marked #[ignore] cannot.
+    // With CI=true, tests that lack a program fail by themselves; ignored tests must be rejected here.
     let is_ci = std::env::var_os("CI").is_some_and(|value| value == "true");
     ensure!(
         !is_ci || ignored_count == 0,
-        "with CI=true no test may be marked #[ignore]"
+        "tests marked #[ignore] are not permitted with CI=true"
     );
     Ok(())
 }
 
 impl TestCount {
-    /// Adds the line with which each test binary closes.
+    /// Adds the result line of a test binary; other lines are ignored.
     fn add(&mut self, line: &str) {
         let Some(result) = line.strip_prefix("test result: ") else {
             return;
@@ -97,8 +97,8 @@ impl TestCount {
     }
 }
 
-/// `test NAME ... ignored, REASON`. A function that another test starts as a process of its own says
-/// that it is not a test; then nothing was skipped.
+/// Parses `test NAME ... ignored, REASON`. Functions that another test runs as a child process are marked as "not a
+/// test" and are not skips.
 fn ignored(line: &str) -> Option<(&str, &str)> {
     let (test, state) = line.strip_prefix("test ")?.split_once(" ... ")?;
     let reason = state.strip_prefix("ignored")?;
@@ -106,7 +106,7 @@ fn ignored(line: &str) -> Option<(&str, &str)> {
     (!reason.starts_with("not a test")).then_some((test, reason))
 }
 
-/// One line per skip: test, tab, reason. A test that lacks two things counts once.
+/// Parses one skip per line: test, tab, reason. Several reasons of one test are joined.
 fn parse_skips(text: &str) -> BTreeMap<String, String> {
     let mut skips: BTreeMap<String, String> = BTreeMap::new();
     for (test, reason) in text.lines().filter_map(|line| line.split_once('\t')) {
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn ignored_tests_are_named() {
+    fn ignored_tests_are_listed_with_their_reason() {
         assert_eq!(
             ignored("test a::b ... ignored, too slow"),
             Some(("a::b", "too slow"))
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_that_lacks_two_things_counts_once() {
+    fn a_test_with_two_reasons_counts_once() {
         let skips = parse_skips("a\tno x\na\tno y\na\tno x\nb\tno x\n");
         assert_eq!(skips.len(), 2);
         assert_eq!(skips["a"], "no x; no y");

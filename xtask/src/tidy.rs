@@ -1,4 +1,4 @@
-//! Checks over the source tree that the compiler does not make.
+//! Checks of the source tree that the compiler does not perform.
 
 mod collectors;
 mod dead_files;
@@ -18,7 +18,7 @@ use tree::SourceTree;
 
 pub use generated::GeneratedFilesMode;
 
-/// Something that is not as it should be, and where.
+/// A violation of a check, with its location.
 #[derive(Debug)]
 pub struct TidyIssue {
     pub location: String,
@@ -26,9 +26,9 @@ pub struct TidyIssue {
 }
 
 impl TidyIssue {
-    fn new(place: impl Into<String>, text: impl Into<String>) -> TidyIssue {
+    fn new(location: impl Into<String>, text: impl Into<String>) -> TidyIssue {
         TidyIssue {
-            location: place.into(),
+            location: location.into(),
             text: text.into(),
         }
     }
@@ -40,33 +40,33 @@ impl TidyIssue {
 
 pub fn run(generated: GeneratedFilesMode) -> Result<()> {
     let tree = SourceTree::read(crate::step::root())?;
-    let mut complaints = Vec::new();
-    complaints.extend(vague_names::check(&tree));
-    complaints.extend(dead_files::check(&tree)?);
-    complaints.extend(unfinished::check(&tree));
-    complaints.extend(unsafe_code::check(&tree));
-    complaints.extend(threads::check(&tree));
-    complaints.extend(collectors::check(&tree));
-    complaints.extend(links::check(&tree));
-    complaints.extend(guarantees::check(&tree));
-    complaints.extend(generated::check(&tree, generated)?);
+    let mut issues = Vec::new();
+    issues.extend(vague_names::check(&tree));
+    issues.extend(dead_files::check(&tree)?);
+    issues.extend(unfinished::check(&tree));
+    issues.extend(unsafe_code::check(&tree));
+    issues.extend(threads::check(&tree));
+    issues.extend(collectors::check(&tree));
+    issues.extend(links::check(&tree));
+    issues.extend(guarantees::check(&tree));
+    issues.extend(generated::check(&tree, generated)?);
     let warnings = size::check(&tree);
     for warning in &warnings {
         println!("warning: {}: {}", warning.location, warning.text);
     }
-    for complaint in &complaints {
-        println!("error: {}: {}", complaint.location, complaint.text);
+    for issue in &issues {
+        println!("error: {}: {}", issue.location, issue.text);
     }
     println!(
         "{} files checked, {} errors, {} warnings",
         tree.files.len(),
-        complaints.len(),
+        issues.len(),
         warnings.len()
     );
     ensure!(
-        complaints.is_empty(),
-        "{} complaints about the source tree",
-        complaints.len()
+        issues.is_empty(),
+        "{} errors in the source tree",
+        issues.len()
     );
     Ok(())
 }

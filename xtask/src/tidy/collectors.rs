@@ -1,4 +1,4 @@
-//! Every collector's file has its line in the registry.
+//! Checks that every collector is listed in the registry.
 
 use super::TidyIssue;
 use super::tree::SourceTree;
@@ -8,10 +8,7 @@ const REGISTRY: &str = "crates/collect/src/lib.rs";
 
 pub fn check(tree: &SourceTree) -> Vec<TidyIssue> {
     let Some(registry) = tree.get(REGISTRY) else {
-        return vec![TidyIssue::new(
-            REGISTRY,
-            "the registry of collectors is not there",
-        )];
+        return vec![TidyIssue::new(REGISTRY, "registry of collectors not found")];
     };
     let collectors = tree
         .with_extension(&["rs"])
@@ -22,7 +19,7 @@ pub fn check(tree: &SourceTree) -> Vec<TidyIssue> {
         .map(|file| {
             TidyIssue::new(
                 &file.path,
-                format!("no line for this collector in {REGISTRY}"),
+                format!("collector is missing from the registry in {REGISTRY}"),
             )
         })
         .collect()
@@ -33,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_forgotten_collector_is_found() {
+    fn an_unregistered_collector_is_found() {
         let tree = SourceTree::from_files(&[
             (
                 REGISTRY,
@@ -49,7 +46,10 @@ mod tests {
             ),
             ("crates/collect/src/collectors/disk_info.rs", ""),
         ]);
-        let places: Vec<String> = check(&tree).into_iter().map(|c| c.location).collect();
-        assert_eq!(places, ["crates/collect/src/collectors/disk.rs"]);
+        let locations: Vec<String> = check(&tree)
+            .into_iter()
+            .map(|issue| issue.location)
+            .collect();
+        assert_eq!(locations, ["crates/collect/src/collectors/disk.rs"]);
     }
 }

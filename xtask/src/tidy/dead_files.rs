@@ -1,4 +1,4 @@
-//! Rust files that no target reaches through `mod`.
+//! Finds Rust files that no target includes through `mod`.
 
 use std::collections::BTreeSet;
 
@@ -20,11 +20,11 @@ pub fn check(tree: &SourceTree) -> Result<Vec<TidyIssue>> {
     {
         for target in package["targets"]
             .as_array()
-            .context("a package without targets")?
+            .context("cargo metadata has a package without targets")?
         {
             let path = target["src_path"]
                 .as_str()
-                .context("a target without source")?;
+                .context("cargo metadata has a target without source")?;
             targets.push(normalize(path.strip_prefix(&root).unwrap_or(path)));
         }
     }
@@ -33,17 +33,17 @@ pub fn check(tree: &SourceTree) -> Result<Vec<TidyIssue>> {
 
 fn unreached(tree: &SourceTree, targets: Vec<String>) -> Vec<TidyIssue> {
     let mut reached: BTreeSet<String> = BTreeSet::new();
-    // Modules of a target's own file lie beside it; those of `a.rs` lie in `a/`.
-    let mut open: Vec<(String, bool)> = targets.into_iter().map(|path| (path, true)).collect();
-    while let Some((path, is_root)) = open.pop() {
+    // Modules of a crate root are in its directory; those of `a.rs` are in `a/`.
+    let mut pending: Vec<(String, bool)> = targets.into_iter().map(|path| (path, true)).collect();
+    while let Some((path, is_root)) = pending.pop() {
         let Some(file) = tree.get(&path) else {
             continue;
         };
         if !reached.insert(path.clone()) {
             continue;
         }
-        let beside = is_root || file.stem() == "mod";
-        let inside = if beside {
+        let is_in_directory = is_root || file.stem() == "mod";
+        let module_dir = if is_in_directory {
             file.dir().to_owned()
         } else {
             format!("{}{}/", file.dir(), file.stem())
@@ -51,11 +51,11 @@ fn unreached(tree: &SourceTree, targets: Vec<String>) -> Vec<TidyIssue> {
         for module in modules(&file.text) {
             match module {
                 ModDeclaration::Named(name) => {
-                    open.push((format!("{inside}{name}.rs"), false));
-                    open.push((format!("{inside}{name}/mod.rs"), false));
+                    pending.push((format!("{module_dir}{name}.rs"), false));
+                    pending.push((format!("{module_dir}{name}/mod.rs"), false));
                 }
                 ModDeclaration::At(path) => {
-                    open.push((normalize(&format!("{}{path}", file.dir())), false))
+                    pending.push((normalize(&format!("{}{path}", file.dir())), false))
                 }
             }
         }
@@ -65,7 +65,7 @@ fn unreached(tree: &SourceTree, targets: Vec<String>) -> Vec<TidyIssue> {
         .map(|file| {
             TidyIssue::new(
                 &file.path,
-                "no target reaches this file; a `mod` is missing",
+                "file is not part of any target; add a `mod` declaration or remove it",
             )
         })
         .collect()
@@ -87,8 +87,8 @@ fn modules(text: &str) -> Vec<ModDeclaration<'_>> {
         }
         let declaration = match line.find("mod ") {
             Some(0) => Some(&line[4..]),
-            Some(at) if line.starts_with("pub") && !line[..at - 1].contains(' ') => {
-                Some(&line[at + 4..])
+            Some(start) if line.starts_with("pub") && !line[..start - 1].contains(' ') => {
+                Some(&line[start + 4..])
             }
             _ => None,
         };
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn modules_are_followed_and_the_rest_is_dead() {
+    fn files_outside_the_module_tree_are_found() {
         let tree = SourceTree::from_files(&[
             ("c/src/lib.rs", "mod a;\npub(crate) mod b;\n// mod gone;\n"),
             ("c/src/a.rs", "mod inner;\n"),
@@ -132,10 +132,10 @@ mod tests {
             ("extra/y.rs", ""),
         ]);
         let targets = vec!["c/src/lib.rs".to_owned(), normalize("c/../tests/x.rs")];
-        let places: Vec<String> = unreached(&tree, targets)
+        let locations: Vec<String> = unreached(&tree, targets)
             .into_iter()
-            .map(|c| c.location)
+            .map(|issue| issue.location)
             .collect();
-        assert_eq!(places, ["c/src/gone.rs"]);
+        assert_eq!(locations, ["c/src/gone.rs"]);
     }
 }

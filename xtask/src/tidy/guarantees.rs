@@ -1,4 +1,4 @@
-//! Every promise in docs/guarantees.md names a test that is there.
+//! Checks that every guarantee in docs/guarantees.md names existing tests.
 
 use super::TidyIssue;
 use super::tree::SourceTree;
@@ -7,24 +7,25 @@ const PAGE: &str = "docs/guarantees.md";
 
 pub fn check(tree: &SourceTree) -> Vec<TidyIssue> {
     let Some(page) = tree.get(PAGE) else {
-        return vec![TidyIssue::new(PAGE, "is not there")];
+        return vec![TidyIssue::new(PAGE, "file not found")];
     };
-    let mut complaints = Vec::new();
+    let mut issues = Vec::new();
     for (index, line) in page.text.lines().enumerate() {
-        for proof in cited_tests(line) {
-            let is_there = proof.split_once(": ").is_some_and(|(path, name)| {
+        for test in cited_tests(line) {
+            let exists = test.split_once(": ").is_some_and(|(path, name)| {
                 tree.get(path)
                     .is_some_and(|file| file.text.contains(&format!("fn {name}(")))
             });
-            if !is_there {
-                complaints.push(TidyIssue::at(page, index, format!("no test {proof:?}")));
+            if !exists {
+                let text = format!("test {test:?} not found; expected `FILE: FUNCTION`");
+                issues.push(TidyIssue::at(page, index, text));
             }
         }
     }
-    complaints
+    issues
 }
 
-/// The last cell of a table's row, one test or several, unless it is a heading or the line below one.
+/// Returns the tests in the last cell of a table row; none for headings and separators.
 fn cited_tests(line: &str) -> Vec<&str> {
     let cells = line
         .strip_prefix("| ")
@@ -32,7 +33,7 @@ fn cited_tests(line: &str) -> Vec<&str> {
     match cells.and_then(|cells| cells.rsplit_once(" | ")) {
         Some((_, last)) if last != "test" => last
             .split(", ")
-            .map(|proof| proof.trim_matches('`'))
+            .map(|test| test.trim_matches('`'))
             .collect(),
         _ => Vec::new(),
     }
@@ -43,10 +44,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_promise_without_its_test_is_found() {
+    fn a_guarantee_without_its_test_is_found() {
         let page = "| promise | test |\n|---|---|\n| a | `t.rs: holds` |\n| b | `t.rs: holds`, `t.rs: gone` |\n| c | soon |\n";
         let tree = SourceTree::from_files(&[(PAGE, page), ("t.rs", "fn holds() {}")]);
-        let places: Vec<String> = check(&tree).into_iter().map(|c| c.location).collect();
-        assert_eq!(places, ["docs/guarantees.md:4", "docs/guarantees.md:5"]);
+        let locations: Vec<String> = check(&tree)
+            .into_iter()
+            .map(|issue| issue.location)
+            .collect();
+        assert_eq!(locations, ["docs/guarantees.md:4", "docs/guarantees.md:5"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Links in documents that lead to files or headings which are not there.
+//! Finds links in Markdown files to missing files or headings.
 
 use super::TidyIssue;
 use super::tree::{SourceFile, SourceTree};
@@ -9,7 +9,7 @@ pub fn check(tree: &SourceTree) -> Vec<TidyIssue> {
 }
 
 fn check_with(tree: &SourceTree, exists: impl Fn(&str) -> bool) -> Vec<TidyIssue> {
-    let mut complaints = Vec::new();
+    let mut issues = Vec::new();
     for file in tree.with_extension(&["md"]) {
         for (index, target) in links(&file.text) {
             if target.contains("://") || target.starts_with("mailto:") {
@@ -22,24 +22,24 @@ fn check_with(tree: &SourceTree, exists: impl Fn(&str) -> bool) -> Vec<TidyIssue
                 resolve(file, path)
             };
             if !exists(&resolved) && tree.get(&resolved).is_none() {
-                complaints.push(TidyIssue::at(
+                issues.push(TidyIssue::at(
                     file,
                     index,
-                    format!("{target} leads nowhere"),
+                    format!("broken link: {target} does not exist"),
                 ));
             } else if !anchor.is_empty()
                 && let Some(to) = tree.get(&resolved)
                 && !headings(&to.text).any(|heading| heading == anchor)
             {
-                complaints.push(TidyIssue::at(
+                issues.push(TidyIssue::at(
                     file,
                     index,
-                    format!("no heading for {target}"),
+                    format!("broken link: no heading for {target}"),
                 ));
             }
         }
     }
-    complaints
+    issues
 }
 
 fn resolve(file: &SourceFile, path: &str) -> String {
@@ -58,7 +58,7 @@ fn resolve(file: &SourceFile, path: &str) -> String {
     parts.join("/")
 }
 
-/// The targets of `[text](target)`, with their lines; not inside fences.
+/// Returns the targets of `[text](target)` with their line indices; code fences are skipped.
 fn links(text: &str) -> Vec<(usize, &str)> {
     let mut links = Vec::new();
     let mut is_fenced = false;
@@ -74,7 +74,7 @@ fn links(text: &str) -> Vec<(usize, &str)> {
     links
 }
 
-/// Headings as web pages name them: lower case, spaces to hyphens, other marks left out.
+/// Returns the anchors of headings: lower case, spaces as hyphens, other punctuation removed.
 fn headings(text: &str) -> impl Iterator<Item = String> {
     let lines = text.lines().filter(|line| line.starts_with('#'));
     lines.map(|line| {
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_to_nowhere_are_found() {
+    fn broken_links_are_found() {
         let tree = SourceTree::from_files(&[
             (
                 "README.md",
@@ -102,15 +102,15 @@ mod tests {
                 "# The One\n[r](../README.md) [s](#nope) [t](#the-one)\n```\n[u](v)\n```\n",
             ),
         ]);
-        let complaints: Vec<String> = check_with(&tree, |_| false)
+        let issues: Vec<String> = check_with(&tree, |_| false)
             .into_iter()
-            .map(|c| format!("{} {}", c.location, c.text))
+            .map(|issue| format!("{} {}", issue.location, issue.text))
             .collect();
         assert_eq!(
-            complaints,
+            issues,
             [
-                "README.md:1 docs/gone.md leads nowhere",
-                "docs/a.md:2 no heading for #nope"
+                "README.md:1 broken link: docs/gone.md does not exist",
+                "docs/a.md:2 broken link: no heading for #nope"
             ]
         );
     }

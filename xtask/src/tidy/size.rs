@@ -1,4 +1,4 @@
-//! Long files and functions, as warnings: a habit, not a limit.
+//! Warns about long files and functions. Warnings do not fail the check.
 
 use super::TidyIssue;
 use super::tree::SourceTree;
@@ -10,7 +10,7 @@ pub fn check(tree: &SourceTree) -> Vec<TidyIssue> {
     let mut warnings = Vec::new();
     for file in tree.with_extension(&["rs"]) {
         let lines: Vec<&str> = file.text.lines().collect();
-        // Unit tests stand at the end and do not count.
+        // Unit tests at the end of a file are not counted.
         let end = lines
             .iter()
             .position(|line| *line == "#[cfg(test)]")
@@ -18,7 +18,7 @@ pub fn check(tree: &SourceTree) -> Vec<TidyIssue> {
         if end > FILE_LINES {
             warnings.push(TidyIssue::new(
                 &file.path,
-                format!("{end} lines without tests"),
+                format!("file has {end} lines without tests; consider splitting it"),
             ));
         }
         for (index, line) in lines.iter().enumerate() {
@@ -27,7 +27,7 @@ pub fn check(tree: &SourceTree) -> Vec<TidyIssue> {
                 warnings.push(TidyIssue::at(
                     file,
                     index,
-                    format!("a function of {length} lines"),
+                    format!("function has {length} lines; consider splitting it"),
                 ));
             }
         }
@@ -42,14 +42,14 @@ fn is_function(line: &str) -> bool {
     words.find(|word| !is_prefix(word)) == Some("fn")
 }
 
-/// rustfmt puts the closing brace below the first letter of the declaration.
+/// Counts lines up to the closing brace, which rustfmt indents like the declaration.
 fn function_length(lines: &[&str]) -> usize {
     let indent = lines[0].len() - lines[0].trim_start().len();
     let close = format!("{}}}", &lines[0][..indent]);
     lines
         .iter()
         .position(|line| *line == close)
-        .map_or(1, |at| at + 1)
+        .map_or(1, |index| index + 1)
 }
 
 #[cfg(test)]
@@ -65,6 +65,9 @@ mod tests {
         let tree = SourceTree::from_files(&[("a.rs", &long), ("b.rs", "fn a() {\n    b();\n}\n")]);
         let warnings = check(&tree);
         assert_eq!(warnings.len(), 1, "{warnings:?}");
-        assert_eq!(warnings[0].text, "a function of 92 lines");
+        assert_eq!(
+            warnings[0].text,
+            "function has 92 lines; consider splitting it"
+        );
     }
 }

@@ -1,10 +1,10 @@
-//! Threads of the agent are started by the supervisor, so that none of them ends unnoticed. Others are listed here, with
-//! the reason why their end does not go unnoticed either.
+//! Checks that threads of the agent are started by the supervisor, so that an unexpected end is always noticed.
+//! Exceptions are listed here with their reason.
 
 use super::TidyIssue;
 use super::tree::SourceTree;
 
-/// Where threads may be started without the supervisor.
+/// Path prefixes where threads may be started without the supervisor, and the reason.
 const EXCEPTIONS: [(&str, &str); 10] = [
     ("crates/supervisor/src/", "the supervisor itself"),
     ("crates/testkit/src/", "not in the agent"),
@@ -20,21 +20,26 @@ const EXCEPTIONS: [(&str, &str); 10] = [
     ("crates/agent/src/until.rs", "its end is awaited"),
     (
         "crates/collect/src/collectors/mount_prober.rs",
-        "may hang in a file system; the collector counts them and goes on",
+        "may hang in a file system; the collector counts them and continues",
     ),
     (
         "crates/snapshot/src/mounts.rs",
-        "may hang in a file system; the snapshot waits for it with a limit",
+        "may hang in a file system; the snapshot waits for it with a timeout",
     ),
     (
         "crates/run/src/ptrace/hold.rs",
-        "reports its end to the one who counts the program",
+        "reports its end to the thread that counts the program",
     ),
     ("crates/run/src/ebpf/set.rs", "joined at once"),
 ];
+
 pub fn check(tree: &SourceTree) -> Vec<TidyIssue> {
-    let mut complaints = Vec::new();
-    let is_allowed = |path: &str| EXCEPTIONS.iter().any(|(start, _)| path.starts_with(start));
+    let mut issues = Vec::new();
+    let is_allowed = |path: &str| {
+        EXCEPTIONS
+            .iter()
+            .any(|(prefix, _)| path.starts_with(prefix))
+    };
     for file in tree.with_extension(&["rs"]) {
         let is_code = file.path.starts_with("crates/") && file.path.contains("/src/");
         if !is_code || file.stem() == "tests" || is_allowed(&file.path) {
@@ -45,11 +50,14 @@ pub fn check(tree: &SourceTree) -> Vec<TidyIssue> {
             .lines()
             .take_while(|line| line.trim() != "#[cfg(test)]");
         for (index, line) in code.enumerate().filter(|(_, line)| starts_thread(line)) {
-            let text = format!("start it with Supervisor::thread: {}", line.trim());
-            complaints.push(TidyIssue::at(file, index, text));
+            let text = format!(
+                "unsupervised thread; use Supervisor::thread: {}",
+                line.trim()
+            );
+            issues.push(TidyIssue::at(file, index, text));
         }
     }
-    complaints
+    issues
 }
 
 fn starts_thread(line: &str) -> bool {
@@ -63,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_is_not_supervised_is_found() {
+    fn an_unsupervised_thread_is_found() {
         let text = "\
 use std::thread::{Builder, JoinHandle};
 // thread::spawn( is only named here
@@ -78,8 +86,11 @@ let c = std::thread::spawn(work);
             ("crates/serve/tests/a.rs", text),
             ("crates/serve/src/b/tests.rs", text),
         ]);
-        let places: Vec<String> = check(&tree).into_iter().map(|c| c.location).collect();
+        let locations: Vec<String> = check(&tree)
+            .into_iter()
+            .map(|issue| issue.location)
+            .collect();
         let expected = [1, 3, 4].map(|line| format!("crates/serve/src/a.rs:{line}"));
-        assert_eq!(places, expected);
+        assert_eq!(locations, expected);
     }
 }

@@ -1,3 +1,5 @@
+//! The source tree that the checks run on.
+
 use std::fs;
 use std::path::Path;
 
@@ -11,12 +13,12 @@ pub struct SourceTree {
 
 #[derive(Debug)]
 pub struct SourceFile {
-    /// Relative to the root, with `/`.
+    /// Path relative to the root, with `/` as separator.
     pub path: String,
     pub text: String,
 }
 
-/// Directories that hold nothing of ours, or data that is not prose or code.
+/// Directories that are skipped: build output, third-party files, and test data.
 const SKIPPED: [&str; 5] = [".git", "target", "fixtures", "golden", "node_modules"];
 
 impl SourceTree {
@@ -59,14 +61,14 @@ impl SourceFile {
             .map_or("", |(_, extension)| extension)
     }
 
-    /// The directory, with a closing `/`; empty for the root.
+    /// Returns the directory with a trailing `/`; empty for the root.
     pub fn dir(&self) -> &str {
         self.path
             .rfind('/')
             .map_or("", |slash| &self.path[..=slash])
     }
 
-    /// The file's name without directory and extension.
+    /// Returns the file name without directory and extension.
     pub fn stem(&self) -> &str {
         let name = &self.path[self.dir().len()..];
         name.split_once('.').map_or(name, |(stem, _)| stem)

@@ -1,10 +1,10 @@
-//! Marks of unfinished work need the number of an issue: `#12`.
+//! Checks that markers of unfinished work carry an issue number such as `#12`.
 
 use super::TidyIssue;
 use super::tree::SourceTree;
 
-/// In two parts, so that this file does not find itself.
-const MARKS: [&str; 3] = [
+/// Split in two, so that the check does not match this file.
+const MARKERS: [&str; 3] = [
     concat!("TO", "DO"),
     concat!("FIX", "ME"),
     concat!("XX", "X"),
@@ -12,27 +12,27 @@ const MARKS: [&str; 3] = [
 const MACROS: [&str; 2] = [concat!("to", "do!("), concat!("unimpl", "emented!(")];
 
 pub fn check(tree: &SourceTree) -> Vec<TidyIssue> {
-    let mut complaints = Vec::new();
+    let mut issues = Vec::new();
     for file in tree.with_extension(&["rs", "md", "sh", "toml", "yaml", "js", "py", "c", "h"]) {
         for (index, line) in file.text.lines().enumerate() {
-            let mark = MARKS.iter().find(|mark| has_word(line, mark));
-            if let Some(mark) = mark.filter(|_| !has_issue_number(line)) {
-                complaints.push(TidyIssue::at(
+            let marker = MARKERS.iter().find(|marker| has_word(line, marker));
+            if let Some(marker) = marker.filter(|_| !has_issue_number(line)) {
+                issues.push(TidyIssue::at(
                     file,
                     index,
-                    format!("{mark} without an issue number"),
+                    format!("{marker} without an issue number; write {marker}(#12)"),
                 ));
             }
             if let Some(name) = MACROS.iter().find(|name| line.contains(**name)) {
-                complaints.push(TidyIssue::at(
+                issues.push(TidyIssue::at(
                     file,
                     index,
-                    format!("{name}…) is not finished"),
+                    format!("unfinished code: {name}…)"),
                 ));
             }
         }
     }
-    complaints
+    issues
 }
 
 fn has_word(line: &str, word: &str) -> bool {
@@ -51,13 +51,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_needs_a_number() {
+    fn a_marker_requires_an_issue_number() {
         let text = format!(
             "// {0}: later\n// {0}(#12): later\n// {0}S are fine\n",
-            MARKS[0]
+            MARKERS[0]
         );
         let tree = SourceTree::from_files(&[("a.rs", &text)]);
-        let places: Vec<String> = check(&tree).into_iter().map(|c| c.location).collect();
-        assert_eq!(places, ["a.rs:1"]);
+        let locations: Vec<String> = check(&tree)
+            .into_iter()
+            .map(|issue| issue.location)
+            .collect();
+        assert_eq!(locations, ["a.rs:1"]);
     }
 }

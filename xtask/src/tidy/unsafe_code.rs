@@ -1,47 +1,48 @@
-//! Every `unsafe` says why it is sound. Clippy asks that of blocks; this asks it of the rest as well.
+//! Checks that every `unsafe` has a SAFETY comment. Clippy checks blocks; this also covers impls, extern blocks and
+//! public functions.
 
 use super::TidyIssue;
 use super::tree::SourceTree;
 
 pub fn check(tree: &SourceTree) -> Vec<TidyIssue> {
-    let mut complaints = Vec::new();
+    let mut issues = Vec::new();
     for file in tree.with_extension(&["rs"]) {
         let lines: Vec<&str> = file.text.lines().collect();
         for (index, line) in lines.iter().enumerate() {
             if is_unsafe(line) && !is_explained(&lines, index) {
-                complaints.push(TidyIssue::at(
+                issues.push(TidyIssue::at(
                     file,
                     index,
-                    "unsafe without a SAFETY comment",
+                    "unsafe without a SAFETY comment; state the invariant and who upholds it",
                 ));
             }
         }
     }
-    complaints
+    issues
 }
 
-/// Of functions only public ones: the others stand in an `unsafe impl` that is explained itself, or are
-/// called from blocks that are.
+/// Whether a line requires a SAFETY comment. Private unsafe functions do not: they belong to an `unsafe impl` or are
+/// called from blocks that have one.
 fn is_unsafe(line: &str) -> bool {
     let code = line.split("//").next().unwrap_or_default();
     if code.trim_start().starts_with("pub unsafe fn ") {
         return true;
     }
-    // The type of a foreign function promises nothing; calling one needs a block.
+    // A function pointer type needs no comment: calling one requires an unsafe block.
     let code = &code.replace("unsafe extern \"C\" fn(", "fn(");
     ["{", "impl ", "extern "].iter().any(|next| {
         let needle = format!("unsafe {next}");
-        // Not in a text, and not the end of a longer word.
+        // Not inside a string literal, and not the end of a longer word.
         code.split(&needle).count() > 1
-            && code.find(&needle).is_some_and(|at| {
-                let before = &code[..at];
+            && code.find(&needle).is_some_and(|start| {
+                let before = &code[..start];
                 before.matches('"').count().is_multiple_of(2)
                     && !before.ends_with(|c: char| c.is_alphanumeric() || c == '_')
             })
     })
 }
 
-/// On the line itself, or in the comments and attributes right above.
+/// Whether a SAFETY comment is on the line itself, or in the comments and attributes directly above it.
 fn is_explained(lines: &[&str], index: usize) -> bool {
     let explains = |line: &str| line.contains("SAFETY:") || line.contains("# Safety");
     explains(lines[index])
@@ -61,7 +62,7 @@ mod tests {
 
     #[test]
     fn an_unexplained_unsafe_is_found() {
-        // Spelled in capitals here, so that this file does not find itself.
+        // In capitals, so that the check does not match this file.
         let text = "\
 // SAFETY: checked above.
 UNSAFE { a() }
@@ -80,7 +81,10 @@ UNSAFE extern \"C\" {
 "
         .replace("UNSAFE", "unsafe");
         let tree = SourceTree::from_files(&[("a.rs", &text)]);
-        let places: Vec<String> = check(&tree).into_iter().map(|c| c.location).collect();
-        assert_eq!(places, ["a.rs:3", "a.rs:6", "a.rs:10", "a.rs:14"]);
+        let locations: Vec<String> = check(&tree)
+            .into_iter()
+            .map(|issue| issue.location)
+            .collect();
+        assert_eq!(locations, ["a.rs:3", "a.rs:6", "a.rs:10", "a.rs:14"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Names that say that the right name was not found yet.
+//! Finds files and directories with names that do not describe their content.
 
 use super::TidyIssue;
 use super::tree::SourceTree;
@@ -15,7 +15,7 @@ pub fn check(tree: &SourceTree) -> Vec<TidyIssue> {
     };
     let code = tree.with_extension(&["rs", "sh", "py", "c", "h", "js"]);
     code.filter(vague)
-        .map(|file| TidyIssue::new(&file.path, "a name that says what is inside is wanted"))
+        .map(|file| TidyIssue::new(&file.path, "vague name; name the file after its content"))
         .collect()
 }
 
@@ -24,13 +24,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn vague_names_are_found_in_files_and_folders() {
+    fn vague_names_of_files_and_directories_are_found() {
         let tree = SourceTree::from_files(&[
             ("a/utils.rs", ""),
             ("common/b.rs", ""),
             ("a/types_of_tea.rs", ""),
         ]);
-        let places: Vec<String> = check(&tree).into_iter().map(|c| c.location).collect();
-        assert_eq!(places, ["a/utils.rs", "common/b.rs"]);
+        let locations: Vec<String> = check(&tree)
+            .into_iter()
+            .map(|issue| issue.location)
+            .collect();
+        assert_eq!(locations, ["a/utils.rs", "common/b.rs"]);
     }
 }
