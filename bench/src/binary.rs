@@ -1,7 +1,10 @@
+//! The release binary of the agent.
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Builds the agent as users get it, and says where it is. `$PEGEL_BENCH_BINARY` is one that is built already.
+/// Builds the agent in release mode and returns its path. `$PEGEL_BENCH_BINARY` names an existing binary to use
+/// instead.
 pub fn release_binary() -> PathBuf {
     if let Some(binary) = std::env::var_os("PEGEL_BENCH_BINARY") {
         return PathBuf::from(binary);
@@ -14,7 +17,7 @@ pub fn release_binary() -> PathBuf {
         .current_dir(root)
         .status()
         .expect("cargo starts");
-    assert!(built.success(), "the agent does not build");
+    assert!(built.success(), "building the agent failed");
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
     target.join("release/pegel")

@@ -1,20 +1,23 @@
+//! Reads CPU time and memory of processes and threads.
+
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The CPU time that all threads of this process have used so far, in user and kernel mode.
+/// Returns the CPU time of all threads of this process so far, in user and kernel mode.
 pub fn cpu_time() -> Duration {
     let now = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
 }
 
-/// The same for the calling thread alone.
+/// Returns the CPU time of the calling thread so far.
 pub fn thread_cpu_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
 }
 
-/// As [`cpu_time`] for another process, by the scheduler's own books; threads that have ended are left out.
+/// Returns the CPU time of another process so far, from the scheduler's statistics. Threads that have ended are not
+/// included.
 pub fn process_cpu_time(pid: u32) -> Duration {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the process runs");
     let nanos = tasks
@@ -24,6 +27,7 @@ pub fn process_cpu_time(pid: u32) -> Duration {
     Duration::from_nanos(nanos)
 }
 
+/// Returns the resident memory of a process in MB.
 pub fn resident_mb(pid: u32) -> f64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process runs");
     let line = status

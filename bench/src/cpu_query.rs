@@ -1,3 +1,5 @@
+//! The query that several scenarios measure.
+
 use pegel_metric::{Millis, Selector};
 use pegel_store::{Fold, Question, Step, Store};
 
@@ -5,7 +7,7 @@ use crate::RecordedHour;
 
 const STEP_MS: Millis = 10_000;
 
-/// The sum of 192 CPU counters (24 CPUs, 8 modes) at each of 360 steps, or of their rates; returns the total.
+/// Sums 192 CPU counters (24 CPUs, 8 modes), or their rates, at each of 360 steps. Returns the total over all steps.
 pub fn sum_of_192(store: &Store, start: Millis, rate: bool) -> f64 {
     let selector = Selector::parse("node_cpu_seconds_total").expect("a valid selector");
     let fold = if rate { Fold::Last } else { Fold::Avg };
@@ -24,17 +26,21 @@ pub fn sum_of_192(store: &Store, start: Millis, rate: bool) -> f64 {
     store
         .range(&question, &mut |_, points| {
             series += 1;
-            let mut before: Option<(Millis, f64)> = None;
+            let mut previous: Option<(Millis, f64)> = None;
             for &(time, value) in points {
-                let at = ((time - start) / STEP_MS) as usize;
+                let step = ((time - start) / STEP_MS) as usize;
                 if !rate {
-                    sums[at] += value;
-                } else if let Some((earlier, old)) = before {
-                    // A counter that went back was reset: it has grown by what it shows.
-                    let grown = if value >= old { value - old } else { value };
-                    sums[at] += grown * 1000.0 / (time - earlier) as f64;
+                    sums[step] += value;
+                } else if let Some((previous_time, previous_value)) = previous {
+                    // A counter that decreased was reset to zero: its increase is its value.
+                    let increase = if value >= previous_value {
+                        value - previous_value
+                    } else {
+                        value
+                    };
+                    sums[step] += increase * 1000.0 / (time - previous_time) as f64;
                 }
-                before = Some((time, value));
+                previous = Some((time, value));
             }
         })
         .expect("an answer");

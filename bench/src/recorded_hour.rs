@@ -1,3 +1,5 @@
+//! A store with one hour of samples.
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +9,7 @@ use pegel_testkit::{FakeClock, TempDir};
 
 use crate::{SimulatedNode, is_trial_run};
 
-/// One hour of the simulated node at 1 Hz, in a store; a sixth of it in a trial run.
+/// A store with one hour of the simulated node at 1 Hz; ten minutes in a trial run.
 #[derive(Debug)]
 pub struct RecordedHour {
     pub store: Store,
@@ -20,7 +22,7 @@ pub struct RecordedHour {
 impl RecordedHour {
     pub const MILLIS: Millis = 3_600_000;
 
-    /// The hour begins at `start`, a whole hour.
+    /// Records the hour that begins at `start`, which must be a whole hour.
     pub fn record(start: Millis) -> RecordedHour {
         let dir = TempDir::new();
         let clock = Arc::new(FakeClock::new(start));
@@ -32,7 +34,7 @@ impl RecordedHour {
         for second in 0..seconds {
             store.tick(node.tick(clock.utc()));
             if second % 60 == 0 {
-                // Answered when all ticks before it are in.
+                // Returns when the writer has stored all ticks sent before.
                 store
                     .push(Input::Push, Vec::new())
                     .expect("the writer answers");
@@ -51,7 +53,7 @@ impl RecordedHour {
         }
     }
 
-    /// Lets two more hours pass, so that the hour is sealed.
+    /// Advances the clock by two more hours, so that the hour is sealed.
     pub fn seal(&self) {
         self.clock.advance(Duration::from_secs(2 * 3600 + 1));
         self.store.settle();

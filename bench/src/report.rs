@@ -1,13 +1,14 @@
-#![allow(clippy::print_stdout)] // A bench is there to print.
+//! Prints the figures of a scenario and checks them against their gates.
+#![allow(clippy::print_stdout)] // The report is printed.
 
 use std::process::ExitCode;
 
-/// What a figure must keep to.
+/// The bound of a figure.
 #[derive(Debug, Clone, Copy)]
 pub enum FigureGate {
     AtMost(f64),
     AtLeast(f64),
-    /// Reported beside the others, without a bound.
+    /// No bound: the figure is only reported.
     None,
 }
 
@@ -28,7 +29,7 @@ impl BenchReport {
         println!("\n{scenario}");
         println!(
             "  {:<52} {:>12} {:>12} {:>20}",
-            "work", "budget", "here", "spread"
+            "work", "budget", "median", "spread"
         );
         BenchReport {
             scenario,
@@ -36,17 +37,17 @@ impl BenchReport {
         }
     }
 
-    /// How often to measure.
+    /// Returns the number of repetitions: `usual`, or 1 in a trial run.
     pub fn repetitions(&self, usual: usize) -> usize {
         if is_trial_run() { 1 } else { usual }
     }
 
-    /// Reports the median of `figures` with their smallest and largest.
+    /// Reports the median of `figures` with their minimum and maximum.
     pub fn row(&mut self, work: &str, unit: &str, gate: FigureGate, figures: Vec<f64>) {
         self.row_with_peers(work, unit, gate, figures, &[]);
     }
 
-    /// The same, with what others took for the same work in the same run.
+    /// Like [`BenchReport::row`], with the figures of other programs for the same work in the same run.
     pub fn row_with_peers(
         &mut self,
         work: &str,
@@ -56,9 +57,9 @@ impl BenchReport {
         peers: &[(&str, f64)],
     ) {
         let median = median(&mut figures);
-        let (budget, is_kept) = match gate {
-            FigureGate::AtMost(most) => (format!("≤ {}", rounded(most)), median <= most),
-            FigureGate::AtLeast(least) => (format!("≥ {}", rounded(least)), median >= least),
+        let (budget, is_met) = match gate {
+            FigureGate::AtMost(max) => (format!("≤ {}", rounded(max)), median <= max),
+            FigureGate::AtLeast(min) => (format!("≥ {}", rounded(min)), median >= min),
             FigureGate::None => ("–".to_owned(), true),
         };
         let spread = format!(
@@ -66,7 +67,7 @@ impl BenchReport {
             rounded(figures[0]),
             rounded(figures[figures.len() - 1])
         );
-        let mark = if is_kept { "" } else { "  MISSED" };
+        let mark = if is_met { "" } else { "  MISSED" };
         let peers: String = peers
             .iter()
             .map(|(name, figure)| format!("  {name} {}", rounded(*figure)))
@@ -76,10 +77,10 @@ impl BenchReport {
             format!("{work} ({unit})"),
             rounded(median)
         );
-        self.missed += usize::from(!is_kept);
+        self.missed += usize::from(!is_met);
     }
 
-    /// Fails when a gate was missed in a full run.
+    /// Returns failure if a gate was missed in a full run.
     pub fn finish(self) -> ExitCode {
         if self.missed > 0 && !is_trial_run() {
             println!("  {}: {} gate(s) missed", self.scenario, self.missed);
@@ -89,13 +90,13 @@ impl BenchReport {
     }
 }
 
-/// Sorts the figures and returns the one in the middle.
+/// Sorts the figures and returns their median.
 pub fn median(figures: &mut [f64]) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures[figures.len() / 2]
 }
 
-/// Three or more digits, as many as say something.
+/// Formats a figure with three or four significant digits.
 fn rounded(figure: f64) -> String {
     match figure.abs() {
         0.0 => "0".to_owned(),

@@ -1,4 +1,5 @@
-//! A simulated node: the series of a 24-core machine with jobs that come and go, the same at every run.
+//! A simulated node: the series of a 24-core machine whose load changes between idle, computing and input. The samples
+//! are determined by the seed, so that every run measures the same data.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ const MODES: [&str; 8] = [
     "idle", "iowait", "irq", "nice", "softirq", "steal", "system", "user",
 ];
 
-/// What the node is busy with; it changes every few minutes.
+/// The activity of the node; it changes every few minutes.
 #[derive(Debug, Clone, Copy)]
 enum NodePhase {
     Idle,
@@ -18,7 +19,7 @@ enum NodePhase {
     Input,
 }
 
-/// Advances by one second per tick.
+/// The simulation; advances by one second per tick.
 #[derive(Debug)]
 pub struct SimulatedNode {
     rng: Rng,
@@ -37,25 +38,25 @@ struct SimulatedSeries {
 
 #[derive(Debug, Clone, Copy)]
 enum SeriesBehaviour {
-    /// A counter in hundredths of a second, of one CPU mode.
+    /// A counter of one CPU mode, in hundredths of a second.
     Cpu(usize),
-    /// A counter of whole things, this many a second while computing and while reading.
+    /// A counter of events, with rates per second in the compute and input phases.
     Events {
         compute: f64,
         input: f64,
     },
-    /// A counter in microseconds, printed in seconds.
+    /// A counter with microsecond resolution, in seconds.
     Stall {
         compute: f64,
         input: f64,
     },
-    /// Bytes in pages, wandering.
+    /// A gauge of bytes in whole pages; a random walk.
     Pages {
         wander: f64,
     },
-    /// Two decimals, wandering.
+    /// A gauge with two decimals; a random walk.
     Load,
-    /// Full precision, as a ratio has.
+    /// A gauge with full precision, like a ratio.
     Percent,
     Constant,
 }
@@ -77,7 +78,7 @@ impl SimulatedNode {
         node
     }
 
-    /// The tick of the next second, which is `time`.
+    /// Advances by one second and returns its tick, with timestamp `time`.
     pub fn tick(&mut self, time: Millis) -> &mut Tick {
         if self.phase_left == 0 {
             self.phase = [
@@ -116,14 +117,14 @@ impl SimulatedNode {
         family: &Arc<Family>,
         labels: &[(&str, &str)],
         value: f64,
-        how: SeriesBehaviour,
+        behaviour: SeriesBehaviour,
     ) {
         let (group, series) = &mut self.groups[group];
         let slot = group.declare(family, labels).expect("a valid series");
         series.push(SimulatedSeries {
             slot,
             value,
-            behaviour: how,
+            behaviour,
         });
     }
 
@@ -149,14 +150,14 @@ impl SimulatedNode {
     fn add_memory(&mut self) {
         let group = self.group("memory");
         for number in 0..54 {
-            let how = match number % 5 {
+            let behaviour = match number % 5 {
                 0 => SeriesBehaviour::Constant,
                 1 => SeriesBehaviour::Pages { wander: 4000.0 },
                 _ => SeriesBehaviour::Pages { wander: 40.0 },
             };
             let family = family(&format!("node_memory_Key{number}_bytes"), Kind::Gauge);
             let start = (self.rng.below(4_000_000) * 4096) as f64;
-            self.add(group, &family, &[], start, how);
+            self.add(group, &family, &[], start, behaviour);
         }
     }
 
@@ -164,8 +165,8 @@ impl SimulatedNode {
         let group = self.group(name);
         for number in 0..count {
             let family = family(&format!("{prefix}_figure{number}_total"), Kind::Counter);
-            for (at, device) in devices.iter().enumerate() {
-                let how = match (number % 4, at) {
+            for (index, device) in devices.iter().enumerate() {
+                let behaviour = match (number % 4, index) {
                     (_, 0) => SeriesBehaviour::Events {
                         compute: 0.2,
                         input: 0.5,
@@ -184,14 +185,14 @@ impl SimulatedNode {
                     },
                     _ => SeriesBehaviour::Constant,
                 };
-                self.add(group, &family, &[("device", device)], 1000.0, how);
+                self.add(group, &family, &[("device", device)], 1000.0, behaviour);
             }
         }
     }
 
     fn add_kernel_and_load(&mut self) {
         let group = self.group("rest");
-        for (name, how) in [
+        for (name, behaviour) in [
             (
                 "node_context_switches_total",
                 SeriesBehaviour::Events {
@@ -236,7 +237,7 @@ impl SimulatedNode {
             ),
         ] {
             let family = family(name, Kind::Counter);
-            self.add(group, &family, &[], 0.0, how);
+            self.add(group, &family, &[], 0.0, behaviour);
         }
         for name in ["node_load1", "node_load5", "node_load15"] {
             let family = family(name, Kind::Gauge);
@@ -247,7 +248,7 @@ impl SimulatedNode {
 
 impl SimulatedSeries {
     fn advance(&mut self, phase: NodePhase, rng: &mut Rng) {
-        // Roughly normal, around zero, as the sum of a few dice is.
+        // Approximately normal with mean zero: a sum of uniform values.
         let noise = (0..4)
             .map(|_| rng.below(1000) as f64 / 1000.0 - 0.5)
             .sum::<f64>();

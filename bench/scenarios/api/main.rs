@@ -1,5 +1,5 @@
-//! Points posted in batches of 100, as OpenTSDB's clients and Dragon's post them: CPU of the agent per point, with few
-//! points held and with a million.
+//! Points posted in batches of 100, in the formats of OpenTSDB and Dragon: CPU time of the agent per point, with few
+//! points in memory and with a million.
 
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -13,11 +13,11 @@ use pegel_metric::{Clock, SystemClock};
 use pegel_testkit::{Address, AgentBuilder, AgentProcess};
 
 const BATCH: usize = 100;
-/// How many batches one figure is made of.
+/// Number of batches per figure.
 const BATCHES_PER_FIGURE: usize = 200;
 const BUDGET: f64 = 5.0;
 
-/// How a batch is written.
+/// The format of a batch.
 #[derive(Clone, Copy)]
 enum PostFormat {
     Put,
@@ -37,17 +37,17 @@ impl PostFormat {
         if let PostFormat::Dragon = self {
             let _ = write!(body, "{{\"timestamp\":{time},\"dps\":");
         }
-        for at in 0..BATCH {
-            body.push(if at == 0 { '[' } else { ',' });
-            let _ = write!(body, "{{\"metric\":\"app.work.figure{}\",", at % 25);
+        for index in 0..BATCH {
+            body.push(if index == 0 { '[' } else { ',' });
+            let _ = write!(body, "{{\"metric\":\"app.work.figure{}\",", index % 25);
             if let PostFormat::Put = self {
                 let _ = write!(body, "\"timestamp\":{time},");
             }
-            let rank = at / 25;
+            let rank = index / 25;
             let _ = write!(
                 body,
                 "\"value\":{}.25,\"tags\":{{\"rank\":\"{rank}\"}}}}",
-                value + at
+                value + index
             );
         }
         body.push(']');
@@ -58,7 +58,7 @@ impl PostFormat {
     }
 }
 
-/// One connection that stays, as a program's would.
+/// A client with one persistent connection.
 struct PostClient {
     stream: TcpStream,
     format: PostFormat,
@@ -68,7 +68,7 @@ struct PostClient {
 }
 
 impl PostClient {
-    fn new(agent: &AgentProcess, form: PostFormat, time: i64) -> PostClient {
+    fn new(agent: &AgentProcess, format: PostFormat, time: i64) -> PostClient {
         let Address::Tcp(address) = *agent.http() else {
             panic!("the first listener is TCP");
         };
@@ -76,7 +76,7 @@ impl PostClient {
         stream.set_nodelay(true).expect("set");
         PostClient {
             stream,
-            format: form,
+            format,
             time,
             step: 100,
             sent: 0,
@@ -96,9 +96,9 @@ impl PostClient {
         let mut answer = [0; 4096];
         let count = self.stream.read(&mut answer).expect("an answer");
         let answer = String::from_utf8_lossy(&answer[..count]);
-        let is_good = answer.starts_with("HTTP/1.1 204")
+        let is_accepted = answer.starts_with("HTTP/1.1 204")
             || (answer.starts_with("HTTP/1.1 201") && answer.contains("\"success\":100"));
-        assert!(is_good, "{answer}");
+        assert!(is_accepted, "{answer}");
     }
 
     fn post_until(&mut self, points: usize) {
@@ -112,14 +112,14 @@ fn main() -> ExitCode {
     let mut report = BenchReport::new("api");
     let binary = release_binary();
     let held = if is_trial_run() { 50_000 } else { 1_000_000 };
-    for (form, name) in [
+    for (format, name) in [
         (PostFormat::Put, "/api/put"),
         (PostFormat::Dragon, "/api/metrics"),
     ] {
-        let mut few = ApiTrial::new(&binary, form);
-        let mut many = ApiTrial::new(&binary, form);
+        let mut few = ApiTrial::new(&binary, format);
+        let mut many = ApiTrial::new(&binary, format);
         many.client.post_until(held);
-        // In turn, so that whatever else the machine does is the same for both.
+        // Alternating, so that other load on the machine affects both equally.
         let repetitions = report.repetitions(9);
         let pairs: Vec<(f64, f64)> = (0..repetitions)
             .map(|_| (few.figure(), many.figure()))
@@ -135,41 +135,41 @@ fn main() -> ExitCode {
                 figures,
             );
         };
-        row("few points held", "µs per point", BUDGET, few_figures);
+        row("few points in memory", "µs per point", BUDGET, few_figures);
         row(
-            &format!("{held} points held"),
+            &format!("{held} points in memory"),
             "µs per point",
             BUDGET,
             many_figures,
         );
-        row("the second by the first", "×", 1.3, ratios);
-        // As programs do whose clock has seconds only.
+        row("ratio of the two", "×", 1.3, ratios);
+        // Like programs whose clock has a resolution of one second.
         many.client.step = 0;
         let same = (0..repetitions).map(|_| many.figure()).collect();
-        row("one time again and again", "µs per point", BUDGET, same);
+        row("same timestamp", "µs per point", BUDGET, same);
         few.end();
         many.end();
     }
     report.finish()
 }
 
-/// An agent and its one client.
+/// An agent with one client.
 struct ApiTrial {
     agent: AgentProcess,
     client: PostClient,
-    /// What the agent takes of a core by itself.
+    /// CPU usage of the idle agent, as a share of one core.
     idle: f64,
 }
 
 impl ApiTrial {
-    fn new(binary: &Path, form: PostFormat) -> ApiTrial {
+    fn new(binary: &Path, format: PostFormat) -> ApiTrial {
         let agent = AgentBuilder::new(binary).start();
         let time = Duration::from_secs(if is_trial_run() { 1 } else { 5 });
         let before = process_cpu_time(agent.pid());
         std::thread::sleep(time);
         let idle = (process_cpu_time(agent.pid()) - before).as_secs_f64() / time.as_secs_f64();
         let start = SystemClock.utc() - 50 * 60 * 1000;
-        let mut client = PostClient::new(&agent, form, start);
+        let mut client = PostClient::new(&agent, format, start);
         client.post();
         ApiTrial {
             agent,
@@ -178,15 +178,15 @@ impl ApiTrial {
         }
     }
 
-    /// Microseconds of the agent's CPU per point.
+    /// Measures the agent's CPU time per point, in microseconds, without its idle usage.
     fn figure(&mut self) -> f64 {
-        let (before, begun) = (process_cpu_time(self.agent.pid()), Instant::now());
+        let (before, started) = (process_cpu_time(self.agent.pid()), Instant::now());
         for _ in 0..BATCHES_PER_FIGURE {
             self.client.post();
         }
         let used = (process_cpu_time(self.agent.pid()) - before).as_secs_f64();
-        let own = used - self.idle * begun.elapsed().as_secs_f64();
-        own * 1e6 / (BATCHES_PER_FIGURE * BATCH) as f64
+        let for_points = used - self.idle * started.elapsed().as_secs_f64();
+        for_points * 1e6 / (BATCHES_PER_FIGURE * BATCH) as f64
     }
 
     fn end(self) {

@@ -1,4 +1,4 @@
-//! An agent at its default rate with nobody asking: CPU share of one core, and resident memory.
+//! An agent at its default rate without clients: CPU usage of one core, and resident memory.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! What an update costs over a plain atomic addition, on one thread, for every kind of series; and what a
-//! pass over a thousand lanes costs the agent.
+//! The cost of an update compared with a plain atomic addition, on one thread, for every kind of series; and the cost
+//! of a pass over a thousand lanes for the agent.
 
 use std::hint::black_box;
 use std::process::ExitCode;
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     report.finish()
 }
 
-/// Nanoseconds of CPU time for one call of `work`.
+/// Returns the CPU time of one call of `work`, in nanoseconds.
 fn nanos(mut work: impl FnMut(u64)) -> f64 {
     let times = if is_trial_run() { 100_000 } else { 10_000_000 };
     let before = cpu_time();
@@ -39,14 +39,14 @@ fn updates(report: &mut BenchReport) {
     let home = Home::in_directory(dir.path());
     let spec = Spec::new(Kind::Counter, "bench_total");
     let striped = Spec { stripes: 8, ..spec };
-    let counter = Counter::create_in(home, &spec).expect("made");
-    let striped = StripedCounter::create_in(home, &striped).expect("made");
-    let seconds = FloatCounter::create_in(home, &spec).expect("made");
-    let gauge = Gauge::create_in(home, &spec).expect("made");
-    let calls = Calls::create_in(home, &spec).expect("made");
-    let histogram = Histogram::create_in(home, &spec).expect("made");
-    let timer = Timer::create_in(home, &spec).expect("made");
-    let points = Points::create_in(home, &spec).expect("made");
+    let counter = Counter::create_in(home, &spec).expect("created");
+    let striped = StripedCounter::create_in(home, &striped).expect("created");
+    let seconds = FloatCounter::create_in(home, &spec).expect("created");
+    let gauge = Gauge::create_in(home, &spec).expect("created");
+    let calls = Calls::create_in(home, &spec).expect("created");
+    let histogram = Histogram::create_in(home, &spec).expect("created");
+    let timer = Timer::create_in(home, &spec).expect("created");
+    let points = Points::create_in(home, &spec).expect("created");
     assert!(home.is_published());
     let off = Counter::none();
     let plain = black_box(AtomicU64::new(0));
@@ -68,9 +68,9 @@ fn updates(report: &mut BenchReport) {
             FigureGate::None,
         ),
         ("histogram, over an atomic add", FigureGate::AtMost(10.0)),
-        ("timer with two looks at the clock", FigureGate::None),
+        ("timer with two clock reads", FigureGate::None),
         ("point, over an atomic add", FigureGate::AtMost(10.0)),
-        ("turned off, over an atomic add", FigureGate::None),
+        ("disabled counter, over an atomic add", FigureGate::None),
     ]
     .into_iter()
     .map(|(work, gate)| (work, gate, Vec::new()))
@@ -93,7 +93,7 @@ fn updates(report: &mut BenchReport) {
                 timer.record_seconds(elapsed as f64 / 1e9);
             }),
             nanos(|number| points.add_at(1.0, number as i64)),
-            // Otherwise the compiler sees that it does nothing, and leaves it out.
+            // `black_box` keeps the compiler from removing a call without effect.
             nanos(|number| black_box(off).add(number & 1)),
         ];
         for (row, figure) in rows.iter_mut().zip(figures) {
@@ -119,7 +119,7 @@ fn passes(report: &mut BenchReport) {
                 labels: &labels,
                 ..Spec::new(Kind::Counter, &name)
             };
-            let counter = Counter::create_in(home, &spec).expect("made");
+            let counter = Counter::create_in(home, &spec).expect("created");
             counter.add(number as u64);
         }
         assert!(home.is_published(), "no room for a thousand lanes");
@@ -137,7 +137,7 @@ fn passes(report: &mut BenchReport) {
             assert_eq!(sum, (SERIES * LANES * (LANES - 1) / 2) as u64);
         }
         let before = cpu_time();
-        assert!(!lanes.iter().any(|lane| lane.is_ended().expect("asked")));
+        assert!(!lanes.iter().any(|lane| lane.is_ended().expect("a state")));
         ended.push((cpu_time() - before).as_secs_f64() * 1e3);
     }
     report.row("find and open 1,000 lanes", "ms", FigureGate::None, open);
@@ -154,7 +154,7 @@ fn passes(report: &mut BenchReport) {
         pass,
     );
     report.row(
-        "ask 1,000 lanes whether they ended",
+        "check 1,000 lanes for their end",
         "ms",
         FigureGate::None,
         ended,
@@ -181,6 +181,6 @@ fn allow_open_files(count: u64) {
             current: Some(count),
             ..limit
         };
-        setrlimit(Resource::Nofile, raised).expect("the hard limit allows it");
+        setrlimit(Resource::Nofile, raised).expect("within the hard limit");
     }
 }

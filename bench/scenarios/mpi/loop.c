@@ -1,5 +1,5 @@
-/* Prints the nanoseconds of one call, of several kinds: the best of many rounds, in CPU time of this thread.
-   With the argument "multiple" MPI is asked for MPI_THREAD_MULTIPLE. */
+/* Prints the cost of one call in nanoseconds, for several functions: the minimum over many rounds, in CPU time of this
+   thread. With the argument "multiple" it requests MPI_THREAD_MULTIPLE. */
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-//! What the preloaded library adds to an MPI call, beside the same program without it in the same run.
+//! The overhead of the preloaded library per MPI call, compared with the same program without it in the same run.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,8 +16,8 @@ fn main() -> ExitCode {
         let Some(program) = compile(&dir, package) else {
             continue;
         };
-        for (level, most) in [("single", 20.0), ("multiple", 35.0)] {
-            measure(&mut report, &dir, &program, (name, level, most));
+        for (level, budget) in [("single", 20.0), ("multiple", 35.0)] {
+            measure(&mut report, &dir, &program, (name, level, budget));
         }
     }
     report.finish()
@@ -34,9 +34,9 @@ fn compile(dir: &TempDir, package: &str) -> Option<PathBuf> {
     Some(program)
 }
 
-fn measure(report: &mut BenchReport, dir: &TempDir, program: &Path, what: (&str, &str, f64)) {
-    let (name, level, most) = what;
-    let library = pegel_preload::place_in(&dir.join("preload")).expect("a place");
+fn measure(report: &mut BenchReport, dir: &TempDir, program: &Path, case: (&str, &str, f64)) {
+    let (name, level, budget) = case;
+    let library = pegel_preload::place_in(&dir.join("preload")).expect("written");
     let mut plain: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     let mut added: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for _ in 0..report.repetitions(7) {
@@ -49,10 +49,10 @@ fn measure(report: &mut BenchReport, dir: &TempDir, program: &Path, what: (&str,
         }
     }
     for (call, figures) in added {
-        // Its twelve arguments alone cost a quarter of the smaller budget to pass on.
+        // Passing on its twelve arguments alone takes a quarter of the smaller budget.
         let gate = match (call.as_str(), level) {
             ("MPI_Sendrecv", "single") => FigureGate::None,
-            _ => FigureGate::AtMost(most),
+            _ => FigureGate::AtMost(budget),
         };
         let alone = plain.get_mut(&call).map_or(0.0, |figures| median(figures));
         let work = format!("{name}, {level}: {call}, added");
@@ -60,7 +60,7 @@ fn measure(report: &mut BenchReport, dir: &TempDir, program: &Path, what: (&str,
     }
 }
 
-/// Nanoseconds of each kind of call.
+/// Runs the program and returns the cost of each call in nanoseconds.
 fn run(
     dir: &TempDir,
     program: &Path,

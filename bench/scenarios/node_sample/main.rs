@@ -1,4 +1,4 @@
-//! One full sample of this machine by all fast collectors: CPU time.
+//! CPU time of one full sample of this machine by all fast collectors.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use pegel_bench::{BenchReport, FigureGate, cpu_time};
 use pegel_collect::{CollectorSet, Host, Settings};
 use pegel_metric::{Input, Ledger, SystemClock, Tick};
 
-/// Passes per figure: a single one is shorter than the clock is sharp.
+/// Passes per figure: a single pass is too short for the resolution of the clock.
 const PASSES: u32 = 200;
 
 fn main() -> ExitCode {

@@ -1,4 +1,4 @@
-//! The page: processor time of the whole browser per tick with fifty charts on the screen, and what all its files weigh.
+//! The web page: CPU time of the whole browser per tick with fifty charts on the screen, and the size of all files.
 
 #[path = "../../../tests/page/browser.rs"]
 #[allow(dead_code)] // The tests use more of it.
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
     report.finish()
 }
 
-/// What a browser loads at first, as it goes over the wire.
+/// Returns the compressed bytes that a browser transfers for the first page load.
 fn transferred(agent: &AgentProcess) -> usize {
     let headers = [("Accept", "text/html"), ("Accept-Encoding", "identity")];
     let index = get_with(agent.http(), "/", &headers).expect("the page");
@@ -84,7 +84,7 @@ fn cpu_per_tick(page: &mut Page, ticks: u32) -> f64 {
     (group_cpu_time(page.group()) - before).as_secs_f64() * 1000.0 / f64::from(ticks)
 }
 
-/// Of all processes of a group, with threads that ended.
+/// Returns the CPU time of all processes of a group, including ended threads.
 fn group_cpu_time(group: u32) -> Duration {
     let entries = fs::read_dir("/proc").expect("proc").flatten();
     let ticks: u64 = entries
@@ -94,11 +94,11 @@ fn group_cpu_time(group: u32) -> Duration {
     Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
 }
 
-/// The clock ticks that a process used, from its `stat`, when it is one of the group's.
+/// Returns the clock ticks of a process from its `stat`, if it belongs to the group.
 fn member_ticks(stat: &str, group: u32) -> Option<u64> {
     let (_, rest) = stat.rsplit_once(") ")?;
     let fields: Vec<&str> = rest.split(' ').collect();
     let is_member = fields.get(2)?.parse() == Ok(group);
-    let ticks = |at: usize| fields.get(at)?.parse::<u64>().ok();
+    let ticks = |index: usize| fields.get(index)?.parse::<u64>().ok();
     is_member.then_some(ticks(11)? + ticks(12)?)
 }

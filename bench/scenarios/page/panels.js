@@ -1,4 +1,4 @@
-// Fifty charts of two lines and 600 points each, all in sight, in place of a view.
+// Replaces the current view with fifty visible charts of two lines and 600 points each.
 (async () => {
   const { Panel } = await import(new URL("page/panel.js", document.baseURI));
   const main = document.getElementById("main");
@@ -6,8 +6,8 @@
   grid.className = "panels";
   main.replaceChildren(grid);
   window.names = ['pegel_received_total{input="collect"}'];
-  for (let at = 0; at < 50; at += 1) {
-    const name = `bench_${at}`;
+  for (let index = 0; index < 50; index += 1) {
+    const name = `bench_${index}`;
     window.names.push(`${name}{line="a"}`, `${name}{line="b"}`);
     grid.append(new Panel({ title: name, unit: "", queries: [{ name, by: ["line"] }] }).element);
   }

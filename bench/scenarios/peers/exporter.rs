@@ -1,4 +1,4 @@
-//! A sample of the node and a scrape, beside node_exporter, which takes its sample when it is scraped.
+//! A scrape, compared with node_exporter, which also takes its sample when it is scraped.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub fn measure(report: &mut BenchReport) {
             scrape_us(full.pid(), &full.address, scrapes),
         ));
     }
-    // Sampling goes on meanwhile, as it does in use; at 2 Hz it adds little to a burst of scrapes.
+    // Sampling continues during the measurement; at 2 Hz it adds little to a burst of scrapes.
     let agent = AgentBuilder::new(release_binary()).start();
     std::thread::sleep(Duration::from_secs(1));
     let here = scrape_us(agent.pid(), agent.http(), scrapes);

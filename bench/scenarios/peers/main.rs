@@ -1,6 +1,6 @@
-//! The same data, the same questions, in one run: Pegel beside Debian's VictoriaMetrics, Prometheus and
-//! node_exporter. A peer that is not installed is left out, and that is said.
-#![allow(clippy::print_stdout)] // A bench is there to print.
+//! The same data and the same queries in one run: Pegel compared with Debian's VictoriaMetrics, Prometheus and
+//! node_exporter. A peer that is not installed is skipped with a message.
+#![allow(clippy::print_stdout)] // The report is printed.
 
 mod exporter;
 mod peer;
@@ -19,7 +19,7 @@ use peer::{PeerKind, PeerStore};
 
 fn main() -> ExitCode {
     let mut report = BenchReport::new("peers");
-    // The last but one whole hour: over for long enough to be sealed, young enough for every retention.
+    // The last but one whole hour: old enough to be sealed, recent enough for every retention.
     let start = (SystemClock.utc() / RecordedHour::MILLIS - 2) * RecordedHour::MILLIS;
     let hour = RecordedHour::record(start);
     let mut peers: Vec<PeerStore> = [PeerKind::VictoriaMetrics, PeerKind::Prometheus]
@@ -50,7 +50,7 @@ fn bytes(report: &mut BenchReport, hour: &RecordedHour, peers: &[PeerStore]) {
         FigureGate::AtMost(1.05 * figure)
     });
     report.row_with_peers(
-        "sealed hour on disk, all included",
+        "sealed hour on disk, index included",
         "bytes/sample",
         gate,
         vec![here],
@@ -95,7 +95,7 @@ fn queries(report: &mut BenchReport, hour: &RecordedHour, peers: &[PeerStore]) {
     }
 }
 
-/// The whole way: an agent process, HTTP and JSON, 192 series of 360 points each.
+/// Measures a query end to end: agent process, HTTP and JSON, 192 series of 360 points each.
 fn series_over_http(report: &mut BenchReport, hour: &RecordedHour, peers: &[PeerStore]) {
     hour.store.close();
     let agent = AgentBuilder::new(release_binary())
@@ -135,7 +135,7 @@ fn series_over_http(report: &mut BenchReport, hour: &RecordedHour, peers: &[Peer
     agent.kill();
 }
 
-/// From the start of the process to its first answer, after a kill -9.
+/// Measures the time from the start of the process to its first answer, after a kill -9.
 fn restart(report: &mut BenchReport, hour: &RecordedHour, peers: &mut [PeerStore]) {
     let binary = release_binary();
     let path = format!(

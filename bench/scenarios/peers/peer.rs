@@ -1,3 +1,5 @@
+//! Other stores, loaded with the recorded hour.
+
 use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -25,7 +27,7 @@ impl PeerKind {
     }
 }
 
-/// Another store with the same hour in it, running.
+/// A running store that contains the recorded hour.
 pub struct PeerStore {
     kind: PeerKind,
     program: PathBuf,
@@ -35,7 +37,7 @@ pub struct PeerStore {
 }
 
 impl PeerStore {
-    /// Starts the peer and gives it the hour; None where it is not installed.
+    /// Starts the peer and loads the hour; `None` if it is not installed.
     pub fn load(kind: PeerKind, hour: &RecordedHour) -> Option<PeerStore> {
         let program = match kind {
             PeerKind::VictoriaMetrics => need("victoria-metrics")?,
@@ -61,15 +63,15 @@ impl PeerStore {
             PeerKind::Prometheus => {
                 let file = peer.dir.path().join("hour.om");
                 std::fs::write(&file, exposition(hour, 1000)).expect("written");
-                let made = Command::new(need("promtool")?)
+                let created = Command::new(need("promtool")?)
                     .args(["tsdb", "create-blocks-from", "openmetrics"])
                     .args([&file, &peer.dir.path().join("data")])
                     .output()
                     .expect("promtool starts");
                 assert!(
-                    made.status.success(),
+                    created.status.success(),
                     "{}",
-                    String::from_utf8_lossy(&made.stderr)
+                    String::from_utf8_lossy(&created.stderr)
                 );
                 std::fs::remove_file(file).expect("removed");
                 peer.start();
@@ -87,7 +89,7 @@ impl PeerStore {
         self.kind.name()
     }
 
-    /// What its data directory takes, index included, without what it keeps only for a crash.
+    /// Returns the size of its data directory, index included, without write-ahead logs and caches.
     pub fn disk_bytes(&self) -> u64 {
         size_of_tree(
             &self.dir.path().join("data"),
@@ -95,7 +97,7 @@ impl PeerStore {
         )
     }
 
-    /// The answer to a range question over the hour, in steps of ten seconds.
+    /// Runs a range query over the hour, in steps of ten seconds; returns an empty text if there is no result.
     pub fn query(&self, query: &str, start: Millis) -> String {
         let encoded = query.replace('[', "%5B").replace(']', "%5D");
         let end = start + RecordedHour::MILLIS - 10_000;
@@ -114,20 +116,20 @@ impl PeerStore {
         }
     }
 
-    /// The median CPU time that its process takes for a question.
-    pub fn cpu_ms(&self, repetitions: usize, ask: impl Fn()) -> f64 {
-        let pid = self.process.as_ref().expect("it runs").pid();
+    /// Returns the median CPU time of its process for a query, in milliseconds.
+    pub fn cpu_ms(&self, repetitions: usize, query: impl Fn()) -> f64 {
+        let pid = self.process.as_ref().expect("running").pid();
         let mut figures: Vec<f64> = (0..repetitions)
             .map(|_| {
                 let before = process_cpu_time(pid);
-                ask();
+                query();
                 (process_cpu_time(pid).saturating_sub(before)).as_secs_f64() * 1e3
             })
             .collect();
         pegel_bench::median(&mut figures)
     }
 
-    /// Kills it and starts it again; returns the time from there to its first answer.
+    /// Kills and restarts the process; returns the time from its start to its first answer, in milliseconds.
     pub fn restart_ms(&mut self, start: Millis) -> f64 {
         if let Some(process) = self.process.take() {
             process.kill();
@@ -145,7 +147,7 @@ impl PeerStore {
     }
 
     fn start(&mut self) {
-        // Neither says which port it chose, so one is chosen for it.
+        // Neither reports a port that it selected itself, so a free one is selected here.
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         self.address = listener.local_addr().expect("an address");
         drop(listener);
@@ -213,13 +215,13 @@ impl PeerStore {
                 Ok(())
             }
         });
-        // What is queued in memory goes to disk within seconds.
+        // Data in memory is written to disk within seconds.
         std::thread::sleep(Duration::from_secs(6));
     }
 }
 
-/// The hour as text with times, series by series; times are divided by `per`.
-fn exposition(hour: &RecordedHour, per: Millis) -> String {
+/// Formats the hour as text exposition with timestamps, series by series. Timestamps are divided by `divisor`.
+fn exposition(hour: &RecordedHour, divisor: Millis) -> String {
     let mut text = String::new();
     let mut family = String::new();
     let mut question = Question::new(
@@ -249,7 +251,7 @@ fn exposition(hour: &RecordedHour, per: Millis) -> String {
                 text.push_str(series.text());
                 text.push(' ');
                 format_value(&mut text, *value);
-                let _ = writeln!(text, " {}", time / per);
+                let _ = writeln!(text, " {}", time / divisor);
             }
         })
         .expect("an answer");
@@ -257,15 +259,16 @@ fn exposition(hour: &RecordedHour, per: Millis) -> String {
     text
 }
 
-fn size_of_tree(path: &Path, without: &[&str]) -> u64 {
+/// Returns the size of all files below a directory, except for entries named in `excluded`.
+fn size_of_tree(path: &Path, excluded: &[&str]) -> u64 {
     let Ok(entries) = std::fs::read_dir(path) else {
         return 0;
     };
     entries
         .filter_map(Result::ok)
-        .filter(|entry| !without.contains(&entry.file_name().to_string_lossy().as_ref()))
+        .filter(|entry| !excluded.contains(&entry.file_name().to_string_lossy().as_ref()))
         .map(|entry| match entry.metadata() {
-            Ok(meta) if meta.is_dir() => size_of_tree(&entry.path(), without),
+            Ok(meta) if meta.is_dir() => size_of_tree(&entry.path(), excluded),
             Ok(meta) => meta.len(),
             Err(_) => 0,
         })

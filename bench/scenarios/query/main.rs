@@ -1,5 +1,5 @@
-//! Questions about one hour at 1 Hz: the sum of 192 counters with a 10 s step, and the rate of the same,
-//! from memory and fresh blocks and from a sealed one. Then the first answer after a crash.
+//! Queries over one hour at 1 Hz: the sum of 192 counters with a 10 s step, and the sum of their rates, from memory and
+//! fresh blocks and from a sealed block. Then the first answer after a crash.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -53,12 +53,12 @@ fn measure(report: &mut BenchReport, hour: &RecordedHour, from: &str) {
     );
 }
 
-/// The same questions as Grafana asks them, from the body of the request to that of the answer.
+/// Measures the same queries through the OpenTSDB API that Grafana uses, from request body to response body.
 fn opentsdb(report: &mut BenchReport, hour: &RecordedHour, from: &str) {
     let annotations = Annotations::open(hour.dir.path()).expect("no annotations");
     let engine = Engine::new(hour.store.clone(), Arc::new(annotations), "nid1", false);
     let repetitions = report.repetitions(51);
-    for (question, gate, fields) in [
+    for (work, gate, fields) in [
         (
             "sum of the 192 by OpenTSDB",
             3.0,
@@ -70,7 +70,7 @@ fn opentsdb(report: &mut BenchReport, hour: &RecordedHour, from: &str) {
             r#""downsample":"10s-last","rate":true,"rateOptions":{"counter":true,"dropResets":true}"#,
         ),
         (
-            "a line for each of 24 CPUs by OpenTSDB",
+            "one line per CPU, 24 CPUs, by OpenTSDB",
             5.0,
             r#""downsample":"10s-avg","filters":[{"type":"wildcard","tagk":"cpu","filter":"*","groupBy":true}]"#,
         ),
@@ -91,7 +91,7 @@ fn opentsdb(report: &mut BenchReport, hour: &RecordedHour, from: &str) {
             assert!(answer.len() > 1_000, "the answer is not empty");
         }
         report.row(
-            &format!("{question}, {from}"),
+            &format!("{work}, {from}"),
             "ms",
             FigureGate::AtMost(gate),
             figures,
@@ -99,7 +99,7 @@ fn opentsdb(report: &mut BenchReport, hour: &RecordedHour, from: &str) {
     }
 }
 
-/// Opens a copy of the files, as a crash would leave them, and asks a first question.
+/// Measures the time to open a copy of the files, as a crash would leave them, and to answer a first query.
 fn restart(report: &mut BenchReport, hour: &RecordedHour) {
     let mut figures = Vec::new();
     for _ in 0..report.repetitions(11) {

@@ -1,8 +1,8 @@
-//! What `pegel run` adds: nanoseconds to each system call by each method, beside strace and perf in the same run, and
-//! milliseconds to the start of a program.
+//! The overhead of `pegel run`: nanoseconds per system call for each method, compared with strace and perf in the same
+//! run, and milliseconds per start of a program.
 //!
-//! Calls that are counted in the kernel cost the caller's own processor time. A call that stops for another process costs that
-//! of both, which is what is measured for ptrace and for strace: the time of all processes that took part.
+//! Calls that are counted in the kernel cost CPU time of the caller only. With ptrace and strace a call stops for another
+//! process, so the CPU time of all processes involved is measured.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -19,8 +19,8 @@ fn main() -> ExitCode {
     if words.get(1).map(String::as_str) == Some(LOAD_FLAG) {
         return make_calls(words[2].parse().expect("a number"));
     }
-    let own = rustix::process::getpid();
-    rustix::process::set_child_subreaper(Some(own)).expect("it is a flag of this process");
+    let pid = rustix::process::getpid();
+    rustix::process::set_child_subreaper(Some(pid)).expect("set for this process");
     let mut report = BenchReport::new("run");
     let pegel = release_binary();
     let dir = TempDir::new();
@@ -29,8 +29,8 @@ fn main() -> ExitCode {
     report.finish()
 }
 
-/// The load: this program again, under whatever watches it. Prints what a call cost.
-#[allow(clippy::print_stdout)] // For the process that started it.
+/// The load, run in a child process under the method that is measured. Prints the cost of a call in nanoseconds.
+#[allow(clippy::print_stdout)] // Read by the parent process.
 fn make_calls(count: u64) -> ExitCode {
     let before = cpu_time();
     for _ in 0..count {
@@ -49,7 +49,8 @@ fn isolated_command(dir: &TempDir, program: &Path) -> Command {
     command
 }
 
-/// Runs the load under these words; what it says that a call cost. None where they do not work here.
+/// Runs the load under the command `words` and returns the cost of a call that it reports; `None` if the command does
+/// not work on this machine.
 fn cost_in_caller(dir: &TempDir, words: &[&str], count: u64) -> Option<f64> {
     let load = std::env::current_exe().expect("this program");
     let (first, rest) = match words.split_first() {
@@ -61,16 +62,16 @@ fn cost_in_caller(dir: &TempDir, words: &[&str], count: u64) -> Option<f64> {
     if !words.is_empty() {
         command.arg(&load);
     }
-    let done = command
+    let output = command
         .args([LOAD_FLAG, &count.to_string()])
         .output()
         .ok()?;
-    let text = String::from_utf8_lossy(&done.stdout);
+    let text = String::from_utf8_lossy(&output.stdout);
     let figure = text.split_whitespace().next()?.parse().ok()?;
-    done.status.success().then_some(figure)
+    output.status.success().then_some(figure)
 }
 
-/// The same in the processor time of all processes that took part, without what a start takes.
+/// Like [`cost_in_caller`], in CPU time of all processes involved, without the cost of their start.
 fn cost_in_all_processes(dir: &TempDir, words: &[&str], count: u64) -> Option<f64> {
     let mut used = [0.0; 2];
     for (used, count) in used.iter_mut().zip([1, count]) {
@@ -82,9 +83,9 @@ fn cost_in_all_processes(dir: &TempDir, words: &[&str], count: u64) -> Option<f6
     Some((used[1] - used[0]) / count as f64 * 1e9)
 }
 
-/// The processor time of all children that ended, in steps of ten milliseconds.
+/// Returns the CPU time of all ended children, in steps of ten milliseconds.
 fn children_seconds() -> f64 {
-    // Whoever counted is a child of ours as well, once its own parent is gone.
+    // Tracers become children of this subreaper when their parent has ended.
     while rustix::process::wait(WaitOptions::empty()).is_ok() {}
     let stat = std::fs::read_to_string("/proc/self/stat").expect("this process");
     let rest = stat.rsplit(')').next().expect("a name");
@@ -107,7 +108,7 @@ fn calls(report: &mut BenchReport, pegel: &Path, dir: &TempDir) {
     let (mut ptrace, mut seccomp, mut strace, mut perf) = (vec![], vec![], vec![], vec![]);
     let is_ebpf = is_counted_by_ebpf(dir, &pegel);
     for _ in 0..report.repetitions(7) {
-        let free = cost_in_caller(dir, &[], fast).expect("it runs by itself");
+        let free = cost_in_caller(dir, &[], fast).expect("it runs alone");
         plain.push(free);
         if is_ebpf {
             let watched = cost_in_caller(dir, &by("ebpf"), fast).expect("it runs");
@@ -121,9 +122,9 @@ fn calls(report: &mut BenchReport, pegel: &Path, dir: &TempDir) {
             let mut other = isolated_command(dir, Path::new(&pegel));
             other.args(["run", "-s", "--method", "ebpf", "--", "sleep", "1000"]);
             let mut other = other.spawn().expect("started");
-            // Until the programs are in place.
+            // Waits until the BPF programs are attached.
             std::thread::sleep(std::time::Duration::from_millis(500));
-            let beside = cost_in_caller(dir, &[], fast).expect("it runs by itself");
+            let beside = cost_in_caller(dir, &[], fast).expect("it runs alone");
             other.kill().expect("ours");
             other.wait().expect("ours");
             bystander.push(beside - free);
@@ -146,7 +147,7 @@ fn calls(report: &mut BenchReport, pegel: &Path, dir: &TempDir) {
         let trace = ["perf", "trace", "-s", "-o", "/dev/null", "--"];
         perf.extend(cost_in_all_processes(dir, &trace, slow).map(|peer| peer - free));
     }
-    report.row("a system call by itself", "ns", FigureGate::None, plain);
+    report.row("a system call, not counted", "ns", FigureGate::None, plain);
     if is_ebpf {
         report.row(
             "added by eBPF: hits, bytes, time, errors",
@@ -161,7 +162,7 @@ fn calls(report: &mut BenchReport, pegel: &Path, dir: &TempDir) {
             untimed,
         );
         report.row(
-            "added to a process that is not watched",
+            "added by eBPF to an uncounted process",
             "ns",
             FigureGate::None,
             bystander,
@@ -192,18 +193,18 @@ fn calls(report: &mut BenchReport, pegel: &Path, dir: &TempDir) {
     );
 }
 
-/// Whether this machine lets us.
+/// Whether eBPF works on this machine.
 fn is_counted_by_ebpf(dir: &TempDir, pegel: &str) -> bool {
     let mut command = isolated_command(dir, Path::new(pegel));
     command.args(["run", "-v", "-s", "--method", "ebpf", "--", "true"]);
-    let said = command.output().expect("it starts").stderr;
-    String::from_utf8_lossy(&said).contains("counted by eBPF")
+    let stderr = command.output().expect("started").stderr;
+    String::from_utf8_lossy(&stderr).contains("counted by eBPF")
 }
 
-/// From the start of a process to its end, for a program that does nothing.
+/// Measures the wall time from start to end of a program that does nothing.
 fn starts(report: &mut BenchReport, pegel: &Path, dir: &TempDir) {
-    let ways: [(&str, &[&str], FigureGate); 4] = [
-        ("start and end of `true` by itself", &[], FigureGate::None),
+    let methods: [(&str, &[&str], FigureGate); 4] = [
+        ("start and end of `true` alone", &[], FigureGate::None),
         (
             "added by `pegel run`",
             &["run", "--"],
@@ -220,27 +221,31 @@ fn starts(report: &mut BenchReport, pegel: &Path, dir: &TempDir) {
             FigureGate::None,
         ),
     ];
-    let mut figures: Vec<Vec<f64>> = vec![Vec::new(); ways.len()];
+    let mut figures: Vec<Vec<f64>> = vec![Vec::new(); methods.len()];
     for _ in 0..report.repetitions(51) {
         let mut floor = 0.0;
-        for ((_, words, _), figures) in ways.iter().zip(&mut figures) {
-            let mut command = match words.is_empty() {
-                true => isolated_command(dir, Path::new("true")),
-                false => isolated_command(dir, pegel),
+        for ((_, words, _), figures) in methods.iter().zip(&mut figures) {
+            let is_baseline = words.is_empty();
+            let mut command = if is_baseline {
+                isolated_command(dir, Path::new("true"))
+            } else {
+                isolated_command(dir, pegel)
             };
-            if !words.is_empty() {
+            if !is_baseline {
                 command.args(*words).arg("true");
             }
             let started = Instant::now();
-            assert!(command.status().expect("it starts").success());
-            let took = started.elapsed().as_secs_f64() * 1e3;
-            match words.is_empty() {
-                true => (floor, _) = (took, figures.push(took)),
-                false => figures.push(took - floor),
+            assert!(command.status().expect("started").success());
+            let elapsed_ms = started.elapsed().as_secs_f64() * 1e3;
+            if is_baseline {
+                floor = elapsed_ms;
+                figures.push(elapsed_ms);
+            } else {
+                figures.push(elapsed_ms - floor);
             }
         }
     }
-    for ((work, _, gate), figures) in ways.into_iter().zip(figures) {
+    for ((work, _, gate), figures) in methods.into_iter().zip(figures) {
         report.row(work, "ms", gate, figures);
     }
 }

@@ -1,5 +1,5 @@
-//! The least that UNIX datagrams cost: a process that receives them as the agent does, asks who sent them, and throws
-//! them away. What it takes is the kernel's share, which no agent can go below.
+//! The minimum cost of UNIX datagrams: a process that receives them like the agent, with the credentials of the sender,
+//! and discards them. Its CPU time is the kernel's share, a lower bound for any agent.
 
 use std::ffi::OsStr;
 use std::io;
@@ -11,11 +11,11 @@ use std::process::{Child, Command};
 
 use pegel_testkit::{TempDir, eventually};
 
-/// As the agent has them.
+/// Same values as in the agent.
 const BATCH: usize = 64;
 const DATAGRAM_BYTES: usize = 64 * 1024;
 const CONTROL_BYTES: usize = 32;
-/// What makes this bench such a process.
+/// Argument that runs this program as the receiver.
 const RECEIVE_FLAG: &str = "--receive-at";
 
 pub struct BareReceiver {
@@ -31,13 +31,12 @@ impl BareReceiver {
         let this = std::env::current_exe().expect("a path");
         let child = Command::new(this).arg(RECEIVE_FLAG).arg(&path).spawn();
         let bare = BareReceiver {
-            child: child.expect("this bench starts"),
+            child: child.expect("started"),
             path,
             _dir: dir,
         };
-        eventually("the bare loop listens", || match bare.path.exists() {
-            true => Ok(()),
-            false => Err("no socket"),
+        eventually("the bare receiver listens", || {
+            bare.path.exists().then_some(()).ok_or("no socket")
         });
         bare
     }
@@ -54,14 +53,14 @@ impl Drop for BareReceiver {
     }
 }
 
-/// Where to receive, when this process is the loop and not the bench.
+/// Returns the path of the socket, if this process is the receiver.
 pub fn socket_argument() -> Option<PathBuf> {
     let mut args = std::env::args_os();
     args.find(|arg| arg == OsStr::new(RECEIVE_FLAG))?;
     args.next().map(PathBuf::from)
 }
 
-/// Receives until it is killed.
+/// Receives until the process is killed.
 pub fn receive(path: &Path) -> io::Error {
     let socket = match UnixDatagram::bind(path) {
         Ok(socket) => socket,
@@ -71,21 +70,21 @@ pub fn receive(path: &Path) -> io::Error {
         return error.into();
     }
     let mut bytes = vec![0_u8; BATCH * DATAGRAM_BYTES];
-    // Control messages must be aligned as their header is, to eight bytes.
+    // Control messages must have the alignment of their header, eight bytes.
     let mut controls = vec![0_u64; BATCH * CONTROL_BYTES / 8];
     loop {
-        // SAFETY: both are structures of integers and pointers, for which zero is valid.
+        // SAFETY: both types consist of integers and raw pointers, for which zero is a valid value.
         let (mut vectors, mut headers): ([libc::iovec; BATCH], [libc::mmsghdr; BATCH]) = unsafe {
             (
                 MaybeUninit::zeroed().assume_init(),
                 MaybeUninit::zeroed().assume_init(),
             )
         };
-        let places = bytes
+        let buffers = bytes
             .chunks_exact_mut(DATAGRAM_BYTES)
             .zip(controls.chunks_exact_mut(CONTROL_BYTES / 8));
         for ((vector, header), (buffer, control)) in
-            vectors.iter_mut().zip(&mut headers).zip(places)
+            vectors.iter_mut().zip(&mut headers).zip(buffers)
         {
             vector.iov_base = buffer.as_mut_ptr().cast();
             vector.iov_len = buffer.len();
@@ -94,8 +93,8 @@ pub fn receive(path: &Path) -> io::Error {
             header.msg_hdr.msg_control = control.as_mut_ptr().cast();
             header.msg_hdr.msg_controllen = CONTROL_BYTES as _;
         }
-        // SAFETY: every header points to a buffer and a control buffer of the lengths it gives; all of them live
-        // until the call is over, and no two headers share any.
+        // SAFETY: every header points to a data buffer and a control buffer of the lengths it states; all buffers
+        // outlive the call, and no two headers share one. The loop above upholds this.
         let count = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),

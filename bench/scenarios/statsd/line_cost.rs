@@ -1,4 +1,4 @@
-//! What a line costs between the kernel and the store: reading it, finding its name, adding it up.
+//! The cost of a line between the kernel and the store: parsing, lookup of its name, aggregation.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub fn measure(report: &mut BenchReport) {
     let datagrams = load::datagrams(20);
     let round = || {
         for datagram in &datagrams {
-            statsd.take(datagram, &origin).expect("good lines");
+            statsd.take(datagram, &origin).expect("valid lines");
         }
     };
     round();

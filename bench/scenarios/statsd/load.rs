@@ -1,4 +1,4 @@
-//! Lines as programs send them: seven of ten count, the others are gauges and timers, under a thousand names.
+//! Typical statsd lines: seven of ten are counters, the others gauges and timers, under a thousand names.
 
 use std::io;
 use std::net::UdpSocket;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 pub const NAMES: usize = 1000;
 
-/// Datagrams with this many lines each, to be sent round and round.
+/// Returns datagrams with this many lines each, to be sent repeatedly.
 pub fn datagrams(lines: usize) -> Vec<Vec<u8>> {
     let line = |number: usize| match number % 10 {
         7 => format!(
@@ -46,8 +46,8 @@ impl DatagramSender for UnixDatagram {
     }
 }
 
-/// Sends datagrams at a steady rate per second, in steps of a millisecond; 0 means as fast as it goes. Returns
-/// how many were sent.
+/// Sends datagrams at a constant rate per second, in steps of a millisecond; 0 means unlimited. Returns the number
+/// sent.
 pub fn send(to: &dyn DatagramSender, datagrams: &[Vec<u8>], rate: u64, time: Duration) -> u64 {
     let started = Instant::now();
     let mut sent: u64 = 0;
@@ -58,7 +58,7 @@ pub fn send(to: &dyn DatagramSender, datagrams: &[Vec<u8>], rate: u64, time: Dur
         };
         while sent < due {
             to.send(&datagrams[sent as usize % datagrams.len()])
-                .expect("loopback takes it");
+                .expect("sent");
             sent += 1;
         }
         if rate > 0 {

@@ -1,5 +1,5 @@
-//! statsd lines into the agent, and into others in the same run: CPU per million metrics, what one core can send
-//! without loss, and memory per name.
+//! statsd lines sent to the agent and to other servers in the same run: CPU time per million metrics, the rate that one
+//! core can send without loss, and memory per name.
 
 mod bare_receiver;
 mod line_cost;
@@ -21,7 +21,7 @@ use load::DatagramSender;
 
 fn main() -> ExitCode {
     if let Some(path) = bare_receiver::socket_argument() {
-        panic!("the bare loop ended: {}", bare_receiver::receive(&path));
+        panic!("bare receiver failed: {}", bare_receiver::receive(&path));
     }
     let mut report = BenchReport::new("statsd");
     line_cost::measure(&mut report);
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
         .collect();
     let udp = address(&agent, "udp");
     let time = Duration::from_secs(if is_trial_run() { 1 } else { 5 });
-    // Every name is known before anything is measured.
+    // Creates all series before the measurements.
     load::send(
         &connect(udp),
         &load::datagrams(20),
@@ -95,14 +95,14 @@ fn connect(to: SocketAddr) -> UdpSocket {
     socket
 }
 
-/// What the agent uses for itself, as a share of one core.
+/// Returns the CPU usage of the idle agent, as a share of one core.
 fn idle_share(agent: &AgentProcess, time: Duration) -> f64 {
     let before = process_cpu_time(agent.pid());
     std::thread::sleep(time);
     (process_cpu_time(agent.pid()) - before).as_secs_f64() / time.as_secs_f64()
 }
 
-/// CPU seconds for a million metrics, without what the process uses anyway.
+/// Returns the CPU seconds per million metrics, without the idle usage of the process.
 fn per_million(
     pid: u32,
     to: &dyn DatagramSender,
@@ -116,21 +116,21 @@ fn per_million(
     let sent = load::send(to, &datagrams, rate, time);
     std::thread::sleep(Duration::from_millis(50));
     let used = (process_cpu_time(pid) - before).as_secs_f64();
-    let own = idle * started.elapsed().as_secs_f64();
-    (used - own) / (sent * lines as u64) as f64 * 1e6
+    let idle_used = idle * started.elapsed().as_secs_f64();
+    (used - idle_used) / (sent * lines as u64) as f64 * 1e6
 }
 
 fn unix_datagrams(report: &mut BenchReport, agent: &AgentProcess, time: Duration, idle: f64) {
     let connected = |path: &Path| {
         let socket = UnixDatagram::unbound().expect("a socket");
-        socket.connect(path).expect("it listens");
+        socket.connect(path).expect("a listener");
         socket
     };
     let path = agent.endpoint.json["statsd"]["unix"].as_str();
     let ours = connected(Path::new(path.expect("a path")));
     let bare = bare_receiver::BareReceiver::start();
     let to_bare = connected(&bare.path);
-    // In turn, so that both have the same machine.
+    // Alternating, so that both measure under the same conditions.
     let (figures, mut floor): (Vec<f64>, Vec<f64>) = (0..report.repetitions(5))
         .map(|_| {
             let cost = |pid, to, idle| per_million(pid, to, 1, 60_000, time, idle);
@@ -145,18 +145,18 @@ fn unix_datagrams(report: &mut BenchReport, agent: &AgentProcess, time: Duration
         "s per 1 M",
         FigureGate::AtMost(1.15),
         figures,
-        &[("received and thrown away", median(&mut floor))],
+        &[("received and discarded", median(&mut floor))],
     );
 }
 
-/// What the books say that statsd received and what the kernel dropped.
+/// Returns the number of metrics received by statsd and of datagrams dropped by the kernel, from the ledger.
 fn statsd_ledger(agent: &AgentProcess) -> (u64, u64) {
     let status = agent.status();
     let inputs = status["inputs"].as_array().expect("a list");
     let statsd = inputs
         .iter()
         .find(|input| input["input"] == "statsd")
-        .expect("statsd keeps books");
+        .expect("an entry for statsd");
     let kernel = statsd["dropped"]["kernel"].as_u64().unwrap_or(0);
     (
         statsd["received"].as_u64().expect("a number") - kernel,
@@ -173,7 +173,7 @@ fn full_speed(report: &mut BenchReport, agent: &AgentProcess, udp: SocketAddr, t
         let started = Instant::now();
         let sent = load::send(&connect(udp), &datagrams, 0, time);
         rates.push((sent * LINES) as f64 / started.elapsed().as_secs_f64() / 1e6);
-        // Everything is in the books after the next tick, or never.
+        // All metrics are counted at the next tick at the latest.
         let mut missing = 0;
         let deadline = Instant::now() + Duration::from_secs(2);
         while Instant::now() < deadline {
@@ -189,26 +189,26 @@ fn full_speed(report: &mut BenchReport, agent: &AgentProcess, udp: SocketAddr, t
         lost.push((statsd_ledger(agent).1 - dropped) as f64 / sent as f64 * 100.0);
     }
     report.row(
-        "one core sends all it can, 20 per datagram",
+        "one core sends at full speed, 20 per datagram",
         "M/s",
         FigureGate::None,
         rates,
     );
     report.row(
-        "of it dropped by the kernel, and counted",
+        "dropped by the kernel and counted",
         "%",
         FigureGate::AtMost(0.0),
         lost,
     );
     report.row(
-        "of it neither received nor counted",
+        "neither received nor counted as dropped",
         "metrics",
         FigureGate::AtMost(0.0),
         unknown,
     );
 }
 
-/// Counters and gauges, as many as a large job has.
+/// Measures the memory of 100,000 counters and gauges, as many as a large job has.
 fn memory(report: &mut BenchReport) {
     const NAMES: usize = 100_000;
     let mut figures = Vec::new();
@@ -244,7 +244,7 @@ fn memory(report: &mut BenchReport) {
         agent.stop();
     }
     report.row(
-        "100,000 names more",
+        "100,000 additional names",
         "MB",
         FigureGate::AtMost(25.0),
         figures,

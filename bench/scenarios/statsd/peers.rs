@@ -1,4 +1,4 @@
-//! Others that take statsd lines, with a port of their own.
+//! Other statsd servers, each on a port of its own.
 
 use std::fs;
 use std::net::UdpSocket;
@@ -40,7 +40,7 @@ fn start(name: &'static str, port: u16, dir: TempDir, mut command: Command) -> O
         .stderr(Stdio::null())
         .spawn()
         .ok()?;
-    // Both need a moment, and neither says when it is ready.
+    // Neither reports when it is ready.
     std::thread::sleep(Duration::from_secs(2));
     let mut peer = StatsdPeer {
         name,
@@ -52,12 +52,12 @@ fn start(name: &'static str, port: u16, dir: TempDir, mut command: Command) -> O
     (!has_ended).then_some(peer)
 }
 
-/// Debian's collectd with nothing but its statsd plugin.
+/// Starts Debian's collectd with its statsd plugin only.
 pub fn collectd() -> Option<StatsdPeer> {
     let (dir, port) = (TempDir::new(), free_port());
-    let place = dir.path().display();
+    let base = dir.path().display();
     let config = format!(
-        "BaseDir \"{place}\"\nPIDFile \"{place}/pid\"\nPluginDir \"/usr/lib/collectd\"\nTypesDB \"/usr/share/collectd/types.db\"\n\
+        "BaseDir \"{base}\"\nPIDFile \"{base}/pid\"\nPluginDir \"/usr/lib/collectd\"\nTypesDB \"/usr/share/collectd/types.db\"\n\
          Interval 10\nLoadPlugin statsd\n<Plugin statsd>\n  Host \"127.0.0.1\"\n  Port \"{port}\"\n  TimerPercentile 50\n  \
          TimerPercentile 90\n  TimerPercentile 99\n  TimerLower true\n  TimerUpper true\n  TimerSum true\n  TimerCount true\n</Plugin>\n"
     );
@@ -68,7 +68,7 @@ pub fn collectd() -> Option<StatsdPeer> {
     start("collectd", port, dir, command)
 }
 
-/// statsd of npm with a backend that does nothing.
+/// Starts the original statsd, from npm, with a backend that discards everything.
 pub fn statsd() -> Option<StatsdPeer> {
     let root = PathBuf::from(concat!(
         env!("CARGO_MANIFEST_DIR"),

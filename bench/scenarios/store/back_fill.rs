@@ -8,7 +8,7 @@ use pegel_metric::{Clock, Family, Input, Kind, Point, Series, SystemClock};
 use pegel_store::{Options, Store};
 use pegel_testkit::TempDir;
 
-/// A prime: its multiples visit every point once.
+/// A prime, so that multiples of the stride visit every point once.
 const POINTS: i64 = 1_000_003;
 const STRIDE: i64 = 618_034;
 const PER_PUSH: i64 = 1000;
@@ -46,7 +46,7 @@ fn measure() -> (f64, f64) {
     let before = cpu_time();
     for first in (0..count).step_by(PER_PUSH as usize) {
         let points = (first..count.min(first + PER_PUSH)).map(point).collect();
-        store.push(Input::Put, points).expect("kept");
+        store.push(Input::Put, points).expect("stored");
     }
     let pushed = cpu_time() - before;
     store.close();

@@ -1,6 +1,5 @@
-//! Append by handle, through the log and all: CPU time of all threads. Bytes per sample, in the log and
-//! sealed, everything included. The data is one hour of a simulated node at 1 Hz. A back-fill in shuffled order, and
-//! its replay.
+//! Append by handle, log included: CPU time of all threads. Bytes per sample, in the log and in sealed blocks, with all
+//! overhead. The data is one hour of a simulated node at 1 Hz. Then a back-fill in shuffled order, and its replay.
 
 mod back_fill;
 
@@ -32,14 +31,14 @@ fn main() -> ExitCode {
         fast,
     );
     report.row(
-        "append, each tick waited for",
+        "append, waiting for each tick",
         unit,
         FigureGate::None,
         single,
     );
     report.row("log", "bytes/sample", FigureGate::AtMost(2.0), log);
     report.row(
-        "sealed block, all included",
+        "sealed block, index included",
         "bytes/sample",
         FigureGate::AtMost(0.66),
         sealed,
@@ -61,19 +60,19 @@ fn fast_and_single(
     sealed.push(figures.2);
 }
 
-/// Million samples per CPU second, bytes per sample in the log, bytes per sample sealed.
+/// Returns million samples per CPU second, bytes per sample in the log, and bytes per sample in sealed blocks.
 fn measure(is_fast: bool) -> (f64, f64, f64) {
     let dir = TempDir::new();
     let clock = Arc::new(FakeClock::new(START));
     let mut options = Options::new(dir.path());
     options.clock = clock.clone();
-    // The whole hour in one log segment, so that its size is the log's cost.
+    // Keeps the whole hour in one log segment, so that its size is the size of the log.
     options.keep_memory = Duration::from_secs(2 * 3600);
     let store = Store::open(options).expect("the store opens");
     let seconds = if is_trial_run() { HOUR_S / 6 } else { HOUR_S };
 
     let mut node = SimulatedNode::new(1);
-    let begun = Instant::now();
+    let started = Instant::now();
     let (whole, this_thread) = (cpu_time(), thread_cpu_time());
     let mut used = Duration::ZERO;
     for number in 0..seconds as u32 {
@@ -81,7 +80,7 @@ fn measure(is_fast: bool) -> (f64, f64, f64) {
         let before = thread_cpu_time();
         store.tick(tick);
         if !is_fast {
-            // Every tick is written by itself, and the sender sleeps until it is.
+            // Waits until the tick is written, so that each tick is written separately.
             store
                 .push(Input::Push, Vec::new())
                 .expect("the writer answers");
@@ -89,12 +88,12 @@ fn measure(is_fast: bool) -> (f64, f64, f64) {
         used += thread_cpu_time() - before;
         clock.advance(Duration::from_secs(1));
         if is_fast {
-            let due = begun + number * Duration::from_millis(1);
+            let due = started + number * Duration::from_millis(1);
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
         }
     }
     store.push(Input::Push, Vec::new()).expect("all is written");
-    // What this thread did to make the samples is not the store's work.
+    // Excludes the time that this thread spent on making the samples.
     used += (cpu_time() - whole).saturating_sub(thread_cpu_time() - this_thread);
     let samples = node.series_count() as f64 * seconds as f64;
     let log_bytes = store.status().log_bytes as f64;

@@ -1,6 +1,6 @@
-//! What one pass of each collector costs, as JSON for docs/metrics-cost.json. On this machine where the
-//! collector finds something to read, else on the recorded machine in `tests/fixtures/basic`.
-#![allow(clippy::print_stdout)] // Printing is what it is for.
+//! Measures the cost of one pass of each collector and prints JSON for docs/metrics-cost.json. Measures on this
+//! machine if the collector is active here, else on the recorded machine in `tests/fixtures/basic`.
+#![allow(clippy::print_stdout)] // The result is printed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use pegel_collect::{
 };
 use pegel_metric::{Input, Ledger, SystemClock, Tick};
 
-/// Every metric there is.
+/// The highest level, which includes all metrics.
 const LEVEL: u8 = 4;
 const PASSES: u32 = 16;
-/// Those that run aside are awaited each time.
+/// Passes of collectors with a thread of their own, which are awaited each time.
 const PASSES_THREADED: u32 = 4;
-/// The median of so many rounds is not disturbed by others on the machine.
+/// Number of rounds; their median is robust against other load on the machine.
 const ROUNDS: usize = 21;
 
 fn main() {
@@ -46,7 +46,7 @@ fn main() {
     println!("{{\n{}\n}}", lines.join(",\n"));
 }
 
-/// The status after many passes of this collector alone; `None` where it has nothing to say.
+/// Returns the status after many passes of this collector alone; `None` if it is inactive or has no series.
 fn measure(name: &str, host: Host, passes: u32) -> Option<CollectorStatus> {
     let others = REGISTRY.iter().filter(|entry| entry.name != name);
     let off = CollectorSettings {

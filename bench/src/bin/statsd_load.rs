@@ -1,13 +1,13 @@
-//! How many statsd metrics an agent takes without loss. Needs nothing but the agent's binary:
+//! Measures how many statsd metrics an agent receives without loss. Requires only the agent's binary:
 //!
 //! ```text
 //! statsd_load PEGEL [senders=4] [seconds=5] [lines=20] [rates=2,4,5,6,7,8] [threads=auto]
 //! ```
 //!
-//! Starts the agent in a directory of its own, sends from this many threads, each with its own socket, and prints a row
-//! for each rate: millions of metrics per second over all senders; 0 is as fast as they can.
+//! Starts the agent in a temporary directory, sends from `senders` threads, each with its own socket, and prints a row
+//! for each rate. Rates are millions of metrics per second over all senders; 0 means unlimited.
 
-#![allow(clippy::print_stdout, clippy::print_stderr)] // A tool for the terminal.
+#![allow(clippy::print_stdout, clippy::print_stderr)] // A command-line tool.
 
 #[path = "../../scenarios/statsd/load.rs"]
 mod load;
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
         "{} senders, {} per datagram, {:?} each, threads: {}, {cores} cores",
         plan.senders, plan.lines, plan.time, plan.threads
     );
-    println!("wanted M/s | sent M/s | received M/s | lost % | unaccounted | CPU s per M | helping");
+    println!("target M/s | sent M/s | received M/s | lost % | unaccounted | CPU s per M | helping");
     for &rate in &plan.rates {
         measure_rate(&agent, &plan, rate);
     }
@@ -78,12 +78,12 @@ fn parse_args(args: impl Iterator<Item = String>) -> Option<LoadPlan> {
     Some(plan)
 }
 
-/// Metrics received, datagrams that the kernel dropped, threads that help.
+/// Returns the number of received metrics, of datagrams dropped by the kernel, and of helping threads.
 fn counts(agent: &AgentProcess) -> (u64, u64, u64) {
     let status = agent.status();
     let inputs = status["inputs"].as_array().expect("a list");
     let statsd = inputs.iter().find(|input| input["input"] == "statsd");
-    let statsd = statsd.expect("statsd has an account");
+    let statsd = statsd.expect("an entry for statsd");
     let kernel = statsd["dropped"]["kernel"].as_u64().unwrap_or(0);
     let received = statsd["received"].as_u64().expect("a number") - kernel;
     let helping = status["statsd"]["helping_threads"].as_u64().unwrap_or(0);
@@ -92,7 +92,7 @@ fn counts(agent: &AgentProcess) -> (u64, u64, u64) {
 
 fn measure_rate(agent: &AgentProcess, plan: &LoadPlan, rate: f64) {
     let to = agent.endpoint.json["statsd"]["udp"][0].as_str();
-    let to: SocketAddr = to.expect("a text").parse().expect("an address");
+    let to: SocketAddr = to.expect("a string").parse().expect("an address");
     let datagrams = load::datagrams(plan.lines as usize);
     let per_sender = (rate * 1e6 / (plan.lines * plan.senders) as f64) as u64;
     let (received, dropped, _) = counts(agent);
@@ -115,7 +115,7 @@ fn measure_rate(agent: &AgentProcess, plan: &LoadPlan, rate: f64) {
         (sent.sum::<u64>(), helping)
     });
     let seconds = started.elapsed().as_secs_f64();
-    // Everything is in the books after the next tick, or never.
+    // All metrics are counted at the next tick at the latest.
     let metrics = sent * plan.lines;
     let deadline = Instant::now() + Duration::from_secs(3);
     let (taken, lost) = loop {

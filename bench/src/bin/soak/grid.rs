@@ -1,9 +1,9 @@
-//! Which nominal times of the node's samples are stored.
+//! Counts the nominal sample times that are missing from the store.
 
 use std::collections::BTreeSet;
 
-/// Counts the nominal times from the first to the last one that is stored, and those of them that are not. Samples at
-/// other times, such as the first one of an agent, stand for no nominal time.
+/// Returns the number of nominal times between the first and the last stored one, and how many of them are missing.
+/// Samples at other times, such as the first one of an agent, are ignored.
 pub fn count(times: impl IntoIterator<Item = i64>, rate: i64) -> Option<(i64, i64)> {
     let nominal = times.into_iter().filter(|time| time % rate == 0);
     let stored: BTreeSet<i64> = nominal.collect();
@@ -16,7 +16,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sample_off_the_grid_hides_no_missed_one() {
+    fn samples_off_the_grid_do_not_hide_missing_ones() {
         assert_eq!(count([], 100), None);
         assert_eq!(count([7], 100), None);
         assert_eq!(count([37, 100, 200, 300], 100), Some((3, 0)));

@@ -1,6 +1,6 @@
-//! The load of a soak: ordinary readers and senders, and hostile ones beside them.
+//! The load of a soak test: ordinary readers and senders together with hostile ones.
 //!
-//! Each function runs on a thread of its own until `stop` is set. Rates are fixed, so that two soaks compare.
+//! Each function runs on a thread of its own until `stop` is set. Rates are fixed, so that runs are comparable.
 
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Read, Write as _};
@@ -59,18 +59,18 @@ impl SoakLoad<'_> {
         socket
     }
 
-    /// Scrapes, as Prometheus does.
+    /// Scrapes once a second, like Prometheus.
     pub fn scrape(&self) {
         self.repeat(Duration::from_secs(1), || self.get_ok("/metrics"));
     }
 
-    /// Asks for history, as a dashboard does.
+    /// Queries history every 2 s, like a dashboard.
     pub fn read_history(&self) {
         let path = "/api/v1/range?match=node_*&start=-5m&step=10s";
         self.repeat(Duration::from_secs(2), || self.get_ok(path));
     }
 
-    /// Reads a stream of changes as fast as it comes.
+    /// Reads a stream of changes without delay.
     pub fn follow(&self) {
         let mut stream = self.connect("/api/v1/stream?match=node_*&rate=10");
         let mut buffer = [0; 64 << 10];
@@ -82,35 +82,35 @@ impl SoakLoad<'_> {
         }
     }
 
-    /// Takes 1 KiB of a large answer each second, and starts again when the agent gives up on it.
+    /// Reads 1 KiB of a large response each second, and reconnects when the agent closes the connection.
     pub fn read_slowly(&self) {
         let mut stream = self.connect("/api/v1/stream?match=*&rate=10");
         let mut buffer = [0; 1 << 10];
         self.repeat(Duration::from_secs(1), || {
-            let gone = match stream.read(&mut buffer) {
+            let is_closed = match stream.read(&mut buffer) {
                 Ok(count) => count == 0,
                 Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
             };
-            if gone {
+            if is_closed {
                 stream = self.connect("/api/v1/stream?match=*&rate=10");
             }
         });
     }
 
-    /// Asks for 4,000 names at once, and for a pattern that invites backtracking.
+    /// Queries 4,000 names at once, and a pattern that provokes backtracking.
     pub fn send_hostile_queries(&self) {
         let names: Vec<String> = (0..4000).map(|n| format!("hostile_{n}")).collect();
         let names = format!("/api/v1/values?names={}", names.join(","));
         let stars = format!("/api/v1/values?match={}b", "*a".repeat(200));
         self.repeat(Duration::from_millis(500), || {
             for path in [&names, &stars] {
-                let answer = get(self.agent.http(), path).expect("an answer, if only an error");
+                let answer = get(self.agent.http(), path).expect("a response");
                 assert!(answer.status < 500 || answer.status == 503, "{path}");
             }
         });
     }
 
-    /// Sends what ordinary programs send: counters, gauges and timers of 1,000 names, 2,000 lines a second.
+    /// Sends statsd lines of ordinary programs: counters, gauges and timers under 1,000 names, 2,000 lines a second.
     pub fn send_statsd(&self) {
         let socket = self.statsd();
         let mut number = 0;
@@ -125,12 +125,13 @@ impl SoakLoad<'_> {
                     _ => writeln!(datagram, "rank{rank}.iterations:1|c"),
                 };
             }
-            // The kernel counts what it drops, and the agent reads that count.
+            // Errors are ignored: the kernel counts dropped datagrams, and the agent reads that count.
             let _ = socket.send(datagram.as_bytes());
         });
     }
 
-    /// Sends new names, forged names, malformed lines and changing gauges without end, 20,000 lines a second.
+    /// Sends an unbounded number of new names, names of the node, malformed lines and changing gauges, 20,000 lines a
+    /// second.
     pub fn send_hostile_statsd(&self) {
         let socket = self.statsd();
         let mut rng = Rng::new(7);
@@ -138,13 +139,13 @@ impl SoakLoad<'_> {
             for _ in 0..10 {
                 let mut datagram = String::new();
                 for _ in 0..20 {
-                    let any = rng.next_u64();
-                    let _ = match any % 8 {
-                        0 => writeln!(datagram, "new.{any}:1|c"),
-                        1 => writeln!(datagram, "node.load1:{any}|g"),
-                        2 => writeln!(datagram, "x{any}:|||#"),
-                        3 => writeln!(datagram, "timer{}:{}|ms", any % 5000, any % 1000),
-                        _ => writeln!(datagram, "hostile_{}:{any}|g", any % 50_000),
+                    let random = rng.next_u64();
+                    let _ = match random % 8 {
+                        0 => writeln!(datagram, "new.{random}:1|c"),
+                        1 => writeln!(datagram, "node.load1:{random}|g"),
+                        2 => writeln!(datagram, "x{random}:|||#"),
+                        3 => writeln!(datagram, "timer{}:{}|ms", random % 5000, random % 1000),
+                        _ => writeln!(datagram, "hostile_{}:{random}|g", random % 50_000),
                     };
                 }
                 let _ = socket.send(datagram.as_bytes());
@@ -152,7 +153,7 @@ impl SoakLoad<'_> {
         });
     }
 
-    /// Writes points of the last hour in random order: by `put`, and by statsd with times of their own.
+    /// Writes points of the last hour in random order: with `put`, and with statsd lines that carry timestamps.
     pub fn back_fill(&self) {
         let socket = self.statsd();
         let mut rng = Rng::new(11);
@@ -161,30 +162,30 @@ impl SoakLoad<'_> {
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
             let now = now.expect("after 1970").as_millis() as u64;
             let mut body = String::from("[");
-            for at in 0..BATCH {
+            for index in 0..BATCH {
                 let time = now - rng.next_u64() % 3_000_000;
-                let comma = if at == 0 { "" } else { "," };
+                let comma = if index == 0 { "" } else { "," };
                 let _ = write!(
                     body,
-                    "{comma}{{\"metric\":\"backfill\",\"timestamp\":{time},\"value\":{at},\"tags\":{{\"k\":\"v\"}}}}"
+                    "{comma}{{\"metric\":\"backfill\",\"timestamp\":{time},\"value\":{index},\"tags\":{{\"k\":\"v\"}}}}"
                 );
-                if at % 20 == 0 {
-                    let line = format!("shuffled:{at}|g|T{}", time / 1000);
+                if index % 20 == 0 {
+                    let line = format!("shuffled:{index}|g|T{}", time / 1000);
                     let _ = socket.send(line.as_bytes());
                 }
             }
             body.push(']');
             let answer = post(self.agent.http(), "/api/put", &json, body.as_bytes());
             let status = answer.expect("an answer").status;
-            // 400 where the sender's share of the disk is used up: refused and counted.
+            // 400: the sender's share of the disk is used up; the points are rejected and counted.
             assert!(matches!(status, 200 | 204 | 400 | 503), "put: {status}");
         });
     }
 
-    /// Counts in a lane. Returns what it counted.
+    /// Counts in a lane. Returns the total.
     pub fn count_in_lane(&self, home: &'static Home) -> u64 {
         let spec = Spec::new(Kind::Counter, "soak_steps_total");
-        let steps = Counter::create_in(home, &spec).expect("made");
+        let steps = Counter::create_in(home, &spec).expect("created");
         let mut count = 0;
         self.repeat(Duration::from_millis(1), || {
             steps.add(1);

@@ -1,13 +1,16 @@
-//! A soak: the agent under ordinary and hostile load for N minutes, then a verdict on memory, files, disk and samples.
+//! Soak test: runs the agent under ordinary and hostile load for N minutes, then checks memory, files, disk and
+//! samples.
 //!
-//! `cargo xtask soak --minutes 30` runs it. The agent samples at 10 Hz and moves its head to a block every 10 s, so that
-//! minutes show what days would. All inputs are in use: lanes, statsd, `put`; readers scrape, ask for history and follow a
-//! stream. Beside them a slow reader, a shuffled back-fill, a statsd sender with names without end and hostile questions.
+//! Run with `cargo xtask soak --minutes 30`. The agent samples at 10 Hz and seals its head every 10 s, so that minutes
+//! show the effects of days. All inputs are in use: lanes, statsd, `put`; readers scrape, query history and follow a
+//! stream. The hostile part is a slow reader, a shuffled back-fill, a statsd sender with unbounded names, and expensive
+//! queries.
 //!
-//! Memory must stay within a bound, descriptors may not grow, the disk must stay within its bound, every nominal time of the
-//! node is stored or counted as missed, received = kept + dropped for every input, and the lane's total is exact. Caches take
-//! some hundred blocks to fill: in a run of half an hour or more, memory may not grow any further in its second half.
-#![allow(clippy::print_stdout, clippy::print_stderr)] // A soak is there to print.
+//! The test passes if memory and disk stay within their bounds, the number of descriptors does not grow, every nominal
+//! time of the node is stored or counted as missed, received = kept + dropped for every input, and the lane's total is
+//! exact. Caches take some hundred blocks to fill: in a run of half an hour or more, memory must not grow any further in
+//! the second half.
+#![allow(clippy::print_stdout, clippy::print_stderr)] // A command-line tool.
 
 mod grid;
 mod load;
@@ -27,12 +30,12 @@ keep: {memory: 10s, disk: 1h, bytes: 64MiB}
 limits: {series: 40000, memory: 64MiB}
 ";
 const RATE_MS: i64 = 100;
-/// A block that was just written may exceed the bound by its size until retention runs.
+/// The configured bound. A block that was just written may exceed it by its size until retention runs.
 const KEEP_BYTES: u64 = 64 << 20;
 const SAMPLE_EVERY: Duration = Duration::from_secs(5);
-/// `limits.memory`, names and tables of statsd at their limits, and what the agent itself takes.
+/// Sum of `limits.memory`, the names and tables of statsd at their limits, and the agent's own memory.
 const RESIDENT_MB_MAX: f64 = 160.0;
-/// More than this in the second half of a long run is a leak; less is what an allocator does.
+/// Growth in the second half of a long run above this is a leak; below, it is noise of the allocator.
 const GROWTH_MB_MAX: f64 = 3.0;
 const LONG_SECONDS: f64 = 1790.0;
 
@@ -79,24 +82,24 @@ fn main() -> ExitCode {
         scope.spawn(|| load.back_fill());
         let readings = sample_agent(&agent, length);
         stop.store(true, Ordering::Relaxed);
-        (readings, lane.join().expect("it counts to the end"))
+        (readings, lane.join().expect("the lane counter finished"))
     });
     println!("{} answers", answers.load(Ordering::Relaxed));
     agent.assert_conserved();
-    let is_whole = check_lane(&agent, counted) & check_samples(&agent);
+    let is_complete = check_lane(&agent, counted) & check_samples(&agent);
     let code = verdict(&readings);
     agent.stop();
-    if is_whole { code } else { ExitCode::FAILURE }
+    if is_complete { code } else { ExitCode::FAILURE }
 }
 
-/// Compares the total of the lane with what the program counted.
+/// Compares the total of the lane with the count of the program.
 fn check_lane(agent: &AgentProcess, counted: u64) -> bool {
     let values = agent.get("/api/v1/values?match=soak_steps_total").json();
     let total = values[0]["value"].as_f64();
     let holds = total == Some(counted as f64);
-    println!("lane: counted {counted}, shown {total:?}");
+    println!("lane: counted {counted}, reported {total:?}");
     if !holds {
-        println!("FAILED: the lane's total is wrong: {values}");
+        println!("FAILED: total of the lane is wrong: {values}");
     }
     holds
 }
@@ -105,7 +108,7 @@ fn check_lane(agent: &AgentProcess, counted: u64) -> bool {
 fn check_samples(agent: &AgentProcess) -> bool {
     let samples = agent.samples("node_load1");
     let Some((nominal, absent)) = grid::count(samples.times(), RATE_MS) else {
-        println!("FAILED: no sample of the node is stored");
+        println!("FAILED: no samples of the node are stored");
         return false;
     };
     let missed = agent
@@ -113,10 +116,10 @@ fn check_samples(agent: &AgentProcess) -> bool {
         .json();
     let missed = missed[0]["value"].as_f64().unwrap_or(0.0) as i64;
     println!("samples: {nominal} nominal times, {absent} not stored, {missed} counted as missed");
-    // Passes that were missed before the first stored sample are counted too.
+    // Not equal: passes missed before the first stored sample are counted as well.
     let holds = absent <= missed;
     if !holds {
-        println!("FAILED: samples are missing that nothing accounts for");
+        println!("FAILED: {absent} samples not stored, but only {missed} counted as missed");
     }
     holds
 }
@@ -138,7 +141,7 @@ fn sample_agent(agent: &AgentProcess, length: Duration) -> Vec<SoakReading> {
                 .count(),
             disk: size("log_bytes") + size("block_bytes"),
         };
-        // A line a minute is enough to see a trend.
+        // One line per minute.
         if readings.len().is_multiple_of(12) {
             let share = (used - cpu).as_secs_f64() / SAMPLE_EVERY.as_secs_f64() * 100.0;
             let SoakReading {
@@ -168,7 +171,7 @@ fn verdict(readings: &[SoakReading]) -> ExitCode {
         part.iter().map(|r| r.resident).sum::<f64>() / part.len().max(1) as f64
     };
     let growth = mean(last) - mean(first);
-    // The median: a question has the blocks that it reads open for as long as it takes.
+    // The median, because queries hold the blocks that they read open.
     let files = |part: &[SoakReading]| {
         let mut files: Vec<usize> = part.iter().map(|r| r.files).collect();
         files.sort_unstable();
@@ -184,20 +187,26 @@ fn verdict(readings: &[SoakReading]) -> ExitCode {
         files(last),
         disk / 1024
     );
-    let most = readings.iter().map(|r| r.resident).fold(0.0, f64::max);
+    let resident_max = readings.iter().map(|r| r.resident).fold(0.0, f64::max);
     let is_short = readings.last().is_none_or(|r| r.seconds < LONG_SECONDS);
     let mut is_good = true;
-    for (holds, what) in [
-        (most <= RESIDENT_MB_MAX, "memory passed its bound"),
-        (is_short || growth <= GROWTH_MB_MAX, "memory grew"),
-        (files(last) <= files(first) + 4, "descriptors grew"),
+    for (holds, failure) in [
+        (
+            resident_max <= RESIDENT_MB_MAX,
+            "resident memory exceeds its bound",
+        ),
+        (is_short || growth <= GROWTH_MB_MAX, "resident memory grew"),
+        (
+            files(last) <= files(first) + 4,
+            "the number of open files grew",
+        ),
         (
             disk <= KEEP_BYTES + KEEP_BYTES / 16,
-            "the disk bound was passed",
+            "disk usage exceeds its bound",
         ),
     ] {
         if !holds {
-            println!("FAILED: {what}");
+            println!("FAILED: {failure}");
             is_good = false;
         }
     }
@@ -208,7 +217,7 @@ fn verdict(readings: &[SoakReading]) -> ExitCode {
     }
 }
 
-/// Least squares over resident memory.
+/// Returns the slope of resident memory in MB per hour, by least squares.
 fn slope_per_hour(readings: &[SoakReading]) -> f64 {
     let count = readings.len().max(1) as f64;
     let mean_x = readings.iter().map(|r| r.seconds).sum::<f64>() / count;
