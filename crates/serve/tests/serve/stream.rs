@@ -75,7 +75,7 @@ fn four_thousand_names_at_the_highest_rate_are_followed() {
 #[test]
 fn columns_name_a_series_once() {
     let site = Site::new();
-    let base = now();
+    let base = now() - 1000;
     site.push(Kind::Gauge, &[("a", base, 1.0), ("b", base - 300, 2.0)]);
     let mut client = follow(&site, "rate=100&form=columns");
     let mut event = || -> Value {
