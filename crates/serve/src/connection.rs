@@ -23,7 +23,7 @@ use tower_service::Service;
 
 use crate::bodies::Unread;
 use crate::failure::Failure;
-use crate::guard::{Guard, Visit};
+use crate::guard::{Guard, Rights, Visit};
 use crate::lines::{self, Begun, Rewound};
 use crate::refusals::{Refusal, Refusals};
 use crate::routes::{self, Site};
@@ -195,6 +195,9 @@ async fn answer(request: Request<Incoming>, visit: Visit, shared: Shared) -> Res
         Ok(caller) => caller,
         Err(denied) => return denied.into_response(),
     };
+    if caller.rights > Rights::None {
+        visit.standing.admit();
+    }
     let mut coming = Coming {
         unread: Some(Unread::Gone),
         input: routes::input_of(head.uri.path()).filter(|_| head.method == Method::POST),

@@ -259,9 +259,6 @@ impl Guard {
             None => Ok(()),
         };
         let verdict = verdict.and_then(|()| self.judge(&caller, head, access));
-        if caller.rights > Rights::None {
-            visit.standing.admit();
-        }
         self.report(&caller, verdict).map(|()| caller)
     }
 
