@@ -230,6 +230,18 @@ impl Shared {
         }
     }
 
+    /// Makes points current that were ahead of the clock and whose time has come. The writer does so with each commit, but
+    /// there may be none for a while. Bounded, because it holds the lock; the rest is left to the writer.
+    pub fn show_due_points(&self) {
+        const COUNT_MAX: usize = 1024;
+        let now = self.now();
+        if self.read().head.loose.has_due_point(now) {
+            let head = &mut self.write().head;
+            head.changes += 1;
+            let _ = (0..COUNT_MAX).find(|_| !head.show_due_point(now));
+        }
+    }
+
     /// Notes why the log cannot be written, or that it can again.
     pub fn log_trouble(&self, trouble: Option<String>) {
         let now = self.now();

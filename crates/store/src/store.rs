@@ -222,6 +222,7 @@ impl Store {
     ) -> Result<u64, QueryError> {
         let shared = &self.inner.shared;
         let hidden_ranges = shared.hidden.all();
+        shared.show_due_points();
         let current = shared.read().head.current();
         let mut shown = |series: &Arc<Series>, latest: Latest| {
             if !hidden::is_hidden(&hidden_ranges, series, latest.seen) {

@@ -304,7 +304,7 @@ impl Writer {
     fn rotate(&mut self, sync: bool) -> io::Result<()> {
         let log_through = self.next_segment - 1;
         self.open_segment(sync)?;
-        // Prepared before the lock is taken: only this thread changes the head.
+        // Prepared before the lock is taken: only this thread adds series and points.
         let successor = {
             let state = self.shared.read();
             (!state.head.is_empty()).then(|| {
@@ -314,7 +314,9 @@ impl Writer {
             })
         };
         let mut state = self.shared.write();
-        if let Some(successor) = successor {
+        if let Some(mut successor) = successor {
+            // A reader may have shown due points since.
+            successor.changes = state.head.changes;
             let head = std::mem::replace(&mut state.head, successor);
             let log_bytes = std::mem::take(&mut state.head_log_bytes);
             state.frozen.push(Arc::new(Frozen {

@@ -1,5 +1,5 @@
 //! Points that are ahead of the clock. They are stored as all others, but each becomes the current value of its series only
-//! when its time has come.
+//! when its time has come: with the next commit, or when a reader asks.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -28,6 +28,10 @@ impl AheadPoints {
         if !self.points.contains_key(&(time, slot)) {
             self.insert(slot, (time, value));
         }
+    }
+
+    pub fn first_time(&self) -> Option<Millis> {
+        self.points.first_key_value().map(|((time, _), _)| *time)
     }
 
     /// Takes out the first point whose time has come.

@@ -87,6 +87,10 @@ impl LooseTable {
         }
     }
 
+    pub fn has_due_point(&self, now: Millis) -> bool {
+        self.ahead.first_time().is_some_and(|time| time <= now)
+    }
+
     pub fn show_due_point(&mut self, change: u64, now: Millis) -> bool {
         let due = self.ahead.pop_due(now);
         if let Some((slot, point)) = due {

@@ -50,7 +50,7 @@ impl<'a> Changes<'a> {
         })
     }
 
-    /// Releases the lock, then merges late points. Only this thread changes the head, so a merge can be computed without
+    /// Releases the lock, then merges late points. Only this thread changes points, so a merge can be computed without
     /// the lock.
     fn publish(&mut self) {
         let Some(mut state) = self.state.take() else {
