@@ -241,12 +241,12 @@ fn points_are_kept_one_by_one_and_refused_one_by_one() {
     };
     let day = 86_400_000;
     let offered = [
-        point("a", START, 1.5),
+        point("a", START - 1, 1.5),
         point("b", START, f64::NAN),
         point("", START, 1.0),
         point("c", START - 10 * day, 1.0),
         point("d", START + day, 1.0),
-        point("a", START + 1, 2.5),
+        point("a", START, 2.5),
     ];
     let outcome = points.offer(&sender, &offered, START).expect("taken");
     assert_eq!(outcome.kept, 2);
