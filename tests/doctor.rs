@@ -1,4 +1,4 @@
-//! `pegel doctor`: with and without an agent, for several users, as text at several widths.
+//! `pegel doctor` with and without an agent, as several users, and as text at several widths.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -17,7 +17,7 @@ fn agent() -> AgentBuilder {
     AgentBuilder::new(PEGEL)
 }
 
-/// A doctor in an environment of its own, far from agents that may run here.
+/// Runs the doctor in an environment of its own, isolated from agents running on this machine.
 fn doctor(home: &TempDir, args: &[&str], envs: &[(&str, &Path)]) -> Finished {
     let mut command = Command::new(PEGEL);
     command
@@ -31,7 +31,7 @@ fn doctor(home: &TempDir, args: &[&str], envs: &[(&str, &Path)]) -> Finished {
     Process::start(&mut command).wait(Duration::from_secs(60))
 }
 
-/// The findings, after a look at their form.
+/// Parses the findings and checks their fields.
 fn findings(finished: &Finished) -> Vec<Value> {
     let json: Value = serde_json::from_str(&finished.stdout)
         .unwrap_or_else(|error| panic!("not JSON: {error}: {finished}"));
@@ -70,7 +70,7 @@ fn find<'a>(findings: &'a [Value], group: &str, check: &str) -> &'a Value {
 }
 
 #[test]
-fn a_healthy_agent_is_found_healthy() {
+fn a_healthy_agent_is_ok() {
     let agent = agent().start();
     let finished = agent.client(PEGEL, &["doctor", "-f", "json"]);
     let findings = findings(&finished);
@@ -102,7 +102,7 @@ fn a_healthy_agent_is_found_healthy() {
 }
 
 #[test]
-fn a_full_disk_is_broken_and_the_fix_names_the_place() {
+fn a_full_disk_is_broken_and_the_fix_names_the_directory() {
     let Some(disk) = SmallDisk::mount("16m") else {
         return;
     };
@@ -141,7 +141,7 @@ fn a_full_disk_is_broken_and_the_fix_names_the_place() {
 }
 
 #[test]
-fn without_an_agent_it_says_how_to_start_one() {
+fn without_an_agent_the_fix_is_to_start_one() {
     let home = TempDir::new();
     let findings = findings(&doctor(&home, &["-f", "json"], &[]));
     let running = find(&findings, "agent", "running");
@@ -159,7 +159,7 @@ fn without_an_agent_it_says_how_to_start_one() {
 }
 
 #[test]
-fn a_machine_made_of_files_is_judged_by_its_files() {
+fn a_fixture_tree_is_examined_by_its_files_only() {
     let home = TempDir::new();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/basic");
     let release = fs::read_to_string(root.join("proc/sys/kernel/osrelease")).expect("there");
@@ -168,7 +168,7 @@ fn a_machine_made_of_files_is_judged_by_its_files() {
         .as_str()
         .expect("a text");
     assert!(says.contains(release.trim()), "{says}");
-    // Ports and sock_diag would be this machine's.
+    // Ports and sock_diag would be those of this machine.
     assert!(
         !findings
             .iter()
@@ -177,7 +177,7 @@ fn a_machine_made_of_files_is_judged_by_its_files() {
 }
 
 #[test]
-fn a_wrong_configuration_is_broken_with_its_place() {
+fn an_invalid_configuration_is_broken_and_located() {
     let home = TempDir::new();
     let file = home.join("pegel.yaml");
     fs::write(&file, "rate: 500ms\nlevl: 3\n").expect("written");
@@ -192,7 +192,7 @@ fn a_wrong_configuration_is_broken_with_its_place() {
     );
 }
 
-/// Another user cannot read below our home: a copy, where everyone can.
+/// Copies the binary to a directory that other users can read.
 fn shared_binary(home: &TempDir) -> PathBuf {
     fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).expect("set");
     let binary = home.join("pegel");
@@ -201,7 +201,7 @@ fn shared_binary(home: &TempDir) -> PathBuf {
 }
 
 #[test]
-fn another_user_is_told_that_the_agent_is_not_theirs() {
+fn another_user_has_no_access_to_the_agent() {
     let Some(stranger) = Stranger::new() else {
         return;
     };
@@ -224,7 +224,7 @@ fn another_user_is_told_that_the_agent_is_not_theirs() {
     assert_eq!(bpf["state"], "better", "{bpf}");
 }
 
-/// What a terminal of this width shows.
+/// Returns the output on a terminal of this width.
 fn on_terminal(home: &TempDir, columns: usize, envs: &[(&str, &str)]) -> Option<String> {
     need("script")?;
     let line = format!("stty cols {columns} rows 24; exec {PEGEL} doctor");
@@ -242,7 +242,7 @@ fn on_terminal(home: &TempDir, columns: usize, envs: &[(&str, &str)]) -> Option<
     Some(finished.stdout.replace('\r', ""))
 }
 
-/// The text without its colours.
+/// Removes colour sequences.
 fn plain(text: &str) -> String {
     let mut pieces = text.split("\u{1b}[");
     let first = pieces.next().unwrap_or_default().to_owned();
@@ -252,7 +252,7 @@ fn plain(text: &str) -> String {
 }
 
 #[test]
-fn lines_fit_the_terminal_and_are_coloured_only_there() {
+fn lines_fit_the_terminal_and_only_terminals_get_colours() {
     let home = TempDir::new();
     for columns in [80, 120] {
         let Some(shown) = on_terminal(&home, columns, &[]) else {
@@ -260,7 +260,7 @@ fn lines_fit_the_terminal_and_are_coloured_only_there() {
         };
         assert!(shown.contains("\u{1b}[32mok    \u{1b}[0m"), "{shown}");
         for line in plain(&shown).lines() {
-            // A single word that is wider stands alone on its line.
+            // A longer word is alone on its line.
             let is_one_word = line.split_whitespace().count() == 1;
             assert!(
                 line.chars().count() <= columns || is_one_word,

@@ -1,4 +1,4 @@
-//! The running agent.
+//! Checks the running agent: version, health, sampling, log and collectors.
 
 use pegel_agent::{CollectorState, CollectorStatus};
 use serde_json::Value;
@@ -6,15 +6,15 @@ use serde_json::Value;
 use super::finding::Finding;
 use super::pluralize;
 
-/// What came of asking for an agent.
+/// The result of a status request.
 #[derive(Debug)]
 pub enum AgentProbe {
     Status(Box<Value>),
-    /// None runs.
+    /// No agent is running.
     NotRunning(String),
-    /// One runs, but not for us.
+    /// An agent is running, but this user has no access to it.
     NotPermitted(String),
-    /// One runs, and does not answer as it should.
+    /// An agent is running, but gives no valid response.
     Unresponsive(String),
 }
 
@@ -27,12 +27,12 @@ impl AgentProbe {
     }
 }
 
-/// One collector, of an agent or of our own survey.
+/// One collector, as reported by the agent or found by this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CollectorReport {
     pub name: String,
     pub state: String,
-    /// Why it failed, or what it looked for.
+    /// The error of a failed collector, or what an absent one looked for.
     pub note: String,
 }
 
@@ -72,8 +72,8 @@ pub fn collectors_from_survey(collectors: &[CollectorStatus]) -> Vec<CollectorRe
         .collect()
 }
 
-pub fn evaluate(answer: &AgentProbe, version: &str) -> Vec<Finding> {
-    let status = match answer {
+pub fn evaluate(probe: &AgentProbe, version: &str) -> Vec<Finding> {
+    let status = match probe {
         AgentProbe::Status(status) => status,
         AgentProbe::NotRunning(error) => {
             return vec![Finding::better("running", error, "pegel agent")];
@@ -89,7 +89,7 @@ pub fn evaluate(answer: &AgentProbe, version: &str) -> Vec<Finding> {
             return vec![Finding::broken(
                 "running",
                 error,
-                "end that process, and start it anew: pegel agent",
+                "end that process and restart it: pegel agent",
             )];
         }
     };
@@ -100,15 +100,15 @@ pub fn evaluate(answer: &AgentProbe, version: &str) -> Vec<Finding> {
             .as_u64()
             .filter(|lost| *lost > 0)
             .map(|lost| {
-                let place = status["log"]["place"].as_str().unwrap_or("?");
-                let says = format!(
-                    "{} could not be handed to {place}",
+                let destination = status["log"]["place"].as_str().unwrap_or("?");
+                let message = format!(
+                    "{} could not be written to {destination}",
                     pluralize::pluralized(lost, "log message")
                 );
                 Finding::better(
                     "log",
-                    says,
-                    "see whether that place is there and has room, or choose another with --log",
+                    message,
+                    "check that this destination exists and has space, or choose another with --log",
                 )
             }),
     );
@@ -117,42 +117,43 @@ pub fn evaluate(answer: &AgentProbe, version: &str) -> Vec<Finding> {
         Finding::broken(
             "token and TLS",
             trouble,
-            "correct that file, then: kill -HUP the agent",
+            "correct that file, then reload: kill -HUP the agent",
         )
     }));
     findings
 }
 
 fn running(status: &Value, version: &str) -> Finding {
-    let theirs = status["version"].as_str().unwrap_or("?");
-    let says = format!(
-        "version {theirs}, pid {}, level {}",
+    let agent_version = status["version"].as_str().unwrap_or("?");
+    let message = format!(
+        "version {agent_version}, pid {}, level {}",
         status["pid"], status["level"]
     );
-    match theirs == version {
-        true => Finding::ok("running", says),
-        false => Finding::better(
+    if agent_version == version {
+        Finding::ok("running", message)
+    } else {
+        Finding::better(
             "running",
-            format!("{says}; this binary is {version}"),
-            "start the agent anew, so that both are the same",
-        ),
+            format!("{message}; this binary is {version}"),
+            "restart the agent to run the same version",
+        )
     }
 }
 
 fn health(status: &Value) -> Finding {
     if status["degraded"].as_bool() != Some(true) {
-        return Finding::ok("health", "the store is written");
+        return Finding::ok("health", "the store is writable");
     }
     let reason = status["store"]["degraded"]["reason"].as_str();
     let dir = status["store"]["dir"].as_str().unwrap_or("its directory");
     Finding::broken(
         "health",
-        format!("degraded: {}", reason.unwrap_or("the agent's log says why")),
-        format!("make room in {dir}, or make it writable; the agent then recovers by itself"),
+        format!("degraded: {}", reason.unwrap_or("see the agent's log")),
+        format!("free space in {dir}, or make it writable; the agent then recovers by itself"),
     )
 }
 
-/// Passes that came too late or not at all, as a part of all passes.
+/// Reports the share of late and missed sampling passes.
 fn sampling(status: &Value) -> Option<Finding> {
     let count = |key: &str| status["sampling"][key].as_u64();
     let (late, missed) = (count("late")?, count("missed")?);
@@ -167,71 +168,66 @@ fn sampling(status: &Value) -> Option<Finding> {
     if share < 1.0 {
         return Some(Finding::ok("sampling", format!("on time, every {rate} s")));
     }
-    let says = format!("{late} samples late and {missed} missed ({share:.1} %)");
+    let message = format!("{late} samples late and {missed} missed ({share:.1} %)");
     Some(Finding::better(
         "sampling",
-        says,
-        "the processors are too busy: sample less often with --rate 1s, or leave the agent a core",
+        message,
+        "the CPUs are overloaded: sample less often with --rate 1s, or reserve a core for the agent",
     ))
 }
 
-/// `whose` says who looked: the agent, or this process.
-pub fn collectors(seen: &[CollectorReport], whose: &str) -> Vec<Finding> {
+/// Reports collectors by state. `scope` completes the sentence: "in the agent" or "for this user".
+pub fn collectors(reports: &[CollectorReport], scope: &str) -> Vec<Finding> {
     let with = |state: &str| {
-        seen.iter()
+        reports
+            .iter()
             .filter(|collector| collector.state == state)
             .collect::<Vec<_>>()
     };
     let (active, absent, failed) = (with("active"), with("absent"), with("failed"));
-    let verb = if active.len() == 1 {
-        "measures"
-    } else {
-        "measure"
-    };
-    let count = pluralize::pluralized(active.len() as u64, "collector");
-    let says = format!("{count} {verb} something {whose}");
-    let mut findings = vec![Finding::ok("active", says)];
+    let count = pluralize::pluralized(active.len() as u64, "active collector");
+    let mut findings = vec![Finding::ok("active", format!("{count} {scope}"))];
     for collector in failed {
-        let says = format!("{}: {}", collector.name, collector.note);
+        let message = format!("{}: {}", collector.name, collector.note);
         let note = collector.note.to_lowercase();
-        findings.push(
-            match note.contains("permission denied") || note.contains("not permitted") {
-                true => Finding::better("failed", says, missing_privilege_fix(&collector.name)),
-                false => Finding::broken(
-                    "failed",
-                    says,
-                    format!(
-                        "repair it, or switch it off: collectors: {{{}: {{enabled: false}}}}",
-                        collector.name
-                    ),
+        let is_denied = note.contains("permission denied") || note.contains("not permitted");
+        findings.push(if is_denied {
+            Finding::better("failed", message, missing_privilege_fix(&collector.name))
+        } else {
+            Finding::broken(
+                "failed",
+                message,
+                format!(
+                    "repair it, or disable it: collectors: {{{}: {{enabled: false}}}}",
+                    collector.name
                 ),
-            },
-        );
+            )
+        });
     }
     if !absent.is_empty() {
         let names: Vec<&str> = absent
             .iter()
             .map(|collector| collector.name.as_str())
             .collect();
-        let says = format!("nothing here for {}", names.join(", "));
+        let message = format!("no such device or file for {}", names.join(", "));
         let details = absent
             .iter()
             .map(|collector| format!("{} looked for {}", collector.name, collector.note));
-        findings.push(Finding::ok("absent", says).with_details(details.collect()));
+        findings.push(Finding::ok("absent", message).with_details(details.collect()));
     }
     findings
 }
 
-/// What gives a collector the right that it lacks.
+/// Returns the fix for a collector that lacks a privilege.
 fn missing_privilege_fix(name: &str) -> String {
     let feature = match name {
         "rapl" => "rapl",
         "nvme" => "nvme-smart",
         "nvidia" => "nvidia",
         "top_processes" | "processes" => "other-users-processes",
-        _ => return "run the agent as a user who may read it".to_owned(),
+        _ => return "run the agent as a user with read access".to_owned(),
     };
-    format!("add drop-ins/{feature}.conf to the service; it says what that costs")
+    format!("add drop-ins/{feature}.conf to the service; the file documents the risks")
 }
 
 #[cfg(test)]
@@ -268,12 +264,12 @@ mod tests {
         assert_eq!(
             states(json!({}), "1.0.0").len(),
             2,
-            "an older agent says less"
+            "an older agent reports less"
         );
     }
 
     #[test]
-    fn an_agent_in_trouble() {
+    fn each_problem_of_an_agent_is_reported() {
         let mut status = status();
         status["degraded"] = json!(true);
         status["store"] = json!({"dir": "/full", "degraded": {"reason": "no space left"}});
@@ -292,14 +288,14 @@ mod tests {
     }
 
     #[test]
-    fn no_agent_one_that_is_not_ours_and_one_that_hangs() {
-        for (answer, state) in [
+    fn missing_forbidden_and_unresponsive_agents_are_reported() {
+        for (probe, state) in [
             (
                 AgentProbe::NotRunning("none".to_owned()),
                 FindingState::Better,
             ),
             (
-                AgentProbe::NotPermitted("another's".to_owned()),
+                AgentProbe::NotPermitted("denied".to_owned()),
                 FindingState::Better,
             ),
             (
@@ -307,19 +303,19 @@ mod tests {
                 FindingState::Broken,
             ),
         ] {
-            assert_eq!(evaluate(&answer, "1")[0].state, state);
+            assert_eq!(evaluate(&probe, "1")[0].state, state);
         }
     }
 
     #[test]
-    fn collectors_fail_for_want_of_rights_or_for_other_reasons() {
-        let seen = collectors_from_status(&json!({"collectors": [
+    fn collectors_without_privileges_could_be_better_and_other_failures_are_broken() {
+        let reports = collectors_from_status(&json!({"collectors": [
             {"name": "cpu", "state": "active", "error": null, "looked_for": null},
             {"name": "hwmon", "state": "absent", "error": null, "looked_for": "/sys/class/hwmon"},
             {"name": "rapl", "state": "failed", "error": "energy_uj: Permission denied (os error 13)"},
             {"name": "filesystem", "state": "failed", "error": "/dead does not answer"},
         ]}));
-        let findings = collectors(&seen, "in the agent");
+        let findings = collectors(&reports, "in the agent");
         let states: Vec<_> = findings
             .iter()
             .map(|finding| (finding.check, finding.state))
@@ -331,10 +327,7 @@ mod tests {
             ("absent", FindingState::Ok),
         ];
         assert_eq!(states, expected);
-        assert_eq!(
-            findings[0].message,
-            "1 collector measures something in the agent"
-        );
+        assert_eq!(findings[0].message, "1 active collector in the agent");
         assert!(
             findings[1]
                 .fix

@@ -1,4 +1,4 @@
-//! The clock, which every sample's time comes from.
+//! Checks the system clock, the source of every sample's timestamp.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::host::HostFiles;
 use super::pluralize;
 
 const CLOCKSOURCE_FILE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
-/// Read without a system call; the others cost much more.
+/// Clock sources that are read without a system call; the others are much more expensive.
 const FAST_CLOCKSOURCES: [&str; 4] = [
     "tsc",
     "arch_sys_counter",
@@ -19,7 +19,7 @@ const FAST_CLOCKSOURCES: [&str; 4] = [
 pub struct ClockProbe {
     pub is_synchronised: Option<bool>,
     pub clocksource: Option<String>,
-    /// How often an agent saw that the clock was set.
+    /// Number of clock steps that the agent has seen.
     pub steps: Option<u64>,
 }
 
@@ -36,13 +36,15 @@ pub fn probe(machine: &HostFiles, status: Option<&Value>) -> ClockProbe {
 
 pub fn evaluate(facts: &ClockProbe) -> Vec<Finding> {
     let mut findings = Vec::new();
-    findings.extend(facts.is_synchronised.map(|is_synchronised| match is_synchronised {
-        true => Finding::ok("synchronised", "the clock follows a reference"),
-        false => Finding::better(
+    findings.extend(facts.is_synchronised.map(|is_synchronised| {
+        if is_synchronised {
+            return Finding::ok("synchronised", "the clock is synchronised");
+        }
+        Finding::better(
             "synchronised",
-            "the clock follows no reference: times of different nodes do not agree",
-            "sudo timedatectl set-ntp true (or start chronyd; in a virtual machine ask its host)",
-        ),
+            "the clock is not synchronised: timestamps of different nodes do not agree",
+            "sudo timedatectl set-ntp true (or start chronyd; in a virtual machine, synchronise its host)",
+        )
     }));
     findings.extend(facts.clocksource.as_deref().map(|source| {
         if FAST_CLOCKSOURCES.contains(&source) {
@@ -50,19 +52,19 @@ pub fn evaluate(facts: &ClockProbe) -> Vec<Finding> {
         }
         Finding::better(
             "source",
-            format!("{source}: asking for the time is slow, for every program"),
-            format!("echo tsc | sudo tee {CLOCKSOURCE_FILE} (only if dmesg does not call the TSC unstable)"),
+            format!("{source}: reading the time is slow for every program"),
+            format!("echo tsc | sudo tee {CLOCKSOURCE_FILE} (only if dmesg does not report the TSC as unstable)"),
         )
     }));
     findings.extend(facts.steps.map(|steps| match steps {
-        0 => Finding::ok("steps", "never set while the agent ran"),
+        0 => Finding::ok("steps", "no clock steps since the agent started"),
         steps => Finding::better(
             "steps",
             format!(
-                "set {} while the agent ran: samples leave gaps or overlap",
-                pluralize::pluralized(steps, "time")
+                "{} since the agent started: samples have gaps or overlap",
+                pluralize::pluralized(steps, "clock step")
             ),
-            "let NTP slew the clock instead of stepping it (chrony: makestep 1 3)",
+            "configure NTP to slew the clock instead of stepping it (chrony: makestep 1 3)",
         ),
     }));
     findings
@@ -86,17 +88,17 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_follows_a_reference_is_fine() {
+    fn a_synchronised_clock_is_ok() {
         assert_eq!(states(true, "tsc", 0), [FindingState::Ok; 3]);
     }
 
     #[test]
-    fn a_clock_that_is_slow_alone_and_set_could_be_better() {
+    fn a_slow_unsynchronised_and_stepped_clock_could_be_better() {
         assert_eq!(states(false, "hpet", 2), [FindingState::Better; 3]);
     }
 
     #[test]
-    fn what_is_not_known_is_not_judged() {
+    fn unknown_facts_yield_no_findings() {
         assert_eq!(evaluate(&ClockProbe::default()), []);
     }
 }

@@ -1,4 +1,4 @@
-//! Room for the store, and what kind of place it is.
+//! Checks the store's directory: type of file system and free space.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::finding::Finding;
 use super::pluralize;
 
-/// Below this even the log soon has no room.
+/// Below this, even the log soon runs out of space.
 const FREE_BYTES_MIN: u64 = 16 << 20;
 
 #[derive(Debug, Clone)]
@@ -16,12 +16,12 @@ pub struct DiskProbe {
     pub dir: PathBuf,
     pub file_system: FileSystem,
     pub free: Option<u64>,
-    /// What the store has already, and what it may have.
+    /// Bytes that the store uses, and its limit.
     pub used: u64,
     pub limit: u64,
 }
 
-/// `dir` and `limit` are those of an agent that would be started now.
+/// Examines the store of the running agent, else of one started now with `dir` and `limit`.
 pub fn probe(status: Option<&Value>, dir: &Path, limit: u64) -> DiskProbe {
     let store = status.map(|status| &status["store"]);
     let dir = store
@@ -48,51 +48,51 @@ pub fn evaluate(facts: &DiskProbe) -> Vec<Finding> {
         FileSystem::Local => Finding::ok("place", format!("{dir}")),
         FileSystem::Memory => Finding::better(
             "place",
-            format!("{dir} is in memory (tmpfs): a reboot loses the store"),
+            format!("{dir} is on a tmpfs: the store is lost on reboot"),
             "pegel agent --dir /var/lib/pegel, or another directory on a disk",
         ),
         FileSystem::Network(kind) => Finding::better(
             "place",
-            format!("{dir} is on {kind}: slow, and an outage of the network stops the store"),
+            format!("{dir} is on {kind}: slow, and a network outage stops the store"),
             "pegel agent --dir /tmp/pegel, or another directory on a local disk",
         ),
     }];
     findings.extend(facts.free.map(|free| {
-        let wanted = facts.limit.saturating_sub(facts.used);
-        let says = format!(
-            "{} free, the store may take {} more",
+        let growth = facts.limit.saturating_sub(facts.used);
+        let message = format!(
+            "{} free, the store may grow by {}",
             pluralize::bytes(free),
-            pluralize::bytes(wanted)
+            pluralize::bytes(growth)
         );
         if free < FREE_BYTES_MIN {
             return Finding::broken(
                 "room",
-                says,
+                message,
                 format!(
-                    "make room: du -xhd1 {} | sort -h",
+                    "free disk space; find large directories with: du -xhd1 {} | sort -h",
                     nearest_directory(&facts.dir)
                 ),
             );
         }
-        match free >= wanted {
-            true => Finding::ok("room", says),
-            false => Finding::better(
-                "room",
-                says,
-                format!(
-                    "set keep.bytes to {} or less, or make room",
-                    pluralize::bytes(facts.used + free / 2)
-                ),
-            ),
+        if free >= growth {
+            return Finding::ok("room", message);
         }
+        Finding::better(
+            "room",
+            message,
+            format!(
+                "set keep.bytes to {} or less, or free disk space",
+                pluralize::bytes(facts.used + free / 2)
+            ),
+        )
     }));
     findings
 }
 
-/// The nearest directory that is there.
+/// Returns the nearest existing ancestor directory.
 fn nearest_directory(dir: &Path) -> String {
-    let there = dir.ancestors().find(|dir| dir.is_dir());
-    there.unwrap_or(Path::new("/")).display().to_string()
+    let existing = dir.ancestors().find(|dir| dir.is_dir());
+    existing.unwrap_or(Path::new("/")).display().to_string()
 }
 
 #[cfg(test)]
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_local_disk_with_room_for_the_rest_is_fine() {
+    fn a_local_disk_with_enough_space_is_ok() {
         assert_eq!(
             states(FileSystem::Local, 1 << 29),
             [FindingState::Ok, FindingState::Ok]
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn other_places_and_less_room_could_be_better() {
+    fn other_file_systems_and_less_space_could_be_better() {
         assert_eq!(
             states(FileSystem::Memory, (1 << 29) - 1),
             [FindingState::Better; 2]
@@ -137,12 +137,12 @@ mod tests {
     }
 
     #[test]
-    fn no_room_is_broken() {
+    fn a_full_disk_is_broken() {
         assert_eq!(states(FileSystem::Local, 1 << 20)[1], FindingState::Broken);
     }
 
     #[test]
-    fn a_running_agent_knows_best_where_its_store_is() {
+    fn the_status_of_a_running_agent_takes_precedence() {
         let status = json!({
             "store": {"dir": "/tmp", "log_bytes": 3, "block_bytes": 4},
             "limits": {"disk_bytes": 70},

@@ -1,23 +1,23 @@
-//! Samples that an agent was given and did not keep.
+//! Reports the samples that an agent received and dropped, with a fix per reason.
 
 use serde_json::Value;
 
 use super::finding::Finding;
 use super::pluralize;
 
-/// What to do about each reason.
+/// The fix for each drop reason.
 const FIXES: [(&str, &str); 18] = [
     (
         "queue_full",
-        "the disk or the processor does not keep up: raise `rate`, or give the store a faster disk",
+        "disk or CPU is too slow: increase `rate`, or put the store on a faster disk",
     ),
     (
         "series_limit",
-        "raise limits.series, or find who sends names without end: pegel list",
+        "raise limits.series, or find the sender of unbounded names: pegel list",
     ),
     (
         "sender_limit",
-        "raise limits.series_per_sender, or find who sends names without end: pegel list",
+        "raise limits.series_per_sender, or find the sender of unbounded names: pegel list",
     ),
     (
         "sender_rate",
@@ -25,53 +25,56 @@ const FIXES: [(&str, &str); 18] = [
     ),
     (
         "too_old",
-        "senders back-fill further than keep.disk reaches: raise it, or correct their clocks",
+        "timestamps are older than keep.disk: raise it, or correct the senders' clocks",
     ),
     (
         "future",
         "correct the sender's clock: it is more than 10 minutes ahead",
     ),
-    ("memory", "make room on the store's disk"),
-    ("degraded", "make room on the store's disk"),
+    ("memory", "free space on the store's disk"),
+    ("degraded", "free space on the store's disk"),
     (
         "malformed",
-        "correct the sender: what it sends is not in the protocol's form",
+        "correct the sender: its messages violate the protocol",
     ),
     (
         "bad_value",
-        "correct the sender: what it sends as values are no numbers",
+        "correct the sender: its values are not numbers",
     ),
     (
         "bad_name",
-        "correct the sender: its names or labels are too long or not allowed",
+        "correct the sender: its names or labels are too long or contain invalid characters",
     ),
     (
         "kernel",
-        "let the kernel hold more: sudo sysctl net.core.rmem_max=8388608 (takes memory)",
+        "enlarge the receive buffer: sudo sysctl net.core.rmem_max=8388608 (uses memory)",
     ),
     (
         "overrun",
-        "points come faster than they are read: lower `rate`, or send fewer",
+        "points arrive faster than they are read: lower `rate`, or send fewer",
     ),
     (
         "denied",
-        "name the sender's user in allow_users, or give it the token",
+        "add the sender's user to allow_users, or give it the token",
     ),
     (
         "too_large",
-        "send points in smaller parts, or raise limits.body",
+        "send points in smaller requests, or raise limits.body",
     ),
     (
         "busy",
-        "send less at once, or raise limits.bodies (takes memory)",
+        "send fewer requests at once, or raise limits.bodies (uses memory)",
     ),
     (
         "unsupported",
-        "nothing: events and service checks of DogStatsD are not kept; send them elsewhere",
+        "nothing to fix: DogStatsD events and service checks are not stored; send them elsewhere",
     ),
-    ("closed", "nothing: they came while the agent stopped"),
+    (
+        "closed",
+        "nothing to fix: they arrived while the agent was stopping",
+    ),
 ];
-/// Dropped because the configuration says so.
+/// Reasons that the configuration asks for; not reported.
 const INTENDED_REASONS: [&str; 2] = ["rule", "level"];
 
 pub fn evaluate(status: &Value) -> Vec<Finding> {
@@ -96,7 +99,7 @@ pub fn evaluate(status: &Value) -> Vec<Finding> {
     findings
 }
 
-/// A finding when something was dropped: `dropped` is a count, or counts by reason.
+/// Returns a finding if samples were dropped; `dropped` is a count, or an object of counts by reason.
 fn drop_finding(check: &'static str, name: &str, account: &Value) -> Option<Finding> {
     let mut reasons: Vec<(&str, u64)> = match &account["dropped"] {
         Value::Object(reasons) => reasons
@@ -110,23 +113,24 @@ fn drop_finding(check: &'static str, name: &str, account: &Value) -> Option<Find
     let (worst, _) = *reasons.first()?;
     let total: u64 = reasons.iter().map(|(_, count)| count).sum();
     let received = account["received"].as_u64();
-    let of = received.map_or(String::new(), |received| format!(" of {received}"));
+    let of_total = received.map_or(String::new(), |received| format!(" of {received}"));
     let by_reason: Vec<String> = reasons
         .iter()
         .filter(|(reason, _)| !reason.is_empty())
         .map(|(reason, count)| format!("{reason} {count}"))
         .collect();
-    let by_reason = match by_reason.is_empty() {
-        true => String::new(),
-        false => format!(": {}", by_reason.join(", ")),
+    let by_reason = if by_reason.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", by_reason.join(", "))
     };
     let fix = FIXES.iter().find(|(reason, _)| *reason == worst);
-    let fix = fix.map_or("see what the agent's log says", |(_, fix)| fix);
-    let says = format!(
-        "{name}: {}{of} dropped{by_reason}",
+    let fix = fix.map_or("see the agent's log", |(_, fix)| fix);
+    let message = format!(
+        "{name}: {}{of_total} dropped{by_reason}",
         pluralize::pluralized(total, "sample")
     );
-    Some(Finding::better(check, says, fix))
+    Some(Finding::better(check, message, fix))
 }
 
 #[cfg(test)]
@@ -137,7 +141,7 @@ mod tests {
     use crate::doctor::finding::FindingState;
 
     #[test]
-    fn nothing_dropped_is_said_once() {
+    fn no_drops_yield_one_finding() {
         let status = json!({"inputs": [{"input": "collect", "received": 9, "dropped": {"future": 0}}], "senders": []});
         assert_eq!(
             evaluate(&status),
@@ -147,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_reason_gives_the_advice() {
+    fn the_most_frequent_reason_determines_the_fix() {
         let status = json!({
             "inputs": [{"input": "push", "received": 100, "dropped": {"future": 2, "series_limit": 40, "closed": 0}}],
             "senders": [{"sender": "uid 1000", "dropped": 42}, {"sender": "uid 0", "dropped": {"future": 0, "rule": 9}}],

@@ -1,13 +1,13 @@
-//! What the doctor says about one thing.
+//! The result of one check of `pegel doctor`.
 
 use serde_json::{Value, json};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FindingState {
     Ok,
-    /// Something is not measured, or could fail later.
+    /// Could be better: something is not measured, or may fail later.
     Better,
-    /// Something does not work that should.
+    /// Something that should work does not.
     Broken,
 }
 
@@ -26,9 +26,9 @@ pub struct Finding {
     pub check: &'static str,
     pub state: FindingState,
     pub message: String,
-    /// The one line that would change it.
+    /// A one-line fix; `None` if and only if the state is `Ok`.
     pub fix: Option<String>,
-    /// One line for each of several things that it is about.
+    /// Further lines, shown in JSON only.
     pub details: Vec<String>,
 }
 
@@ -40,28 +40,36 @@ pub struct FindingGroup {
 }
 
 impl Finding {
-    pub fn ok(check: &'static str, says: impl Into<String>) -> Finding {
+    pub fn ok(check: &'static str, message: impl Into<String>) -> Finding {
         Finding {
             check,
             state: FindingState::Ok,
-            message: says.into(),
+            message: message.into(),
             fix: None,
             details: Vec::new(),
         }
     }
 
-    pub fn better(check: &'static str, says: impl Into<String>, fix: impl Into<String>) -> Finding {
+    pub fn better(
+        check: &'static str,
+        message: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Finding {
         Finding {
             state: FindingState::Better,
             fix: Some(fix.into()),
-            ..Finding::ok(check, says)
+            ..Finding::ok(check, message)
         }
     }
 
-    pub fn broken(check: &'static str, says: impl Into<String>, fix: impl Into<String>) -> Finding {
+    pub fn broken(
+        check: &'static str,
+        message: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Finding {
         Finding {
             state: FindingState::Broken,
-            ..Finding::better(check, says, fix)
+            ..Finding::better(check, message, fix)
         }
     }
 

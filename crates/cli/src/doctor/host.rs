@@ -1,4 +1,4 @@
-//! The machine that is looked at, and what this process may do on it.
+//! Reads files of the examined machine and the capabilities of this process.
 
 use std::fs;
 use std::io;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use pegel_config::read_plain;
 
-/// More than the kernel says in any file that is looked at.
+/// The largest accepted file; larger than any kernel file that is read here.
 const BYTES_MAX: u64 = 16 << 20;
 
 /// Capabilities by their numbers, see capabilities(7).
@@ -15,7 +15,7 @@ pub const SYS_ADMIN: u32 = 21;
 pub const PERFMON: u32 = 38;
 pub const BPF: u32 = 39;
 
-/// Where its files are: `PEGEL_ROOT`, else `/`.
+/// The machine's files below `PEGEL_ROOT`, else below `/`.
 #[derive(Debug, Clone)]
 pub struct HostFiles {
     root: PathBuf,
@@ -26,7 +26,7 @@ impl HostFiles {
         HostFiles { root }
     }
 
-    /// What no file says can only be asked about this very machine.
+    /// Returns whether the root is `/`. Facts from system calls are valid only then.
     pub fn is_local(&self) -> bool {
         self.root == Path::new("/")
     }
@@ -39,7 +39,7 @@ impl HostFiles {
         self.path(path).exists()
     }
 
-    /// The text without the space around it.
+    /// Reads a file and trims surrounding white space.
     pub fn read(&self, path: &str) -> io::Result<String> {
         let bytes = read_plain(&self.path(path), BYTES_MAX)?;
         let text = String::from_utf8(bytes).map_err(|_| io::ErrorKind::InvalidData)?;
@@ -50,14 +50,14 @@ impl HostFiles {
         self.read(path).ok()?.parse().ok()
     }
 
-    /// The directory's entries; none when it cannot be listed.
+    /// Returns the paths of a directory's entries.
     pub fn list(&self, path: &str) -> io::Result<Vec<PathBuf>> {
         let entries = fs::read_dir(self.path(path))?;
         Ok(entries.flatten().map(|entry| entry.path()).collect())
     }
 }
 
-/// What this process may do.
+/// The user and the effective capabilities of this process.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ProcessCapabilities {
     pub uid: u32,
@@ -89,7 +89,7 @@ impl ProcessCapabilities {
 pub struct MountInfo {
     pub mountpoint: String,
     pub fs_type: String,
-    /// Of the mount and of the file system.
+    /// Options of the mount, then those of the file system.
     pub options: Vec<String>,
 }
 
@@ -99,13 +99,14 @@ pub fn parse_mountinfo(mountinfo: &str) -> Vec<MountInfo> {
         .filter_map(|line| {
             let (mount, file_system) = line.split_once(" - ")?;
             let mut mount = mount.split(' ').skip(4);
-            let (at, own) = (mount.next()?, mount.next()?);
+            let (mountpoint, mount_options) = (mount.next()?, mount.next()?);
             let mut file_system = file_system.split(' ');
-            let (kind, shared) = (file_system.next()?, file_system.nth(1).unwrap_or_default());
-            let options = own.split(',').chain(shared.split(','));
+            let fs_type = file_system.next()?;
+            let fs_options = file_system.nth(1).unwrap_or_default();
+            let options = mount_options.split(',').chain(fs_options.split(','));
             Some(MountInfo {
-                mountpoint: at.to_owned(),
-                fs_type: kind.to_owned(),
+                mountpoint: mountpoint.to_owned(),
+                fs_type: fs_type.to_owned(),
                 options: options.map(str::to_owned).collect(),
             })
         })
@@ -118,13 +119,13 @@ mod tests {
 
     #[test]
     fn capabilities_are_bits() {
-        let rights = ProcessCapabilities::new(7, "Name:\tx\nCapEff:\t000000c000000000\n");
-        assert!(rights.has(PERFMON) && rights.has(BPF) && !rights.has(SYS_PTRACE));
+        let process = ProcessCapabilities::new(7, "Name:\tx\nCapEff:\t000000c000000000\n");
+        assert!(process.has(PERFMON) && process.has(BPF) && !process.has(SYS_PTRACE));
         assert!(!ProcessCapabilities::new(7, "").has(BPF));
     }
 
     #[test]
-    fn mounts_have_a_place_a_kind_and_options() {
+    fn mounts_have_a_mountpoint_a_type_and_options() {
         let text =
             "22 1 0:21 / /proc rw,nosuid shared:3 - proc proc rw,hidepid=invisible\nrubbish\n";
         let mounts = parse_mountinfo(text);

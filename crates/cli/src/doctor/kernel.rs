@@ -1,4 +1,4 @@
-//! What the kernel offers.
+//! Checks the features of the kernel: version, PSI, cgroups, sock_diag, BTF, tracing.
 
 use std::io;
 
@@ -16,19 +16,19 @@ pub struct KernelProbe {
     pub tracing: FeatureAvailability,
 }
 
-/// Something that the kernel may have.
+/// Availability of a kernel feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FeatureAvailability {
     Available,
-    /// For others, or switched off.
+    /// Present, but disabled or not permitted for this user.
     Denied,
     Missing,
 }
 
-/// The group of processes that this one is in.
+/// The cgroup version, and the memory limit of this process's cgroup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CgroupSupport {
-    /// With the limit on memory, if its controller is there.
+    /// `memory` is `None` without a memory controller.
     V2 {
         memory: Option<String>,
     },
@@ -70,15 +70,15 @@ fn availability(found: io::Result<bool>) -> FeatureAvailability {
 
 fn probe_cgroup(machine: &HostFiles) -> CgroupSupport {
     let lines = machine.read("/proc/self/cgroup").unwrap_or_default();
-    let of = |controller: &str| {
+    let path_of = |controller: &str| {
         lines.lines().find_map(|line| {
             let (names, path) = line.split_once(':')?.1.split_once(':')?;
-            let is_it = names.split(',').any(|name| name == controller);
-            is_it.then(|| path.trim_end_matches('/').to_owned())
+            let has_controller = names.split(',').any(|name| name == controller);
+            has_controller.then(|| path.trim_end_matches('/').to_owned())
         })
     };
-    if let Some(path) = of("memory") {
-        // Inside a container the path is that of the host; its own group is at the top.
+    if let Some(path) = path_of("memory") {
+        // Inside a container the path is the host's; the container's own cgroup is mounted at the top.
         let file = |path: &str| {
             machine.read(&format!(
                 "/sys/fs/cgroup/memory{path}/memory.limit_in_bytes"
@@ -88,7 +88,8 @@ fn probe_cgroup(machine: &HostFiles) -> CgroupSupport {
             memory: file(&path).or_else(|_| file("")).ok(),
         };
     }
-    if let Some(path) = of("").filter(|_| machine.exists("/sys/fs/cgroup/cgroup.controllers")) {
+    if let Some(path) = path_of("").filter(|_| machine.exists("/sys/fs/cgroup/cgroup.controllers"))
+    {
         let file = |path: &str| machine.read(&format!("/sys/fs/cgroup{path}/memory.max"));
         return CgroupSupport::V2 {
             memory: file(&path).or_else(|_| file("")).ok(),
@@ -101,18 +102,19 @@ pub fn evaluate(facts: &KernelProbe) -> Vec<Finding> {
     let mut findings = vec![version(facts.release.as_deref()), pressure(facts.pressure)];
     findings.push(cgroup_finding(&facts.cgroup));
     findings.extend(facts.sock_diag.map(sock_diag));
-    findings.push(match facts.btf {
-        true => Finding::ok("bpf", "the kernel describes its types (BTF)"),
-        false => Finding::better(
+    findings.push(if facts.btf {
+        Finding::ok("bpf", "the kernel has type information (BTF)")
+    } else {
+        Finding::better(
             "bpf",
-            "the kernel does not describe its types: BPF programs must guess them",
+            "the kernel has no type information (BTF), which BPF programs need",
             "boot a kernel with CONFIG_DEBUG_INFO_BTF",
-        ),
+        )
     });
     findings.push(match facts.tracing {
-        FeatureAvailability::Available => Finding::ok("tracing", "/sys/kernel/tracing can be read"),
+        FeatureAvailability::Available => Finding::ok("tracing", "/sys/kernel/tracing is readable"),
         FeatureAvailability::Denied => {
-            Finding::ok("tracing", "/sys/kernel/tracing is there, for root only")
+            Finding::ok("tracing", "/sys/kernel/tracing is readable by root only")
         }
         FeatureAvailability::Missing => Finding::better(
             "tracing",
@@ -138,73 +140,79 @@ fn version(release: Option<&str>) -> Finding {
         numbers.next().and_then(Result::ok).unwrap_or(0),
         numbers.next().and_then(Result::ok).unwrap_or(0),
     );
-    match version >= (5, 4) {
-        true => Finding::ok("version", format!("Linux {release}")),
-        false => Finding::better(
+    if version >= (5, 4) {
+        Finding::ok("version", format!("Linux {release}"))
+    } else {
+        Finding::better(
             "version",
-            format!("Linux {release} lacks some of the counters"),
+            format!("Linux {release} lacks some counters"),
             "boot Linux 5.4 or newer",
-        ),
+        )
     }
 }
 
 fn pressure(source: FeatureAvailability) -> Finding {
-    let fix = "add psi=1 to the kernel's command line, and reboot";
+    let fix = "add psi=1 to the kernel command line and reboot";
     match source {
-        FeatureAvailability::Available => Finding::ok("pressure", "stalls are counted (PSI)"),
+        FeatureAvailability::Available => {
+            Finding::ok("pressure", "pressure stall information (PSI) is available")
+        }
         FeatureAvailability::Denied => Finding::better(
             "pressure",
-            "stalls are not counted: PSI is switched off",
+            "no pressure stall information: PSI is disabled",
             fix,
         ),
         FeatureAvailability::Missing => Finding::better(
             "pressure",
-            "stalls are not counted: no /proc/pressure",
-            format!("{fix} (needs Linux 4.20 with CONFIG_PSI)"),
+            "no pressure stall information: /proc/pressure is missing",
+            format!("{fix} (requires Linux 4.20 with CONFIG_PSI)"),
         ),
     }
 }
 
 fn cgroup_finding(cgroup: &CgroupSupport) -> Finding {
     let limit = |memory: &str| match memory.parse::<u64>() {
-        // Version 1 writes the largest number of pages for "none".
-        Ok(bytes) if bytes < 1 << 60 => format!("memory is limited to {}", pluralize::bytes(bytes)),
-        _ => "no limit on memory".to_owned(),
+        // Version 1 writes the largest number of pages for "no limit".
+        Ok(bytes) if bytes < 1 << 60 => format!("memory limit {}", pluralize::bytes(bytes)),
+        _ => "no memory limit".to_owned(),
     };
     match cgroup {
         CgroupSupport::V2 {
             memory: Some(memory),
         } => Finding::ok("cgroup", format!("version 2, {}", limit(memory))),
-        CgroupSupport::V2 { memory: None } => Finding::ok(
-            "cgroup",
-            "version 2; this process is in no group with limits",
-        ),
+        CgroupSupport::V2 { memory: None } => {
+            Finding::ok("cgroup", "version 2; this process's cgroup has no limits")
+        }
         CgroupSupport::V1 { memory } => Finding::better(
             "cgroup",
             format!(
                 "version 1, {}: no pressure and no memory peak per task",
                 memory
                     .as_deref()
-                    .map_or("limits are not visible".to_owned(), limit)
+                    .map_or("limits not visible".to_owned(), limit)
             ),
-            "add systemd.unified_cgroup_hierarchy=1 to the kernel's command line, and reboot",
+            "add systemd.unified_cgroup_hierarchy=1 to the kernel command line and reboot",
         ),
         CgroupSupport::None => Finding::better(
             "cgroup",
-            "no groups are visible: nothing can be said per task or container",
+            "no cgroups visible: no metrics per task or container",
             "sudo mount -t cgroup2 cgroup2 /sys/fs/cgroup",
         ),
     }
 }
 
-fn sock_diag(answers: bool) -> Finding {
-    match answers {
-        true => Finding::ok("sock_diag", "the kernel tells whose a connection is"),
-        false => Finding::better(
+fn sock_diag(is_available: bool) -> Finding {
+    if is_available {
+        Finding::ok(
             "sock_diag",
-            "the kernel does not tell whose a connection is: everyone on loopback needs the token",
+            "the kernel reports the user of each connection",
+        )
+    } else {
+        Finding::better(
+            "sock_diag",
+            "the kernel does not report the user of a connection: all clients on loopback need the token",
             "sudo modprobe -a inet_diag tcp_diag",
-        ),
+        )
     }
 }
 
@@ -240,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_kernel_is_fine() {
+    fn a_new_kernel_is_ok() {
         assert!(
             states(&good())
                 .iter()
@@ -249,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_kernel_could_be_better_in_every_way() {
+    fn an_old_kernel_could_be_better_in_every_check() {
         let facts = KernelProbe {
             release: Some("3.10.0-1160.el7.x86_64".to_owned()),
             pressure: FeatureAvailability::Missing,
@@ -267,17 +275,17 @@ mod tests {
                 .iter()
                 .all(|(_, state)| *state == FindingState::Better)
         );
-        assert!(evaluate(&facts)[2].message.contains("no limit on memory"));
+        assert!(evaluate(&facts)[2].message.contains("no memory limit"));
         assert_eq!(version(None).state, FindingState::Better);
         let (off, none) = (
             pressure(FeatureAvailability::Denied),
             cgroup_finding(&CgroupSupport::None),
         );
-        assert!(off.message.contains("switched off") && none.message.contains("no groups"));
+        assert!(off.message.contains("disabled") && none.message.contains("no cgroups"));
     }
 
     #[test]
-    fn limits_are_found_below_the_groups_own_path_or_at_the_top() {
+    fn limits_are_read_from_the_cgroups_path_or_from_the_root() {
         let root = TempDir::new();
         let put = |path: &str, text: &str| {
             let path = root.join(path);
@@ -301,7 +309,7 @@ mod tests {
         assert!(
             cgroup_finding(&probe_cgroup(&machine))
                 .message
-                .ends_with("memory is limited to 1 MiB")
+                .ends_with("memory limit 1 MiB")
         );
         put("proc/self/cgroup", "4:memory:/host/path\n0::/\n");
         put("sys/fs/cgroup/memory/memory.limit_in_bytes", "1048576\n");

@@ -1,4 +1,4 @@
-//! Where programs leave their counters: memory that they and the agent share.
+//! Checks the directory of lanes, the shared memory through which programs count.
 
 use std::path::Path;
 
@@ -6,17 +6,17 @@ use super::finding::Finding;
 use super::host::{HostFiles, parse_mountinfo};
 use super::pluralize;
 
-/// Below this, a node full of programs runs out of room: a thousand lanes of 64 KiB.
+/// The space for a thousand lanes of 64 KiB, which a node full of programs needs.
 const SHM_FREE_BYTES_MIN: u64 = 64 << 20;
 
 #[derive(Debug, Clone, Default)]
 pub struct LaneDirProbe {
     /// `$PEGEL_LANES`, and whether it is a directory.
     pub env_dir: Option<(String, bool)>,
-    /// Whether the system's daemon has a place for everyone.
+    /// Whether the system service provides a directory for all users.
     pub has_system_dir: bool,
     pub shm: Option<SharedMemory>,
-    /// What makes us think that this is a container.
+    /// The container runtime, if this is a container.
     pub container: Option<&'static str>,
 }
 
@@ -28,20 +28,20 @@ pub struct SharedMemory {
     pub is_tmpfs: bool,
 }
 
-/// Files that only containers have.
+/// Files that exist only in containers, by runtime.
 const CONTAINER_MARKERS: [(&str, &str); 3] = [
     ("/.dockerenv", "Docker"),
     ("/run/.containerenv", "Podman"),
     ("/.singularity.d", "Apptainer"),
 ];
 
-pub fn probe(machine: &HostFiles, named: Option<String>) -> LaneDirProbe {
+pub fn probe(machine: &HostFiles, env_dir: Option<String>) -> LaneDirProbe {
     let mountinfo = machine.read("/proc/self/mountinfo").unwrap_or_default();
     let mounts = parse_mountinfo(&mountinfo);
-    let is_memory = mounts
+    let is_tmpfs = mounts
         .iter()
         .any(|mount| mount.mountpoint == "/dev/shm" && mount.fs_type == "tmpfs");
-    // A machine made of files has none of its own.
+    // A fixture tree has no /dev/shm of its own.
     let volume = machine
         .is_local()
         .then(|| rustix::fs::statvfs("/dev/shm").ok())
@@ -49,14 +49,14 @@ pub fn probe(machine: &HostFiles, named: Option<String>) -> LaneDirProbe {
     let shm = volume.map(|found| SharedMemory {
         size: found.f_blocks * found.f_frsize,
         free: found.f_bavail * found.f_frsize,
-        is_tmpfs: is_memory,
+        is_tmpfs,
     });
     let container = CONTAINER_MARKERS
         .iter()
         .find(|(path, _)| machine.exists(path))
         .map(|(_, name)| *name);
     LaneDirProbe {
-        env_dir: named.map(|path| (path.clone(), Path::new(&path).is_dir())),
+        env_dir: env_dir.map(|path| (path.clone(), Path::new(&path).is_dir())),
         has_system_dir: machine.exists("/run/pegel/lanes"),
         shm,
         container,
@@ -64,38 +64,36 @@ pub fn probe(machine: &HostFiles, named: Option<String>) -> LaneDirProbe {
 }
 
 pub fn evaluate(facts: &LaneDirProbe) -> Vec<Finding> {
-    if let Some((path, is_there)) = &facts.env_dir {
-        return vec![match is_there {
-            true => Finding::ok(
+    if let Some((path, is_dir)) = &facts.env_dir {
+        return vec![if *is_dir {
+            Finding::ok("lanes", format!("lanes are in {path} ($PEGEL_LANES)"))
+        } else {
+            Finding::broken(
                 "lanes",
-                format!("programs' counters go to {path} ($PEGEL_LANES)"),
-            ),
-            false => Finding::broken(
-                "lanes",
-                format!("$PEGEL_LANES names {path}, which is no directory"),
+                format!("$PEGEL_LANES is {path}, which is not a directory"),
                 format!("mkdir -p {path}, or bind-mount it into the container"),
-            ),
+            )
         }];
     }
     let mut findings = vec![shared_memory(facts.shm.as_ref(), facts.has_system_dir)];
     if let Some(container) = facts.container.filter(|_| !facts.has_system_dir) {
         findings.push(Finding::better(
             "container",
-            format!("inside {container} /dev/shm is its own: an agent outside does not see programs here"),
+            format!("the /dev/shm of {container} is private: an agent outside cannot see programs in this container"),
             "start the container with -v /run/pegel/lanes:/run/pegel/lanes",
         ));
     }
     findings
 }
 
-fn shared_memory(shm: Option<&SharedMemory>, has_system_place: bool) -> Finding {
-    if has_system_place {
-        return Finding::ok("lanes", "programs' counters go to /run/pegel/lanes");
+fn shared_memory(shm: Option<&SharedMemory>, has_system_dir: bool) -> Finding {
+    if has_system_dir {
+        return Finding::ok("lanes", "lanes are in /run/pegel/lanes");
     }
     let Some(shm) = shm else {
         return Finding::better(
             "lanes",
-            "no /dev/shm: programs' own counters cannot be shared",
+            "no /dev/shm: programs cannot share counters with the agent",
             "sudo mount -t tmpfs -o mode=1777 tmpfs /dev/shm, or set $PEGEL_LANES",
         );
     };
@@ -103,17 +101,18 @@ fn shared_memory(shm: Option<&SharedMemory>, has_system_place: bool) -> Finding 
     if !shm.is_tmpfs {
         return Finding::better(
             "lanes",
-            "/dev/shm is not in memory (tmpfs): counting would write to a disk",
+            "/dev/shm is not a tmpfs: counting would write to a disk",
             "set $PEGEL_LANES to a directory on a tmpfs",
         );
     }
-    match shm.free >= SHM_FREE_BYTES_MIN {
-        true => Finding::ok("lanes", format!("/dev/shm has {free} of {size} free")),
-        false => Finding::better(
+    if shm.free >= SHM_FREE_BYTES_MIN {
+        Finding::ok("lanes", format!("/dev/shm has {free} of {size} free"))
+    } else {
+        Finding::better(
             "lanes",
             format!("/dev/shm has only {free} of {size} free"),
             "sudo mount -o remount,size=1G /dev/shm (in Docker: --shm-size=1g)",
-        ),
+        )
     }
 }
 
@@ -122,17 +121,17 @@ mod tests {
     use super::*;
     use crate::doctor::finding::FindingState;
 
-    fn shm(free: u64, is_memory: bool) -> Option<SharedMemory> {
+    fn shm(free: u64, is_tmpfs: bool) -> Option<SharedMemory> {
         Some(SharedMemory {
             size: 1 << 30,
             free,
-            is_tmpfs: is_memory,
+            is_tmpfs,
         })
     }
 
     #[test]
-    fn shared_memory_needs_to_be_there_in_memory_and_with_room() {
-        for (shm, has_system_place, state) in [
+    fn shared_memory_requires_a_tmpfs_with_free_space() {
+        for (shm, has_system_dir, state) in [
             (shm(1 << 30, true), false, FindingState::Ok),
             (shm(1 << 20, true), false, FindingState::Better),
             (shm(1 << 30, false), false, FindingState::Better),
@@ -142,7 +141,7 @@ mod tests {
         ] {
             let facts = LaneDirProbe {
                 shm,
-                has_system_dir: has_system_place,
+                has_system_dir,
                 ..LaneDirProbe::default()
             };
             let findings = evaluate(&facts);
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_is_told_how_to_be_seen() {
+    fn a_container_requires_a_bind_mount() {
         let mut facts = LaneDirProbe {
             shm: shm(1 << 30, true),
             container: Some("Docker"),

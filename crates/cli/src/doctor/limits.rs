@@ -1,4 +1,4 @@
-//! Limits that were hit, or soon will be.
+//! Checks limits that are reached or nearly reached: open files, series, memory.
 
 use std::fs;
 
@@ -7,15 +7,15 @@ use serde_json::Value;
 use super::finding::Finding;
 use super::pluralize;
 
-/// What an agent opens beside connections.
+/// Files that an agent opens besides connections.
 const OTHER_FILES: u64 = 400;
 
 #[derive(Debug, Clone, Default)]
 pub struct LimitsProbe {
-    /// How many files the agent may open: the running one, or one that this user starts.
+    /// Limit on open files, of the running agent or of one started by this user.
     pub open_files: Option<u64>,
     pub connections: u64,
-    /// What an agent has of what it may have.
+    /// Current value and limit, from a running agent.
     pub series: Option<(u64, u64)>,
     pub memory: Option<(u64, u64)>,
 }
@@ -39,7 +39,7 @@ pub fn probe(status: Option<&Value>, connections: u64) -> LimitsProbe {
     }
 }
 
-/// The hard limit: an agent raises the other one by itself.
+/// Parses the hard limit: an agent raises its soft limit at startup.
 fn parse_open_files(limits: &str) -> Option<u64> {
     let line = limits
         .lines()
@@ -52,58 +52,61 @@ fn parse_open_files(limits: &str) -> Option<u64> {
 
 pub fn evaluate(facts: &LimitsProbe) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let wanted = facts.connections.saturating_add(OTHER_FILES);
-    findings.extend(facts.open_files.map(|limit| match limit >= wanted {
-        true => Finding::ok(
-            "open files",
-            format!("enough for {} connections", facts.connections),
-        ),
-        false => Finding::better(
+    let required = facts.connections.saturating_add(OTHER_FILES);
+    findings.extend(facts.open_files.map(|limit| {
+        if limit >= required {
+            return Finding::ok(
+                "open files",
+                format!("enough for {} connections", facts.connections),
+            );
+        }
+        Finding::better(
             "open files",
             format!(
-                "at most {limit}: too few for {} connections",
+                "limit {limit} is too low for {} connections",
                 facts.connections
             ),
             format!(
-                "ulimit -Hn {wanted} as root before the start, or LimitNOFILE={wanted} in the unit"
+                "ulimit -Hn {required} as root before starting the agent, or LimitNOFILE={required} in the unit"
             ),
-        ),
+        )
     }));
     findings.extend(facts.series.map(|(now, limit)| {
-        let says = format!("{now} of {limit}");
+        let message = format!("{now} of {limit}");
         match (now >= limit, is_nearly_reached(now, limit)) {
             (true, _) => Finding::broken(
                 "series",
-                format!("{says}: new series are dropped"),
-                "raise limits.series, or find who sends names without end: pegel list",
+                format!("{message}: limit reached, new series are dropped"),
+                "raise limits.series, or find the sender of unbounded names: pegel list",
             ),
             (_, true) => Finding::better(
                 "series",
-                format!("{says}: nearly all"),
+                format!("{message}: limit nearly reached"),
                 "raise limits.series",
             ),
-            _ => Finding::ok("series", says),
+            _ => Finding::ok("series", message),
         }
     }));
     findings.extend(facts.memory.map(|(now, limit)| {
-        let says = format!(
-            "samples take {} of {}",
+        let message = format!(
+            "samples use {} of {}",
             pluralize::bytes(now),
             pluralize::bytes(limit)
         );
-        match is_nearly_reached(now, limit) {
-            true => Finding::better(
+        if is_nearly_reached(now, limit) {
+            Finding::better(
                 "memory",
-                format!("{says}: nearly all"),
+                format!("{message}: limit nearly reached"),
                 "raise limits.memory, or lower keep.memory",
-            ),
-            false => Finding::ok("memory", says),
+            )
+        } else {
+            Finding::ok("memory", message)
         }
     }));
     findings
 }
 
-/// Nine tenths and more.
+/// Returns whether at least 90 % of the limit is used.
 fn is_nearly_reached(now: u64, limit: u64) -> bool {
     u128::from(now) * 10 >= u128::from(limit) * 9
 }
@@ -116,7 +119,7 @@ mod tests {
     use crate::doctor::finding::FindingState;
 
     #[test]
-    fn the_hard_limit_on_files_counts() {
+    fn the_hard_limit_on_open_files_is_parsed() {
         let text = "Limit  Soft Limit  Hard Limit  Units\nMax open files            1024                 524288               files\n";
         assert_eq!(parse_open_files(text), Some(524_288));
         assert_eq!(
@@ -127,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_far_near_or_hit() {
+    fn limits_are_ok_nearly_reached_or_reached() {
         let states = |files, series, memory| {
             let facts = LimitsProbe {
                 open_files: Some(files),
@@ -156,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_that_does_not_say_its_limits_is_not_judged_by_them() {
+    fn limits_missing_from_the_status_yield_no_findings() {
         let facts = probe(Some(&json!({"pid": 0, "store": {"series": 5}})), 512);
         assert_eq!(
             (facts.series, facts.memory, facts.connections),

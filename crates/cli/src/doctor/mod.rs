@@ -1,6 +1,6 @@
-//! `pegel doctor`: what can be measured here, what not, and the one line that would change it.
+//! `pegel doctor`: reports what can be measured on this node, what cannot, and a one-line fix for each problem.
 //!
-//! Each family of checks has a file: `read` gathers facts from the machine or from the agent, `judge` is a pure
+//! Each group of checks has a file: `probe` gathers facts from the machine or from the agent, `evaluate` is a pure
 //! function from facts to findings.
 
 mod agent;
@@ -31,25 +31,25 @@ use agent::AgentProbe;
 use finding::{Finding, FindingGroup, FindingState};
 use host::{HostFiles, ProcessCapabilities};
 
-/// Say what can be measured here, what not, and the one line that would change it
+/// Check what can be measured on this node and suggest fixes
 ///
-/// Looks at the kernel, at what this user may do, at limits, drops, clock, disk and ports, and at the agent where one
-/// runs. Exits with 1 if anything is broken.
+/// Checks the kernel, this user's permissions, limits, drops, clock, disk and ports, and the agent if one is running.
+/// Exits with 1 if anything is broken.
 #[derive(Debug, clap::Args)]
 pub struct DoctorArgs {
-    /// The agent's socket [default: $PEGEL_SOCKET, yours, the system's]
+    /// The agent's socket [default: $PEGEL_SOCKET, the user's, the system's]
     #[arg(short = 'u', value_name = "SOCKET")]
     socket: Option<PathBuf>,
-    /// The form of the findings
+    /// Output format
     #[arg(short, long, value_enum, default_value = "txt")]
     format: DoctorFormat,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum DoctorFormat {
-    /// for people
+    /// Plain text
     Txt,
-    /// one array
+    /// One JSON array
     Json,
 }
 
@@ -64,20 +64,20 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
     let broken = findings.filter(|f| f.state == FindingState::Broken).count() as u64;
     match broken {
         0 => Ok(()),
-        1 => Err(CommandError::with_code(FAILED, "one thing is broken")),
+        1 => Err(CommandError::with_code(FAILED, "1 check is broken")),
         count => Err(CommandError::with_code(
             FAILED,
-            format!("{count} things are broken"),
+            format!("{count} checks are broken"),
         )),
     }
 }
 
 fn text_style() -> text::TextStyle {
-    let is_plain = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
     text::TextStyle {
         width: output::terminal_width().unwrap_or(100),
-        has_colour: std::io::stdout().is_terminal() && !is_plain("NO_COLOR") && !is_dumb,
+        has_colour: std::io::stdout().is_terminal() && !is_set("NO_COLOR") && !is_dumb,
     }
 }
 
@@ -95,14 +95,15 @@ fn run_checks(args: &DoctorArgs) -> Vec<FindingGroup> {
     let (settings, loaded) = check_config(pegel_agent::load(None, &[], &environment));
     let plan = Plan::new(&loaded, &environment);
     let machine = HostFiles::at(plan.host.root.clone());
-    let answer = probe_agent(args);
-    let status = answer.status();
+    let agent_probe = probe_agent(args);
+    let status = agent_probe.status();
     let surveyed = pegel_agent::survey(&plan).unwrap_or_default();
-    let seen = match status {
+    let collectors = match status {
         Some(status) => agent::collectors(&agent::collectors_from_status(status), "in the agent"),
         None => agent::collectors(&agent::collectors_from_survey(&surveyed), "for this user"),
     };
-    let rights = permissions::probe(&machine, ProcessCapabilities::current(), &surveyed, status);
+    let permissions =
+        permissions::probe(&machine, ProcessCapabilities::current(), &surveyed, status);
     let lanes = lanes::probe(&machine, non_empty_text(environment("PEGEL_LANES")));
     let connections = plan.serve.connections_max as u64;
     let group = |name, findings| FindingGroup { name, findings };
@@ -110,12 +111,12 @@ fn run_checks(args: &DoctorArgs) -> Vec<FindingGroup> {
         group(
             "agent",
             [
-                agent::evaluate(&answer, env!("CARGO_PKG_VERSION")),
+                agent::evaluate(&agent_probe, env!("CARGO_PKG_VERSION")),
                 vec![settings],
             ]
             .concat(),
         ),
-        group("collectors", seen),
+        group("collectors", collectors),
         group("drops", status.map(drops::evaluate).unwrap_or_default()),
         group(
             "limits",
@@ -126,7 +127,7 @@ fn run_checks(args: &DoctorArgs) -> Vec<FindingGroup> {
             disk::evaluate(&disk::probe(status, &plan.store.dir, plan.store.keep_bytes)),
         ),
         group("kernel", kernel::evaluate(&kernel::probe(&machine))),
-        group("rights", permissions::evaluate(&rights)),
+        group("rights", permissions::evaluate(&permissions)),
         group("programs", lanes::evaluate(&lanes)),
         group("clock", clock::evaluate(&clock::probe(&machine, status))),
     ];
@@ -146,15 +147,15 @@ fn run_checks(args: &DoctorArgs) -> Vec<FindingGroup> {
     groups
 }
 
-/// What the configuration says, or its mistakes; the rest is then judged by the defaults.
+/// Reports the configuration file or its errors; after an error the other checks use the defaults.
 fn check_config(loaded: Result<Loaded, pegel_config::ConfigError>) -> (Finding, Loaded) {
     match loaded {
         Ok(loaded) => {
-            let says = match &loaded.file {
-                Some(file) => format!("{}: no mistakes", file.display()),
-                None => "no file: the defaults".to_owned(),
+            let message = match &loaded.file {
+                Some(file) => format!("{}: no errors", file.display()),
+                None => "no file, using the defaults".to_owned(),
             };
-            (Finding::ok("configuration", says), loaded)
+            (Finding::ok("configuration", message), loaded)
         }
         Err(error) => {
             let text = error.to_string();
@@ -163,15 +164,15 @@ fn check_config(loaded: Result<Loaded, pegel_config::ConfigError>) -> (Finding, 
             let finding =
                 Finding::broken("configuration", first, "pegel config check").with_details(details);
             let config = pegel_agent::load(None, &[], &|_| None);
-            (finding, config.expect("the defaults are without mistakes"))
+            (finding, config.expect("the defaults are valid"))
         }
     }
 }
 
 fn probe_agent(args: &DoctorArgs) -> AgentProbe {
-    let asked = AgentClient::find(args.socket.as_deref(), &[])
+    let response = AgentClient::find(args.socket.as_deref(), &[])
         .and_then(|client| client.get("/status", &[]));
-    match asked {
+    match response {
         Ok(status) => AgentProbe::Status(Box::new(status)),
         Err(error) => classify_error(&error),
     }
@@ -179,18 +180,18 @@ fn probe_agent(args: &DoctorArgs) -> AgentProbe {
 
 fn classify_error(error: &anyhow::Error) -> AgentProbe {
     let text = format!("{error:#}");
-    // Hints have their own line here.
+    // Drop the hint lines: findings have their own fix.
     let first = text.lines().next().unwrap_or_default().to_owned();
     let code = error
         .downcast_ref::<CommandError>()
         .map(|failure| failure.code);
-    let is_refused = error.chain().any(|cause| {
+    let is_denied = error.chain().any(|cause| {
         let cause = cause.downcast_ref::<std::io::Error>();
         cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::PermissionDenied)
     });
     if code == Some(NO_AGENT) {
         AgentProbe::NotRunning(first)
-    } else if is_refused || first.starts_with("the agent answered 401") {
+    } else if is_denied || first.starts_with("the agent answered 401") {
         AgentProbe::NotPermitted(first)
     } else {
         AgentProbe::Unresponsive(first)
@@ -224,12 +225,12 @@ mod tests {
 "#;
         let parse = |text: &str| serde_json::from_str::<Value>(text).expect("JSON");
         assert_eq!(parse(&json(&groups)), parse(expected));
-        assert_eq!(json(&groups).lines().count(), 4, "a line for each");
+        assert_eq!(json(&groups).lines().count(), 4, "one line per finding");
         assert_eq!(parse(&json(&[])), Value::Array(Vec::new()));
     }
 
     #[test]
-    fn a_wrong_configuration_is_broken_and_the_rest_goes_on() {
+    fn an_invalid_configuration_is_broken_and_the_defaults_are_used() {
         let environment = |name: &str| (name == "PEGEL_LEVEL").then(|| OsString::from("9"));
         let (finding, loaded) = check_config(pegel_agent::load(None, &[], &environment));
         assert_eq!(finding.state, FindingState::Broken);
@@ -240,26 +241,26 @@ mod tests {
     }
 
     #[test]
-    fn silence_has_several_causes() {
-        let nobody = classify_error(&CommandError::with_code(
+    fn connection_errors_are_classified() {
+        let missing = classify_error(&CommandError::with_code(
             NO_AGENT,
-            "no agent answers\nhint: start one",
+            "no agent is listening\nhint: start one",
         ));
-        assert!(matches!(nobody, AgentProbe::NotRunning(text) if text == "no agent answers"));
+        assert!(matches!(missing, AgentProbe::NotRunning(text) if text == "no agent is listening"));
         let denied = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
         let denied = anyhow::Error::from(denied).context("cannot connect to /run/pegel/push.sock");
         assert!(matches!(
             classify_error(&denied),
             AgentProbe::NotPermitted(_)
         ));
-        let refused = anyhow::anyhow!("the agent answered 401: a token is needed");
+        let unauthorized = anyhow::anyhow!("the agent answered 401: token required");
         assert!(matches!(
-            classify_error(&refused),
+            classify_error(&unauthorized),
             AgentProbe::NotPermitted(_)
         ));
-        let squatted = anyhow::anyhow!("/x is served by user 7");
+        let other_user = anyhow::anyhow!("/x is served by user 7");
         assert!(matches!(
-            classify_error(&squatted),
+            classify_error(&other_user),
             AgentProbe::Unresponsive(_)
         ));
     }

@@ -1,4 +1,4 @@
-//! What this user may measure.
+//! Checks the permissions of this user: perf events, BPF, ptrace, RAPL, NVML, other users' processes.
 
 use std::io;
 
@@ -17,10 +17,10 @@ pub struct PermissionProbe {
     pub capabilities: ProcessCapabilities,
     pub perf_event_paranoid: Option<i64>,
     pub unprivileged_bpf_disabled: Option<i64>,
-    /// The agent counts by BPF for whoever may ask it.
+    /// The agent can load BPF programs and counts on behalf of permitted users.
     pub agent_has_ebpf: bool,
     pub ptrace_scope: Option<i64>,
-    /// RAPL counters: all there are, and those that could not be opened.
+    /// RAPL counters: the total, and those that could not be opened.
     pub rapl_counters: (u64, u64),
     pub nvidia: Option<CollectorStatus>,
     pub proc: Option<MountInfo>,
@@ -28,13 +28,13 @@ pub struct PermissionProbe {
 
 pub fn probe(
     machine: &HostFiles,
-    rights: ProcessCapabilities,
+    capabilities: ProcessCapabilities,
     collectors: &[CollectorStatus],
     status: Option<&Value>,
 ) -> PermissionProbe {
     let mountinfo = machine.read("/proc/self/mountinfo").unwrap_or_default();
     PermissionProbe {
-        capabilities: rights,
+        capabilities,
         perf_event_paranoid: machine.number("/proc/sys/kernel/perf_event_paranoid"),
         unprivileged_bpf_disabled: machine.number("/proc/sys/kernel/unprivileged_bpf_disabled"),
         agent_has_ebpf: status.is_some_and(|status| status["watching"]["ebpf"] == true),
@@ -63,51 +63,51 @@ fn count_rapl_counters(machine: &HostFiles) -> (u64, u64) {
 }
 
 pub fn evaluate(facts: &PermissionProbe) -> Vec<Finding> {
-    let (rights, mut findings) = (&facts.capabilities, Vec::new());
-    findings.push(perf(facts.perf_event_paranoid, rights));
-    findings.push(bpf(facts, rights));
-    findings.push(ptrace(facts.ptrace_scope, rights));
+    let (capabilities, mut findings) = (&facts.capabilities, Vec::new());
+    findings.push(perf(facts.perf_event_paranoid, capabilities));
+    findings.push(bpf(facts, capabilities));
+    findings.push(ptrace(facts.ptrace_scope, capabilities));
     findings.push(rapl(facts.rapl_counters));
     findings.extend(facts.nvidia.as_ref().map(nvml));
-    findings.push(processes(facts.proc.as_ref(), rights));
+    findings.push(processes(facts.proc.as_ref(), capabilities));
     findings
 }
 
-fn perf(paranoid: Option<i64>, rights: &ProcessCapabilities) -> Finding {
-    let is_allowed = rights.has(PERFMON) || rights.has(SYS_ADMIN);
+fn perf(paranoid: Option<i64>, capabilities: &ProcessCapabilities) -> Finding {
+    let is_permitted = capabilities.has(PERFMON) || capabilities.has(SYS_ADMIN);
     match paranoid {
         None => Finding::better(
             "perf",
             "this kernel has no hardware counters (perf events)",
             "boot a kernel with CONFIG_PERF_EVENTS",
         ),
-        Some(level) if is_allowed => Finding::ok(
+        Some(level) if is_permitted => Finding::ok(
             "perf",
-            format!("allowed to this process (paranoid level {level})"),
+            format!("permitted for this process (perf_event_paranoid={level})"),
         ),
         Some(level) if level <= 2 => Finding::ok(
             "perf",
-            format!("counters of your own programs are allowed (paranoid level {level})"),
+            format!("permitted for your own programs (perf_event_paranoid={level})"),
         ),
         Some(level) => Finding::better(
             "perf",
-            format!("perf_event_paranoid is {level}: no hardware counters without privilege"),
-            "sudo sysctl kernel.perf_event_paranoid=2 (weaker: every user may then count events of their own programs)",
+            format!("perf_event_paranoid is {level}: hardware counters require privileges"),
+            "sudo sysctl kernel.perf_event_paranoid=2 (weaker: every user can then count events of their own programs)",
         ),
     }
 }
 
-fn bpf(facts: &PermissionProbe, rights: &ProcessCapabilities) -> Finding {
-    if rights.has(SYS_ADMIN) || (rights.has(BPF) && rights.has(PERFMON)) {
+fn bpf(facts: &PermissionProbe, capabilities: &ProcessCapabilities) -> Finding {
+    if capabilities.has(SYS_ADMIN) || (capabilities.has(BPF) && capabilities.has(PERFMON)) {
         return Finding::ok(
             "bpf",
-            "this process may load BPF programs: `pegel run -s` counts by eBPF",
+            "this process can load BPF programs: `pegel run -s` uses eBPF",
         );
     }
     if facts.agent_has_ebpf {
         return Finding::ok(
             "bpf",
-            "the agent may load BPF programs: `pegel run -s` counts by its eBPF",
+            "the agent can load BPF programs: `pegel run -s` uses eBPF through the agent",
         );
     }
     match facts.unprivileged_bpf_disabled {
@@ -119,70 +119,67 @@ fn bpf(facts: &PermissionProbe, rights: &ProcessCapabilities) -> Finding {
         Some(_) => Finding::better(
             "bpf",
             "no CAP_BPF and CAP_PERFMON: system calls are counted by ptrace, which slows programs down",
-            "run it as root, or add drop-ins/ebpf.conf to the service and yourself to its allow_users (gives it a view of all users' system calls)",
+            "run as root, or add drop-ins/ebpf.conf to the service and your user to its allow_users (weaker: the agent can then see all users' system calls)",
         ),
     }
 }
 
-fn ptrace(scope: Option<i64>, rights: &ProcessCapabilities) -> Finding {
+fn ptrace(scope: Option<i64>, capabilities: &ProcessCapabilities) -> Finding {
     match scope {
         Some(3) => Finding::better(
             "ptrace",
-            "ptrace_scope is 3: no program can be traced until the next boot",
-            "boot with kernel.yama.ptrace_scope=1 in sysctl.d (weaker: programs may then trace those they start)",
+            "ptrace_scope is 3: tracing is disabled until the next boot",
+            "boot with kernel.yama.ptrace_scope=1 in sysctl.d (weaker: programs can then trace those they start)",
         ),
-        _ if rights.has(SYS_PTRACE) => {
-            Finding::ok("ptrace", "this process may trace every program")
+        _ if capabilities.has(SYS_PTRACE) => {
+            Finding::ok("ptrace", "this process can trace all programs")
         }
         Some(2) => Finding::better(
             "ptrace",
             "ptrace_scope is 2: only root can trace programs",
-            "sudo sysctl kernel.yama.ptrace_scope=1 (weaker: programs may then trace those they start)",
+            "sudo sysctl kernel.yama.ptrace_scope=1 (weaker: programs can then trace those they start)",
         ),
         Some(1) => Finding::ok(
             "ptrace",
-            "programs that you start can be traced, running ones only by root",
+            "you can trace programs that you start; only root can attach to running ones",
         ),
-        _ => Finding::ok("ptrace", "your own programs can be traced"),
+        _ => Finding::ok("ptrace", "you can trace your own programs"),
     }
 }
 
-fn rapl((all, refused): (u64, u64)) -> Finding {
-    match (all, refused) {
-        (0, _) => Finding::ok("energy", "no RAPL counters here"),
+fn rapl((all, denied): (u64, u64)) -> Finding {
+    match (all, denied) {
+        (0, _) => Finding::ok("energy", "no RAPL counters on this machine"),
         (all, 0) => Finding::ok(
             "energy",
-            format!(
-                "{} (RAPL) can be read",
-                pluralize::pluralized(all, "counter")
-            ),
+            format!("{} readable", pluralize::pluralized(all, "RAPL counter")),
         ),
-        (all, refused) => Finding::better(
+        (all, denied) => Finding::better(
             "energy",
-            format!("{refused} of {all} RAPL counters can be read by root only"),
-            "add drop-ins/rapl.conf to the service (weaker: from energy others' work can be guessed at)",
+            format!("{denied} of {all} RAPL counters are readable by root only"),
+            "add drop-ins/rapl.conf to the service (weaker: energy readings are a side channel to other users' work)",
         ),
     }
 }
 
 fn nvml(status: &CollectorStatus) -> Finding {
     match status.state {
-        CollectorState::Active => Finding::ok("nvml", "the NVIDIA driver answers"),
-        CollectorState::Absent => Finding::ok("nvml", "no NVIDIA driver here (libnvidia-ml.so.1)"),
-        CollectorState::Disabled => Finding::ok("nvml", "switched off by the configuration"),
+        CollectorState::Active => Finding::ok("nvml", "the NVIDIA driver responds"),
+        CollectorState::Absent => Finding::ok("nvml", "no NVIDIA driver (libnvidia-ml.so.1)"),
+        CollectorState::Disabled => Finding::ok("nvml", "disabled by the configuration"),
         CollectorState::Failed => Finding::broken(
             "nvml",
             format!(
                 "the NVIDIA driver: {}",
-                status.error.as_deref().unwrap_or("no answer")
+                status.error.as_deref().unwrap_or("no response")
             ),
-            "nvidia-smi (if that fails, too, load the driver anew or reboot)",
+            "run nvidia-smi; if it fails too, reload the driver or reboot",
         ),
     }
 }
 
-/// Which `/proc/PID` there are, by the mount's option `hidepid`.
-fn processes(proc: Option<&MountInfo>, rights: &ProcessCapabilities) -> Finding {
+/// Reports which `/proc/PID` are visible, by the mount option `hidepid`.
+fn processes(proc: Option<&MountInfo>, capabilities: &ProcessCapabilities) -> Finding {
     let hidden = proc.and_then(|mount| {
         let option = mount
             .options
@@ -191,15 +188,18 @@ fn processes(proc: Option<&MountInfo>, rights: &ProcessCapabilities) -> Finding 
         (!matches!(option, "0" | "off")).then(|| option.to_owned())
     });
     match hidden {
-        None => Finding::ok("processes", "those of all users are visible"),
-        Some(_) if rights.uid == 0 || rights.has(SYS_PTRACE) => {
-            Finding::ok("processes", "hidden from users, but not from this process")
-        }
+        None => Finding::ok("processes", "processes of all users are visible"),
+        Some(_) if capabilities.uid == 0 || capabilities.has(SYS_PTRACE) => Finding::ok(
+            "processes",
+            "hidden from other users, visible to this process",
+        ),
         Some(option) => Finding::better(
             "processes",
-            format!("those of other users are hidden (hidepid={option}): only yours are counted"),
             format!(
-                "sudo mount -o remount,hidepid={option},gid=$(id -g pegel) /proc (shows them to the group pegel)"
+                "processes of other users are hidden (hidepid={option}): only yours are counted"
+            ),
+            format!(
+                "sudo mount -o remount,hidepid={option},gid=$(id -g pegel) /proc (weaker: shows them to the group pegel)"
             ),
         ),
     }
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_user_may_not_root_may() {
+    fn root_has_the_permissions_that_a_user_lacks() {
         for (finding, of_root) in [
             (perf(Some(3), &user()), perf(Some(3), &root())),
             (bpf(&disabled(), &user()), bpf(&disabled(), &root())),
@@ -251,19 +251,14 @@ mod tests {
         ] {
             assert_eq!(finding.state, FindingState::Better, "{finding:?}");
             assert_eq!(of_root.state, FindingState::Ok, "{of_root:?}");
-            // Whatever opens something says so.
+            // A fix that weakens security states it.
             let fix = finding.fix.expect("a fix");
-            assert!(
-                ["weaker", "gives it", "shows"]
-                    .iter()
-                    .any(|word| fix.contains(word)),
-                "{fix}"
-            );
+            assert!(fix.contains("weaker"), "{fix}");
         }
     }
 
     #[test]
-    fn settings_that_let_users_measure_are_fine() {
+    fn permissive_settings_are_ok() {
         for finding in [
             perf(Some(2), &user()),
             perf(Some(-1), &user()),
@@ -292,9 +287,9 @@ mod tests {
     }
 
     #[test]
-    fn energy_is_absent_readable_or_for_root() {
+    fn rapl_counters_are_absent_readable_or_denied() {
         assert_eq!(rapl((0, 0)).state, FindingState::Ok);
-        assert_eq!(rapl((4, 0)).message, "4 counters (RAPL) can be read");
+        assert_eq!(rapl((4, 0)).message, "4 RAPL counters readable");
         assert_eq!(rapl((4, 4)).state, FindingState::Better);
         let machine = TempDir::new();
         let zone = machine.join("sys/class/powercap/intel-rapl:0");
@@ -308,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_that_does_not_answer_is_broken() {
+    fn a_failing_driver_is_broken() {
         let status = |state, error: Option<&str>| CollectorStatus {
             name: "nvidia",
             state,

@@ -1,11 +1,11 @@
-//! Numbers for people.
+//! Formats counts and sizes for messages.
 
 pub use pegel_agent::words::bytes;
 
-/// `1 file`, `2 files`.
-pub fn pluralized(count: u64, what: &str) -> String {
+/// Formats a count with its noun: `1 file`, `2 files`.
+pub fn pluralized(count: u64, noun: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {what}{plural}")
+    format!("{count} {noun}{plural}")
 }
 
 #[cfg(test)]

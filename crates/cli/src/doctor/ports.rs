@@ -1,4 +1,4 @@
-//! The ports that an agent takes, and who has them.
+//! Checks the ports of the agent and which process holds them.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
@@ -7,25 +7,25 @@ use pegel_agent::{Holder, holder_of, udp_holder_of};
 
 use super::finding::Finding;
 
-/// Where statsd clients send to.
+/// The default address of statsd clients.
 const STATSD_ADDRESS: ([u8; 4], u16) = ([127, 0, 0, 1], 8125);
 
 #[derive(Debug, Clone)]
 pub struct PortProbe {
-    /// `1337`, `8125/udp`.
+    /// The port as shown: `1337`, `8125/udp`.
     pub name: String,
     pub holder: Option<Holder>,
     pub is_ours: bool,
 }
 
-/// `agent` is the running one's process.
+/// Looks up the holder of each port. `agent` is the process ID of the running agent.
 pub fn probe(listen: &[SocketAddr], agent: Option<u32>) -> Vec<PortProbe> {
     let agent_uid =
         agent.and_then(|pid| Some(std::fs::metadata(format!("/proc/{pid}")).ok()?.uid()));
     let port = |name: String, holder: Option<Holder>| {
         let is_ours = holder.as_ref().is_some_and(|holder| match &holder.process {
             Some(process) => Some(process.pid) == agent,
-            // The kernel names only the user of another user's socket.
+            // For a socket of another user, only the user is known, not the process.
             None => Some(holder.owner.uid) == agent_uid,
         });
         PortProbe {
@@ -56,7 +56,7 @@ pub fn evaluate(ports: &[PortProbe]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let ours = names(&|port| port.is_ours);
     if !ours.is_empty() {
-        findings.push(Finding::ok("ports", format!("the agent has {ours}")));
+        findings.push(Finding::ok("ports", format!("held by the agent: {ours}")));
     }
     let free = names(&|port| port.holder.is_none());
     if !free.is_empty() {
@@ -64,15 +64,17 @@ pub fn evaluate(ports: &[PortProbe]) -> Vec<Finding> {
     }
     for port in ports.iter().filter(|port| !port.is_ours) {
         let Some(holder) = &port.holder else { continue };
-        let fix = match port.name.contains('/') {
-            true => "stop it if Pegel is to take statsd there, else leave it".to_owned(),
-            false => match &holder.process {
+        let fix = if port.name.contains('/') {
+            "stop that process if Pegel is to receive statsd lines there; else nothing to do"
+                .to_owned()
+        } else {
+            match &holder.process {
                 Some(process) => format!(
-                    "pegel agent --port-search, or stop it: kill {}",
+                    "pegel agent --port-search, or stop that process: kill {}",
                     process.pid
                 ),
                 None => "pegel agent --port-search, or --listen with another port".to_owned(),
-            },
+            }
         };
         findings.push(Finding::better(
             "ports",
@@ -91,18 +93,18 @@ mod tests {
     use crate::doctor::finding::FindingState;
 
     #[test]
-    fn a_held_port_is_somebodys_and_a_free_one_nobodys() {
+    fn held_and_free_ports_are_reported() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("bound");
         let own = std::process::id();
         let ports = probe(&[address], Some(own));
         assert!(ports[0].is_ours);
-        let says = evaluate(&ports[..1]);
+        let findings = evaluate(&ports[..1]);
         assert_eq!(
-            says,
+            findings,
             [Finding::ok(
                 "ports",
-                format!("the agent has {}", address.port())
+                format!("held by the agent: {}", address.port())
             )]
         );
 
@@ -124,16 +126,16 @@ mod tests {
         );
 
         drop(listener);
-        let says = evaluate(&probe(&[address], None)[..1]);
+        let findings = evaluate(&probe(&[address], None)[..1]);
         assert_eq!(
-            says,
+            findings,
             [Finding::ok("ports", format!("free: {}", address.port()))]
         );
     }
 
     #[test]
-    fn port_zero_is_never_taken() {
+    fn port_zero_is_skipped() {
         let ports = probe(&["127.0.0.1:0".parse().expect("an address")], None);
-        assert_eq!(ports.len(), 2, "statsd's two");
+        assert_eq!(ports.len(), 2, "the two statsd ports");
     }
 }

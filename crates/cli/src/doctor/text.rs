@@ -1,19 +1,19 @@
-//! The findings as text: a line each, the fix below it.
+//! Formats findings as text: one line each, with the fix below it.
 
 use super::finding::{Finding, FindingGroup, FindingState};
 use crate::format::table::wrap;
 
-/// How the text is to look.
+/// Width and colour of the text.
 #[derive(Debug, Clone, Copy)]
 pub struct TextStyle {
     pub width: usize,
     pub has_colour: bool,
 }
 
-/// Where the sentences begin.
+/// Columns used by margin and state; the message follows the name of the check.
 const INDENT: usize = 11;
 
-pub fn write(groups: &[FindingGroup], look: TextStyle) -> String {
+pub fn write(groups: &[FindingGroup], style: TextStyle) -> String {
     let checks = groups
         .iter()
         .flat_map(|group| &group.findings)
@@ -21,9 +21,9 @@ pub fn write(groups: &[FindingGroup], look: TextStyle) -> String {
     let column = INDENT + checks.max().unwrap_or(0);
     let mut out = String::new();
     for group in groups.iter().filter(|group| !group.findings.is_empty()) {
-        out.push_str(&format!("{}\n", paint(group.name, BOLD, look)));
+        out.push_str(&format!("{}\n", paint(group.name, BOLD, style)));
         for finding in &group.findings {
-            append_finding(&mut out, finding, column, look);
+            append_finding(&mut out, finding, column, style);
         }
         out.push('\n');
     }
@@ -34,19 +34,19 @@ pub fn write(groups: &[FindingGroup], look: TextStyle) -> String {
 
 const BOLD: &str = "1";
 
-fn append_finding(out: &mut String, finding: &Finding, column: usize, look: TextStyle) {
+fn append_finding(out: &mut String, finding: &Finding, column: usize, style: TextStyle) {
     let (word, colour) = match finding.state {
         FindingState::Ok => ("ok    ", "32"),
         FindingState::Better => ("better", "33"),
         FindingState::Broken => ("BROKEN", "31;1"),
     };
-    let width = look.width.max(40).saturating_sub(column);
+    let width = style.width.max(40).saturating_sub(column);
     let mut lines = wrap(&finding.message, width).into_iter();
     let first = lines.next().unwrap_or_default();
     let name = column - INDENT;
     out.push_str(&format!(
         "  {} {:name$}  {first}\n",
-        paint(word, colour, look),
+        paint(word, colour, style),
         finding.check
     ));
     let space = " ".repeat(column);
@@ -61,14 +61,15 @@ fn append_finding(out: &mut String, finding: &Finding, column: usize, look: Text
     }
 }
 
-fn paint(text: &str, colour: &str, look: TextStyle) -> String {
-    match look.has_colour {
-        true => format!("\u{1b}[{colour}m{text}\u{1b}[0m"),
-        false => text.to_owned(),
+fn paint(text: &str, colour: &str, style: TextStyle) -> String {
+    if style.has_colour {
+        format!("\u{1b}[{colour}m{text}\u{1b}[0m")
+    } else {
+        text.to_owned()
     }
 }
 
-/// `20 ok, 3 could be better, 1 broken`.
+/// Formats the totals: `20 ok, 3 could be better, 1 broken`.
 pub fn summary(groups: &[FindingGroup]) -> String {
     let count = |state| {
         let findings = groups.iter().flat_map(|group| &group.findings);
@@ -112,7 +113,7 @@ mod tests {
 
     #[test]
     fn lines_are_aligned_and_wrapped() {
-        let look = TextStyle {
+        let style = TextStyle {
             width: 50,
             has_colour: false,
         };
@@ -129,11 +130,11 @@ store
 
 1 ok, 1 could be better, 1 broken
 ";
-        assert_eq!(write(&groups(), look), expected);
+        assert_eq!(write(&groups(), style), expected);
     }
 
     #[test]
-    fn colour_adds_nothing_but_colour() {
+    fn colour_leaves_the_text_unchanged() {
         let plain = write(
             &groups(),
             TextStyle {
