@@ -1,4 +1,4 @@
-//! The terminal view in a real terminal: tmux draws, and says what is on the screen.
+//! `pegel top` in a real terminal: tmux draws and reports the screen.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,7 +12,7 @@ const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
 const BOUND: Duration = Duration::from_secs(30);
 const USUAL: [(&str, &str); 2] = [("TERM", "tmux-256color"), ("LANG", "C.UTF-8")];
 
-/// A tmux server of its own with one window, gone when the value goes out of scope.
+/// A private tmux server with one window, killed on drop.
 struct Terminal {
     tmux: PathBuf,
     home: TempDir,
@@ -20,7 +20,7 @@ struct Terminal {
 }
 
 impl Terminal {
-    /// A shell in a terminal of this size; None where there is no tmux.
+    /// Opens a shell in a terminal of this size; `None` without tmux.
     #[track_caller]
     fn open(columns: u16, rows: u16, variables: &[(&str, &str)]) -> Option<Terminal> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -37,7 +37,7 @@ impl Terminal {
         shell.push_str(" PS1='ready: ' sh");
         let size = [columns.to_string(), rows.to_string()];
         terminal.tmux(&["new-session", "-d", "-x", &size[0], "-y", &size[1], &shell]);
-        // Else the last line of a program's output would be lost with its window.
+        // Otherwise the last line of a program's output is lost with its window.
         terminal.tmux(&["set-option", "-g", "remain-on-exit", "on"]);
         terminal.wait_for("ready:");
         Some(terminal)
@@ -64,7 +64,7 @@ impl Terminal {
         self.tmux(&arguments);
     }
 
-    /// Types a line for the shell.
+    /// Types a line into the shell.
     fn run(&self, line: &str) {
         self.press(&[line, "Enter"]);
     }
@@ -73,7 +73,7 @@ impl Terminal {
         self.tmux(&["capture-pane", "-p"])
     }
 
-    /// The screen, once it contains this.
+    /// Waits until the screen contains the text, and returns the screen.
     #[track_caller]
     fn wait_for(&self, text: &str) -> String {
         eventually(&format!("{text:?} on the screen"), || {
@@ -98,16 +98,16 @@ impl Terminal {
         });
     }
 
-    /// What tmux knows about the state of the terminal.
+    /// Returns a tmux variable of the terminal.
     fn state(&self, format: &str) -> String {
         let shown = self.tmux(&["display-message", "-p", format]);
         shown.trim_end().to_owned()
     }
 
-    /// Nothing of the program is left: its screen, its hidden cursor, its raw mode.
+    /// Asserts that screen, cursor and terminal mode are restored.
     #[track_caller]
     fn assert_restored(&self, mark: &str) {
-        // A cooked terminal echoes, and turns the line end into a new line.
+        // A terminal in cooked mode echoes, and translates the line end.
         self.run(&format!("stty -a | grep -c ' icanon' ; echo {mark}=$?"));
         let screen = self.wait_for(&format!("{mark}=0"));
         assert!(!screen.contains("[1 node]"), "{screen}");
@@ -121,7 +121,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // The server is asked by its own name, and nobody else's.
+        // Kills this server only, by its own socket name.
         let _ = Command::new(&self.tmux)
             .env("TMUX_TMPDIR", self.home.path())
             .args(["-L", &self.name, "kill-server"])
@@ -133,7 +133,7 @@ fn agent() -> AgentProcess {
     AgentBuilder::new(PEGEL).start()
 }
 
-/// The command line; the exit code is on the screen afterwards.
+/// Returns the command line; afterwards the exit code is on the screen.
 fn top(agent: &AgentProcess, options: &str) -> String {
     format!(
         "{PEGEL} top -u {} {options}; echo code=$?",
@@ -142,7 +142,7 @@ fn top(agent: &AgentProcess, options: &str) -> String {
 }
 
 #[test]
-fn every_view_is_reached_by_its_key() {
+fn every_view_has_a_key() {
     let Some(terminal) = Terminal::open(80, 24, &USUAL) else {
         return;
     };
@@ -164,7 +164,7 @@ fn every_view_is_reached_by_its_key() {
         ("7", "[7 metrics]", "load_average"),
         ("Tab", "[1 node]", "memory"),
         ("BTab", "[7 metrics]", "load_average"),
-        ("?", "this help", "sort by name, value or rate"),
+        ("?", "this help", "sort by name, value, rate"),
         ("Escape", "[7 metrics]", "series, by name"),
     ] {
         terminal.press(&[key]);
@@ -178,7 +178,7 @@ fn every_view_is_reached_by_its_key() {
 }
 
 #[test]
-fn series_are_filtered_sorted_and_told_in_detail() {
+fn series_are_filtered_sorted_and_shown_in_detail() {
     let Some(terminal) = Terminal::open(120, 40, &USUAL) else {
         return;
     };
@@ -192,17 +192,17 @@ fn series_are_filtered_sorted_and_told_in_detail() {
     let screen = terminal.wait_for("with \"load1\"");
     assert!(screen.contains("> node_load1"), "{screen}");
     terminal.press(&["Down", "Enter"]);
-    let screen = terminal.wait_for("kind");
+    let screen = terminal.wait_for("type");
     assert!(screen.contains("gauge"), "{screen}");
-    // One by one: two at once are another key.
+    // One by one: two escapes at once are another key.
     terminal.press(&["Escape"]);
-    terminal.wait_for_not("kind");
+    terminal.wait_for_not("type");
     terminal.press(&["Escape"]);
     terminal.wait_for_not("load1");
     terminal.press(&["s", "s"]);
     let screen = terminal.wait_for("by rate");
     assert!(screen.contains("/s"), "{screen}");
-    // While it is paused the time stands still, and then it goes on.
+    // The displayed time stops while paused, and then continues.
     terminal.press(&["Space"]);
     let paused = terminal.wait_for("PAUSED");
     let time = |screen: &str| {
@@ -229,7 +229,7 @@ fn series_are_filtered_sorted_and_told_in_detail() {
 }
 
 #[test]
-fn an_agent_may_restart_under_it() {
+fn top_survives_a_restart_of_the_agent() {
     let Some(terminal) = Terminal::open(80, 24, &USUAL) else {
         return;
     };
@@ -242,14 +242,14 @@ fn an_agent_may_restart_under_it() {
     terminal.run(&top(&agent, ""));
     terminal.wait_for("user");
     agent.kill();
-    let gone = terminal.wait_for("agent gone since");
+    let gone = terminal.wait_for("disconnected since");
     assert!(
         gone.contains("retrying") && gone.contains("memory"),
         "{gone}"
     );
     let agent = start();
     let back = terminal.wait_for("pegel top");
-    assert!(!back.contains("agent gone"), "{back}");
+    assert!(!back.contains("disconnected"), "{back}");
     eventually("values go on", || {
         let screen = terminal.screen();
         if screen.contains("user") && screen.contains("2 Hz") {
@@ -259,13 +259,13 @@ fn an_agent_may_restart_under_it() {
         }
     });
     agent.stop();
-    terminal.wait_for("agent gone since");
+    terminal.wait_for("disconnected since");
     terminal.press(&["q"]);
     terminal.wait_for("code=0");
     terminal.assert_restored("after");
 }
 
-/// The process that runs in the terminal's foreground.
+/// Returns the process in the terminal's foreground.
 fn foreground(terminal: &Terminal) -> Pid {
     let shell = terminal.state("#{pane_pid}");
     eventually("a child of the shell", || {
@@ -277,7 +277,7 @@ fn foreground(terminal: &Terminal) -> Pid {
 }
 
 #[test]
-fn the_terminal_is_restored_whatever_ends_it() {
+fn the_terminal_is_restored_on_every_exit() {
     let Some(terminal) = Terminal::open(80, 24, &USUAL) else {
         return;
     };
@@ -297,12 +297,12 @@ fn the_terminal_is_restored_whatever_ends_it() {
 }
 
 #[test]
-fn it_ends_with_its_terminal() {
+fn top_exits_with_its_terminal() {
     let Some(terminal) = Terminal::open(80, 24, &USUAL) else {
         return;
     };
     let agent = agent();
-    // Where the parent ignores the signal, as nohup does, it ends all the same.
+    // Also if SIGHUP is ignored by the parent, as under nohup.
     for ignored in ["", "trap '' HUP; "] {
         terminal.run("clear");
         let line = format!("{ignored}{PEGEL} top -u {}", agent.socket.display());
@@ -326,12 +326,12 @@ fn it_ends_with_its_terminal() {
 }
 
 #[test]
-fn it_can_be_suspended_and_resized() {
+fn top_can_be_suspended_and_resized() {
     let Some(terminal) = Terminal::open(80, 24, &USUAL) else {
         return;
     };
     let agent = agent();
-    // Only a shell with job control gets it back.
+    // Only a shell with job control can continue it.
     terminal.run("set -m");
     terminal.run(&format!("{PEGEL} top -u {}", agent.socket.display()));
     terminal.wait_for("[1 node]");
@@ -374,7 +374,7 @@ fn it_can_be_suspended_and_resized() {
 }
 
 #[test]
-fn a_terminal_without_colours_or_blocks_gets_neither() {
+fn colours_and_blocks_are_used_only_if_supported() {
     let variables = [("TERM", "vt100"), ("LANG", "C"), ("LC_ALL", "C")];
     let Some(terminal) = Terminal::open(80, 24, &variables) else {
         return;
@@ -386,7 +386,7 @@ fn a_terminal_without_colours_or_blocks_gets_neither() {
     assert!(screen.is_ascii(), "{screen}");
     for sequence in screen.split("\u{1b}[").skip(1) {
         let codes = sequence.split('m').next().unwrap_or_default();
-        // 39 and 49 are the terminal's own colours.
+        // 39 and 49 select the terminal's default colours.
         let is_coloured = |code: &str| {
             let code: u32 = code.parse().unwrap_or(0);
             matches!(code, 30..=38 | 40..=48 | 90..=107)
@@ -398,7 +398,7 @@ fn a_terminal_without_colours_or_blocks_gets_neither() {
 }
 
 #[test]
-fn without_an_agent_or_a_terminal_it_says_so_at_once() {
+fn a_missing_agent_or_terminal_is_reported_at_once() {
     let home = TempDir::new();
     let socket = home.join("nobody.sock");
     let socket = socket.to_str().expect("a plain path");
@@ -411,7 +411,7 @@ fn without_an_agent_or_a_terminal_it_says_so_at_once() {
     };
     terminal.run(&format!("{PEGEL} top -u {socket}; echo code=$?"));
     let screen = terminal.wait_for("code=3");
-    assert!(screen.contains("no agent answers on"), "{screen}");
+    assert!(screen.contains("no agent is listening on"), "{screen}");
     let agent = agent();
     terminal.run("clear");
     terminal.run(&top(&agent, "--node elsewhere"));

@@ -1,4 +1,5 @@
-//! What the agent says, as it comes: two threads, one that reads its stream and one that asks.
+//! Connects `pegel top` to the agent with two threads: one reads the stream of changes and reconnects when it ends, the
+//! other sends requests. Both report as events and end with the process.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -15,28 +16,28 @@ use crate::agent_query;
 use crate::api_values::{SeriesInfo, SeriesValue, parse_series_list};
 use crate::track::event_stream::AgentEventStream;
 
-/// An agent says something every ten seconds.
+/// The stream counts as lost after this time without data. An agent sends at least every ten seconds.
 const STREAM_TIMEOUT: Duration = Duration::from_secs(25);
 const RETRY: Duration = Duration::from_millis(500);
-/// How often the list of series and the agent's state are asked for.
+/// Interval between requests for the list of series and the agent's status.
 const REFRESH: Duration = Duration::from_secs(10);
-/// New series are asked about sooner, but not each by itself.
+/// Minimum interval between lists when new series appear.
 const LIST_REFRESH_MIN: Duration = Duration::from_secs(1);
-/// Series in one question about the past.
+/// Number of series in one history request.
 const HISTORY_SERIES_MAX: usize = 32;
 
-/// The text of a series, and its samples: seconds and values.
+/// A series and its samples, each a time in seconds and a value.
 type SeriesSamples = (String, Vec<(f64, f64)>);
 
 #[derive(Debug)]
 pub enum FeedUpdate {
-    /// A new stream begins, and these series exist.
+    /// The stream is open; with the agent's status and series.
     Connected(AgentSummary, Vec<SeriesInfo>),
     Status(AgentSummary),
     Listed(Vec<SeriesInfo>),
     Step(Vec<SeriesValue>),
     History(Vec<SeriesSamples>),
-    /// Since when, and why.
+    /// Time of the loss in seconds since 1970, and the reason.
     Lost(f64, String),
 }
 
@@ -44,13 +45,13 @@ pub enum FeedUpdate {
 pub enum FeedRequest {
     /// The last minutes of these series.
     History(Vec<String>),
-    /// The list anew: there is a series that is not in it.
+    /// The list of series: one appeared that is not in it.
     List,
     /// All current values.
     Values,
 }
 
-/// Where wishes go. The agent's news come as events.
+/// Sends requests to the agent. Responses arrive as events.
 #[derive(Debug)]
 pub struct AgentFeed {
     requests: SyncSender<FeedRequest>,
@@ -64,17 +65,19 @@ impl AgentFeed {
         events: SyncSender<TopEvent>,
     ) -> anyhow::Result<AgentFeed> {
         let client = Arc::new(client);
-        let (wishes, wanted) = sync_channel(16);
-        let (asker, news) = (client.clone(), events.clone());
+        let (requests, receiver) = sync_channel(16);
+        let (request_client, responses) = (client.clone(), events.clone());
         spawn("stream", move || follow_stream(&client, &query, &events))?;
-        spawn("questions", move || serve_requests(&asker, &wanted, &news))?;
-        Ok(AgentFeed { requests: wishes })
+        spawn("requests", move || {
+            serve_requests(&request_client, &receiver, &responses);
+        })?;
+        Ok(AgentFeed { requests })
     }
 
-    /// Returns whether it could be taken; there is no waiting.
-    pub fn try_request(&self, wish: FeedRequest) -> bool {
+    /// Queues a request without waiting. Returns false if the queue is full.
+    pub fn try_request(&self, request: FeedRequest) -> bool {
         !matches!(
-            self.requests.try_send(wish),
+            self.requests.try_send(request),
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_))
         )
     }
@@ -88,7 +91,7 @@ pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> anyhow::Result
         .context("cannot start a thread")
 }
 
-/// Reads the stream, and opens it again whenever it ends. Returns when nobody listens any more.
+/// Reads the stream and reopens it when it ends. Returns when the event loop has ended.
 fn follow_stream(
     client: &AgentClient,
     query: &[(&'static str, String)],
@@ -98,12 +101,12 @@ fn follow_stream(
         .iter()
         .map(|(key, value)| (*key, value.as_str()))
         .collect();
-    let send = |news| events.send(TopEvent::Feed(news)).is_ok();
-    let mut gone_since = None;
+    let send = |update| events.send(TopEvent::Feed(update)).is_ok();
+    let mut lost_since = None;
     loop {
-        let ended = match open(client, &query) {
+        let error = match open(client, &query) {
             Ok((agent, list, mut stream)) => {
-                gone_since = None;
+                lost_since = None;
                 if !send(FeedUpdate::Connected(agent, list)) {
                     return;
                 }
@@ -121,10 +124,10 @@ fn follow_stream(
             }
             Err(error) => format!("{error:#}"),
         };
-        // Only the first line: hints are for those who have not started an agent yet.
-        let why = ended.lines().next().unwrap_or_default().to_owned();
-        let since = *gone_since.get_or_insert_with(wall_clock);
-        if !send(FeedUpdate::Lost(since, why)) {
+        // Only the first line; the hint on how to start an agent does not fit the header.
+        let reason = error.lines().next().unwrap_or_default().to_owned();
+        let since = *lost_since.get_or_insert_with(wall_clock);
+        if !send(FeedUpdate::Lost(since, reason)) {
             return;
         }
         thread::sleep(RETRY);
@@ -146,19 +149,19 @@ fn wall_clock() -> f64 {
     now.unwrap_or_default().as_secs_f64()
 }
 
-/// Grants wishes, and asks for the list and the state from time to time. An agent that is gone is the
-/// stream's business: what fails here is left out.
+/// Serves requests, and refreshes list and status periodically. Errors are ignored: the stream's thread reports a lost
+/// agent.
 fn serve_requests(
     client: &AgentClient,
-    wanted: &Receiver<FeedRequest>,
+    requests: &Receiver<FeedRequest>,
     events: &SyncSender<TopEvent>,
 ) {
-    let send = |news| events.send(TopEvent::Feed(news)).is_ok();
+    let send = |update| events.send(TopEvent::Feed(update)).is_ok();
     let mut refresh = Instant::now() + REFRESH;
     let mut list_from = Instant::now();
     loop {
         let wait = refresh.saturating_duration_since(Instant::now());
-        let news = match wanted.recv_timeout(wait) {
+        let update = match requests.recv_timeout(wait) {
             Ok(FeedRequest::History(texts)) => {
                 fetch_history(client, &texts).ok().map(FeedUpdate::History)
             }
@@ -179,14 +182,14 @@ fn serve_requests(
                 if status.is_some_and(|status| !send(status)) {
                     return;
                 }
-                // Where there is much to list, it is asked for less often.
+                // Refresh long lists less often.
                 let took = started.elapsed();
                 refresh = Instant::now() + REFRESH.max(took * 100);
                 list_from = Instant::now() + LIST_REFRESH_MIN.max(took * 20);
                 list.map(FeedUpdate::Listed)
             }
         };
-        if news.is_some_and(|news| !send(news)) {
+        if update.is_some_and(|update| !send(update)) {
             return;
         }
     }
@@ -196,7 +199,7 @@ fn try_fetch_series_list(client: &AgentClient) -> Option<Vec<SeriesInfo>> {
     parse_series_list(&client.get("/api/v1/list", &[]).ok()?).ok()
 }
 
-/// The last minutes of some series, one value per second.
+/// Fetches the last minutes of some series, one value per second.
 fn fetch_history(client: &AgentClient, texts: &[String]) -> anyhow::Result<Vec<SeriesSamples>> {
     let start = format!("-{HISTORY_SECONDS}s");
     let mut all = Vec::new();
@@ -206,7 +209,7 @@ fn fetch_history(client: &AgentClient, texts: &[String]) -> anyhow::Result<Vec<S
         let answer = client.get("/api/v1/range", &query)?;
         let tracks = answer
             .as_array()
-            .context("the agent's past is not a list")?;
+            .context("malformed response: the history is not an array")?;
         all.extend(tracks.iter().filter_map(parse_history));
     }
     Ok(all)
@@ -233,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_past_names_its_series_as_the_stream_does() {
+    fn histories_name_their_series_as_the_stream_does() {
         let track = json!({
             "name": "m", "labels": {"b": "x\"y", "a": "1"},
             "points": [[1500, 2.0], [2500, null], [3500, 4]],

@@ -1,4 +1,5 @@
-//! What the person at the terminal has chosen, and what follows from it.
+//! The state of the user interface: view, selection, filter, sort order. It changes by [`KeyAction`]s only and does no
+//! I/O.
 
 use pegel_metric::Selector;
 
@@ -40,7 +41,7 @@ impl TopView {
         }
     }
 
-    /// Whether it lists series.
+    /// Returns whether the view lists series.
     pub fn is_list(self) -> bool {
         matches!(self, TopView::Programs | TopView::Metrics)
     }
@@ -66,11 +67,11 @@ impl SortKey {
 #[derive(Debug, Clone, PartialEq)]
 pub enum ConnectionState {
     Live,
-    /// Since when, in seconds, and what was the matter.
+    /// Time of the loss in seconds since 1970, and the reason.
     Lost(f64, String),
 }
 
-/// What a key asks for.
+/// The action of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyAction {
     Quit,
@@ -78,7 +79,7 @@ pub enum KeyAction {
     Redraw,
     Show(TopView),
     CycleView(isize),
-    /// By rows, or by pages.
+    /// Move the selection by rows; [`KeyAction::Page`] moves by pages.
     Move(isize),
     Page(isize),
     First,
@@ -94,14 +95,14 @@ pub enum KeyAction {
     Escape,
 }
 
-/// What an action means beyond this state.
+/// The effect of an action outside of the application's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AppEffect {
     Continue,
     Quit,
     Suspend,
     Redraw,
-    /// What was missed while paused is to be fetched.
+    /// Fetch the values missed while paused.
     Resume,
 }
 
@@ -119,29 +120,29 @@ pub struct TopApp {
     pub is_paused: bool,
     pub has_help: bool,
     pub has_detail: bool,
-    /// The chosen series; none is the first one.
+    /// The selected series; `None` selects the first one.
     pub selected: Option<Box<str>>,
-    /// The first row that is shown.
+    /// The first visible row.
     pub offset: usize,
     pub list: VisibleList,
 }
 
-/// The rows of a list that are on the screen.
+/// The visible rows of a list.
 #[derive(Debug, Default)]
 pub struct VisibleList {
     pub rows: Vec<Box<str>>,
-    /// Rows that pass the filter, and where the chosen one is among them.
+    /// Number of rows that pass the filter, and the position of the selected one among them.
     pub count: usize,
     pub position: usize,
-    /// All series of this view.
+    /// Number of all series of this view.
     pub all: usize,
 }
 
 impl TopApp {
-    pub fn new(look: TerminalTheme, hz: f64, pattern: Option<(String, Selector)>) -> TopApp {
+    pub fn new(theme: TerminalTheme, hz: f64, pattern: Option<(String, Selector)>) -> TopApp {
         TopApp {
             model: NodeModel::new(1.0 / hz),
-            theme: look,
+            theme,
             view: if pattern.is_some() {
                 TopView::Metrics
             } else {
@@ -225,7 +226,7 @@ impl TopApp {
         (self.selected, self.offset) = (None, 0);
     }
 
-    /// Takes back what covers the most.
+    /// Closes the topmost element: help, filter input, detail; else clears the filter.
     fn escape(&mut self) {
         if self.has_help {
             self.has_help = false;
@@ -250,7 +251,7 @@ impl TopApp {
         self.selected = rows.get(position).map(|track| track.series.text().into());
     }
 
-    /// Fits everything to the size of the screen. Returns the series whose history will be seen.
+    /// Fits list and offset to the height of the screen. Returns the series whose history is visible.
     pub fn update_layout(&mut self, height: u16) -> Vec<String> {
         if !self.view.is_list() {
             let count = super::screen::row_count(self);
@@ -264,7 +265,7 @@ impl TopApp {
         let position = self
             .selected
             .as_ref()
-            .and_then(|chosen| rows.iter().position(|row| row.series.text() == &**chosen))
+            .and_then(|selected| rows.iter().position(|row| row.series.text() == &**selected))
             .unwrap_or(0);
         let mut offset = self.offset.min(count.saturating_sub(page));
         if position < offset {
@@ -289,7 +290,7 @@ impl TopApp {
         self.list.rows.iter().map(|row| row.to_string()).collect()
     }
 
-    /// The series of this view, before the filter.
+    /// Returns the series of this view, before the filter.
     fn view_series(&self) -> impl Iterator<Item = &SeriesTrack> {
         let is_programs = self.view == TopView::Programs;
         self.model
@@ -297,8 +298,8 @@ impl TopApp {
             .filter(|track| track.last().is_some())
             .filter(move |track| !is_programs || is_program_series(track.series.name()))
             .filter(|track| {
-                let fits = |(_, selector): &(String, Selector)| selector.matches(&track.series);
-                self.pattern.as_ref().is_none_or(fits)
+                let matches = |(_, selector): &(String, Selector)| selector.matches(&track.series);
+                self.pattern.as_ref().is_none_or(matches)
             })
     }
 
@@ -315,7 +316,7 @@ impl TopApp {
                 words.iter().all(|word| text.contains(word.as_str()))
             })
             .collect();
-        // They come by name; a stable sort keeps that order among equals.
+        // Rows are ordered by name; a stable sort keeps that order among equal keys.
         let descending = |key: &dyn Fn(&SeriesTrack) -> f64, rows: &mut Vec<&SeriesTrack>| {
             let mut keyed: Vec<(f64, &SeriesTrack)> =
                 rows.iter().map(|track| (key(track), *track)).collect();

@@ -1,11 +1,13 @@
+//! Tests of selection, filter, sort order and views.
+
 use super::*;
 use crate::top::model::fixture::{LARGE, SMALL};
 
 const HEIGHT: u16 = 24;
 
 fn app() -> TopApp {
-    let look = TerminalTheme::detect(|_| None);
-    let mut app = TopApp::new(look, 2.0, None);
+    let theme = TerminalTheme::detect(|_| None);
+    let mut app = TopApp::new(theme, 2.0, None);
     app.model = LARGE.model();
     app.handle_action(KeyAction::Show(TopView::Metrics), HEIGHT);
     app.update_layout(HEIGHT);
@@ -19,13 +21,13 @@ fn press(app: &mut TopApp, actions: &[KeyAction]) {
     }
 }
 
-fn chosen(app: &TopApp) -> &str {
+fn selected(app: &TopApp) -> &str {
     let index = app.list.position - app.offset;
     &app.list.rows[index]
 }
 
 #[test]
-fn the_chosen_row_is_always_on_the_screen() {
+fn the_selected_row_is_always_visible() {
     let mut app = app();
     let page = app.list.rows.len();
     assert_eq!((page, app.list.position), (19, 0));
@@ -42,18 +44,21 @@ fn the_chosen_row_is_always_on_the_screen() {
 }
 
 #[test]
-fn a_choice_stays_when_the_order_changes() {
+fn the_selection_survives_a_change_of_order() {
     let mut app = app();
     press(&mut app, &[KeyAction::Move(7)]);
-    let before = chosen(&app).to_owned();
+    let before = selected(&app).to_owned();
     press(&mut app, &[KeyAction::Sort]);
-    assert_eq!((app.sort, chosen(&app)), (SortKey::Value, before.as_str()));
+    assert_eq!(
+        (app.sort, selected(&app)),
+        (SortKey::Value, before.as_str())
+    );
     press(&mut app, &[KeyAction::Sort, KeyAction::Sort]);
-    assert_eq!((app.sort, chosen(&app)), (SortKey::Name, before.as_str()));
+    assert_eq!((app.sort, selected(&app)), (SortKey::Name, before.as_str()));
 }
 
 #[test]
-fn rates_sort_from_the_highest() {
+fn rates_sort_in_descending_order() {
     let mut app = app();
     press(&mut app, &[KeyAction::Sort, KeyAction::Sort]);
     assert_eq!(app.sort, SortKey::Rate);
@@ -75,7 +80,7 @@ fn rates_sort_from_the_highest() {
 }
 
 #[test]
-fn a_filter_wants_all_its_words() {
+fn a_filter_requires_all_its_words() {
     let mut app = app();
     let all = app.list.count;
     press(&mut app, &[KeyAction::Filter]);
@@ -91,7 +96,7 @@ fn a_filter_wants_all_its_words() {
 }
 
 #[test]
-fn views_turn_around_and_keep_their_own_lists() {
+fn views_cycle_and_have_their_own_lists() {
     let mut app = app();
     press(&mut app, &[KeyAction::CycleView(1)]);
     assert_eq!(app.view, TopView::Node);
@@ -105,7 +110,7 @@ fn views_turn_around_and_keep_their_own_lists() {
     assert_eq!(
         app.offset,
         30 + 2 + 30 - 20,
-        "the last row stands at the bottom"
+        "the last row is at the bottom"
     );
     press(&mut app, &[KeyAction::Filter]);
     assert_eq!((app.view, app.is_typing), (TopView::Metrics, true));
@@ -125,17 +130,17 @@ fn a_pattern_limits_the_lists() {
 }
 
 #[test]
-fn a_series_that_goes_leaves_the_choice_at_the_top() {
+fn the_first_row_is_selected_when_the_selected_series_disappears() {
     let mut app = app();
     press(&mut app, &[KeyAction::Move(30)]);
     app.model = SMALL.model();
-    app.selected = Some("gone".into());
+    app.selected = Some("missing".into());
     app.update_layout(HEIGHT);
     assert_eq!((app.list.position, app.offset), (0, 0));
 }
 
 #[test]
-fn going_on_after_a_pause_fetches_what_was_missed() {
+fn resuming_after_a_pause_fetches_missed_values() {
     let mut app = app();
     assert_eq!(
         app.handle_action(KeyAction::Pause, HEIGHT),

@@ -1,26 +1,26 @@
-//! Keys, and what they ask for. The help and the footer are made from the same table.
+//! Maps keys to actions, and holds the help texts of the keys.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::app::{KeyAction, TopView};
 
-/// Keys, and what they do, in the words of the help.
+/// Keys and their descriptions, as shown in the help.
 pub const KEYS: [(&str, &str); 12] = [
     ("q, Ctrl-C", "quit"),
     ("?", "this help"),
-    ("1 to 7", "a view, by its number at the top"),
-    ("tab, left, right", "the next view, the one before"),
-    ("up, down, j, k", "choose a series, scroll a table"),
-    ("page up/down, home, end", "the same in larger steps"),
-    ("enter", "all about the chosen series"),
-    ("/", "filter: words that the series must contain"),
-    ("esc", "drop the filter, close what is open"),
-    ("s", "sort by name, value or rate"),
-    ("space", "pause and go on"),
-    ("Ctrl-Z, Ctrl-L", "suspend; draw everything anew"),
+    ("1 to 7", "select a view"),
+    ("tab, left, right", "next, previous view"),
+    ("up, down, j, k", "select series, scroll"),
+    ("page up/down, home, end", "scroll in larger steps"),
+    ("enter", "details of the series"),
+    ("/", "filter series by words"),
+    ("esc", "clear the filter, close"),
+    ("s", "sort by name, value, rate"),
+    ("space", "pause, resume"),
+    ("Ctrl-Z, Ctrl-L", "suspend; redraw"),
 ];
 
-/// None for keys without a meaning.
+/// Returns the action of a key; `None` if it has none.
 pub fn action(key: KeyEvent, is_typing: bool) -> Option<KeyAction> {
     if key.kind == KeyEventKind::Release {
         return None;
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn while_typing_letters_are_letters() {
+    fn letters_are_text_while_typing_a_filter() {
         let key = |code| KeyEvent::new(code, KeyModifiers::NONE);
         assert_eq!(
             action(key(KeyCode::Char('q')), false),

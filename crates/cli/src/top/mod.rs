@@ -1,4 +1,5 @@
-//! The node in a terminal, live.
+//! `pegel top`: live view of the node in a terminal. The main thread draws; one thread each reads keys, signals and the
+//! agent's stream, and one sends requests. All of them report as [`TopEvent`]s through one bounded channel.
 
 mod agent_feed;
 mod app;
@@ -28,33 +29,33 @@ use model::AgentSummary;
 use screen::theme::TerminalTheme;
 use terminal::TerminalScreen;
 
-/// Show what the node and its programs do, live in the terminal
+/// Show a live view of the node and its programs
 ///
-/// Keys: q quits, ? shows all others.
+/// Keys: q quits, ? shows all keys.
 #[derive(Debug, clap::Args)]
 pub struct TopArgs {
-    /// The agent's socket [default: $PEGEL_SOCKET, yours, the system's]
+    /// The agent's socket [default: $PEGEL_SOCKET, the user's, the system's]
     #[arg(short = 'u', value_name = "SOCKET")]
     socket: Option<PathBuf>,
-    /// List only series that fit: `flux.*`, `*{mode="idle"}`
+    /// List only matching series: `flux.*`, `*{mode="idle"}`
     #[arg(long = "match", value_name = "GLOB")]
     pattern: Option<String>,
-    /// The node to show, by its name
+    /// Name of the node to show
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
-    /// How often to look, in times per second, up to 1000
+    /// Refresh frequency in Hz, up to 1000
     #[arg(short = 'F', long = "freq", value_name = "HZ", default_value = "2")]
     hz: String,
 }
 
-/// Whatever can happen.
+/// An input of the event loop.
 #[derive(Debug)]
 pub enum TopEvent {
     Feed(FeedUpdate),
     Key(KeyEvent),
     Resized,
     Signal(i32),
-    /// No more keys will come.
+    /// The terminal is closed; no more keys will arrive.
     TerminalGone,
 }
 
@@ -66,21 +67,21 @@ pub fn run(args: &TopArgs) -> anyhow::Result<()> {
     };
     if !std::io::stdout().is_terminal() {
         return Err(CommandError::usage(
-            "standard output is not a terminal\nhint: `pegel values` shows everything once, `pegel track` writes what changes",
+            "standard output is not a terminal\nhint: use `pegel values` for the current values, `pegel track` for changes",
         ));
     }
     let client = AgentClient::find(args.socket.as_deref(), &[])?;
     check_node(&client, args.node.as_deref())?;
-    let look = TerminalTheme::detect(|name| std::env::var(name).ok());
-    let app = TopApp::new(look, hz, pattern);
-    let (events, happened) = sync_channel(256);
+    let theme = TerminalTheme::detect(|name| std::env::var(name).ok());
+    let app = TopApp::new(theme, hz, pattern);
+    let (events, receiver) = sync_channel(256);
     let query = query(args.pattern.as_deref(), hz);
-    // Signals are caught before the terminal is taken: none may leave it in our state.
+    // Catch signals before entering raw mode: none may end the process without restoring the terminal.
     watch_signals(events.clone())?;
     let screen = TerminalScreen::enter()?;
     watch_keys(events.clone())?;
     let feed = AgentFeed::start(client, query, events)?;
-    event_loop(app, screen, &feed, &happened)
+    event_loop(app, screen, &feed, &receiver)
 }
 
 fn check_node(client: &AgentClient, wanted: Option<&str>) -> anyhow::Result<()> {
@@ -90,11 +91,11 @@ fn check_node(client: &AgentClient, wanted: Option<&str>) -> anyhow::Result<()> 
         return Ok(());
     }
     Err(CommandError::nothing_matched(format!(
-        "this agent knows the node {known} only, not {wanted}"
+        "no node named {wanted}; this agent serves {known}"
     )))
 }
 
-/// What the list shows, and what the other views need.
+/// Builds the stream's query: the series of the list, and those of the other views.
 fn query(pattern: Option<&str>, hz: f64) -> Vec<(&'static str, String)> {
     let mut query = vec![("rate", hz.to_string())];
     if let Some(pattern) = pattern {
@@ -107,7 +108,7 @@ fn query(pattern: Option<&str>, hz: f64) -> Vec<(&'static str, String)> {
 
 fn watch_signals(events: SyncSender<TopEvent>) -> anyhow::Result<()> {
     let caught = [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT];
-    let mut signals = Signals::new(caught).context("cannot wait for signals")?;
+    let mut signals = Signals::new(caught).context("cannot install the signal handlers")?;
     agent_feed::spawn("signals", move || {
         for signal in signals.forever() {
             if events.send(TopEvent::Signal(signal)).is_err() {
@@ -134,22 +135,22 @@ fn watch_keys(events: SyncSender<TopEvent>) -> anyhow::Result<()> {
     })
 }
 
-/// Until somebody wants it to end.
+/// Draws and handles events until the user quits, a signal arrives or the terminal closes.
 fn event_loop(
     mut app: TopApp,
     mut screen: TerminalScreen,
     feed: &AgentFeed,
-    happened: &Receiver<TopEvent>,
+    events: &Receiver<TopEvent>,
 ) -> anyhow::Result<()> {
     loop {
         draw(&mut app, &mut screen, feed)?;
-        // Whatever else has happened meanwhile is drawn together with it.
-        let first = match happened.recv_timeout(Duration::from_secs(60)) {
+        // Handle all pending events before drawing again.
+        let first = match events.recv_timeout(Duration::from_secs(60)) {
             Ok(event) => event,
             Err(RecvTimeoutError::Timeout) => continue,
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
         };
-        for event in std::iter::once(first).chain(happened.try_iter().take(64)) {
+        for event in std::iter::once(first).chain(events.try_iter().take(64)) {
             match handle_event(&mut app, event, feed, screen.height()) {
                 AppEffect::Continue => {}
                 AppEffect::Quit => return Ok(()),
@@ -165,10 +166,10 @@ fn event_loop(
 }
 
 fn draw(app: &mut TopApp, screen: &mut TerminalScreen, feed: &AgentFeed) -> anyhow::Result<()> {
-    let seen = app.update_layout(screen.height());
-    let unknown = app.model.start_histories(&seen);
-    if !unknown.is_empty() {
-        feed.try_request(FeedRequest::History(unknown));
+    let visible = app.update_layout(screen.height());
+    let missing = app.model.start_histories(&visible);
+    if !missing.is_empty() {
+        feed.try_request(FeedRequest::History(missing));
     }
     screen.draw(|buffer| screen::draw(buffer, app))
 }
@@ -176,7 +177,7 @@ fn draw(app: &mut TopApp, screen: &mut TerminalScreen, feed: &AgentFeed) -> anyh
 fn handle_event(app: &mut TopApp, event: TopEvent, feed: &AgentFeed, height: u16) -> AppEffect {
     match event {
         TopEvent::Key(key) => match input::action(key, app.is_typing) {
-            // The other processes of this job are to stop too, as if the terminal had done it.
+            // Stop the whole process group, as the terminal does for Ctrl-Z.
             Some(KeyAction::Suspend) => {
                 let sent =
                     rustix::process::kill_current_process_group(rustix::process::Signal::TSTP);
@@ -185,8 +186,8 @@ fn handle_event(app: &mut TopApp, event: TopEvent, feed: &AgentFeed, height: u16
             Some(action) => app.handle_action(action, height),
             None => AppEffect::Continue,
         },
-        TopEvent::Feed(news) => {
-            apply_update(app, news, feed);
+        TopEvent::Feed(update) => {
+            apply_update(app, update, feed);
             AppEffect::Continue
         }
         TopEvent::Resized => AppEffect::Continue,
@@ -196,23 +197,23 @@ fn handle_event(app: &mut TopApp, event: TopEvent, feed: &AgentFeed, height: u16
     }
 }
 
-fn apply_update(app: &mut TopApp, news: FeedUpdate, feed: &AgentFeed) {
-    match news {
+fn apply_update(app: &mut TopApp, update: FeedUpdate, feed: &AgentFeed) {
+    match update {
         FeedUpdate::Connected(agent, list) => {
             app.connection = ConnectionState::Live;
             app.model.agent = agent;
             app.model.set_series_list(list);
             app.model.invalidate_rates();
         }
-        FeedUpdate::Lost(since, why) => app.connection = ConnectionState::Lost(since, why),
+        FeedUpdate::Lost(since, reason) => app.connection = ConnectionState::Lost(since, reason),
         FeedUpdate::Status(agent) => app.model.agent = agent,
         FeedUpdate::Listed(list) => app.model.set_series_list(list),
-        FeedUpdate::History(past) => {
-            for (text, samples) in past {
+        FeedUpdate::History(histories) => {
+            for (text, samples) in histories {
                 app.model.add_history(&text, &samples);
             }
         }
-        // What comes while paused is fetched again afterwards.
+        // Skipped while paused: resuming fetches all values.
         FeedUpdate::Step(_) if app.is_paused => {}
         FeedUpdate::Step(readings) => {
             if app.model.apply_step(&readings) {

@@ -1,4 +1,5 @@
-//! The terminal: taken over at the start, and given back however this ends.
+//! Switches the terminal to raw mode and the alternate screen, and restores it on every exit: return, error, panic,
+//! signal or suspension.
 
 use std::io::{self, BufWriter, Stdout, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,12 +16,11 @@ use ratatui::crossterm::terminal::{
 use ratatui::layout::Rect;
 use rustix::process::Pid;
 
-/// Whether the terminal is ours at the moment.
+/// Whether the terminal is in raw mode now.
 static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
 static HAS_PANICKED: AtomicBool = AtomicBool::new(false);
 
-/// Drawing goes through a buffer and reaches the terminal with one write, and only what differs from
-/// the screen before is written: nothing flickers.
+/// Draws without flicker: only changed cells are written, through a buffer and with one write.
 #[derive(Debug)]
 pub struct TerminalScreen {
     terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
@@ -28,14 +28,14 @@ pub struct TerminalScreen {
 
 impl TerminalScreen {
     pub fn enter() -> anyhow::Result<TerminalScreen> {
-        let before = std::panic::take_hook();
+        let previous_hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
-            // First the terminal, so that the message can be read.
+            // Restore the terminal first, so that the message is readable.
             restore();
             HAS_PANICKED.store(true, Ordering::Release);
-            before(panic);
+            previous_hook(panic);
         }));
-        enter_raw_screen().context("cannot take over the terminal")?;
+        enter_raw_screen().context("cannot switch the terminal to raw mode")?;
         let backend = CrosstermBackend::new(BufWriter::with_capacity(64 << 10, io::stdout()));
         let terminal = Terminal::new(backend).inspect_err(|_| restore());
         let terminal = terminal.context("cannot draw on the terminal")?;
@@ -47,15 +47,18 @@ impl TerminalScreen {
     }
 
     pub fn draw(&mut self, draw: impl FnOnce(&mut Buffer)) -> anyhow::Result<()> {
-        anyhow::ensure!(!HAS_PANICKED.load(Ordering::Acquire), "a thread panicked");
+        anyhow::ensure!(
+            !HAS_PANICKED.load(Ordering::Acquire),
+            "internal error: a thread panicked"
+        );
         self.terminal
             .draw(|frame| draw(frame.buffer_mut()))
             .map(drop)
             .context("cannot draw on the terminal")
     }
 
-    /// Everything anew, whatever others have drawn meanwhile. Not by `Terminal::clear`, which asks the
-    /// terminal where the cursor is: the answer would go to the thread that reads keys.
+    /// Redraws everything, over the output of other programs. Does not use `Terminal::clear`, which queries the
+    /// terminal for the cursor position: the thread that reads keys would receive the response.
     pub fn redraw(&mut self) -> anyhow::Result<()> {
         let size = self.terminal.size();
         size.and_then(|size| {
@@ -65,7 +68,8 @@ impl TerminalScreen {
         .context("cannot clear the terminal")
     }
 
-    /// Stops this process, as Ctrl-Z does, until somebody lets it go on. Where nobody would, it does not.
+    /// Stops this process until SIGCONT, as Ctrl-Z does. Does nothing without a job-control shell, which would never
+    /// continue it.
     pub fn suspend(&mut self) -> anyhow::Result<()> {
         if !has_job_control() {
             return Ok(());
@@ -77,11 +81,11 @@ impl TerminalScreen {
         self.resume()
     }
 
-    /// After a stop the shell has put the terminal into the state that it likes.
+    /// Returns to raw mode: after a stop, the shell has changed the terminal's settings.
     pub fn resume(&mut self) -> anyhow::Result<()> {
-        // Else it would be taken for raw already.
+        // Resets crossterm's own flag, which still says raw.
         let _ = disable_raw_mode();
-        enter_raw_screen().context("cannot take over the terminal again")?;
+        enter_raw_screen().context("cannot switch the terminal to raw mode")?;
         self.redraw()
     }
 }
@@ -98,7 +102,7 @@ fn enter_raw_screen() -> io::Result<()> {
     execute!(io::stdout(), EnterAlternateScreen, Hide).inspect_err(|_| restore())
 }
 
-/// Harmless when it was given back already. A terminal that is gone needs nothing.
+/// Restores the terminal; idempotent. Errors are ignored: the terminal may be closed.
 fn restore() {
     if IS_ACTIVE.swap(false, Ordering::AcqRel) {
         let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
@@ -107,8 +111,8 @@ fn restore() {
     }
 }
 
-/// Whether a shell of our session looks after us: the first process above that is not in our group
-/// belongs to the session. The kernel's own rule for the signal that Ctrl-Z sends.
+/// Returns whether a job-control shell can continue this process: the nearest ancestor outside of our process group
+/// belongs to our session. The kernel applies the same rule to SIGTSTP (orphaned process groups).
 fn has_job_control() -> bool {
     let own = rustix::process::getpid();
     let (Ok(session), group) = (
@@ -117,23 +121,23 @@ fn has_job_control() -> bool {
     ) else {
         return false;
     };
-    let mut above = rustix::process::getppid();
+    let mut ancestor = rustix::process::getppid();
     for _ in 0..64 {
-        let Some(pid) = above else { return false };
+        let Some(pid) = ancestor else { return false };
         if rustix::process::getsid(Some(pid)) != Ok(session) {
             return false;
         }
         if rustix::process::getpgid(Some(pid)) != Ok(group) {
             return true;
         }
-        above = parent(pid);
+        ancestor = parent(pid);
     }
     false
 }
 
 fn parent(pid: Pid) -> Option<Pid> {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-    // The name in brackets may hold anything; after it come the state and the parent.
-    let after = stat.rsplit_once(')')?.1;
-    Pid::from_raw(after.split_whitespace().nth(1)?.parse().ok()?)
+    // The command name in parentheses may contain any character; state and parent follow it.
+    let fields = stat.rsplit_once(')')?.1;
+    Pid::from_raw(fields.split_whitespace().nth(1)?.parse().ok()?)
 }

@@ -1,4 +1,4 @@
-//! Numbers for people, in few and steady characters: three digits, a prefix, a unit.
+//! Formats values in few characters and a steady width: three digits, a prefix, a unit.
 
 use pegel_metric::{Family, Kind};
 
@@ -7,7 +7,7 @@ use crate::format::number;
 const BINARY: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 const DECIMAL: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
 
-/// `1.53 GiB`: at most eight characters.
+/// Formats bytes: `1.53 GiB`, at most eight characters.
 pub fn bytes(value: f64) -> String {
     let (number, step) = scaled(value, 1024.0);
     match step {
@@ -20,7 +20,7 @@ pub fn bytes_per_second(value: f64) -> String {
     format!("{}/s", bytes(value))
 }
 
-/// `12.4 k`, with the unit behind the prefix: at most six characters and the unit.
+/// Formats a number with decimal prefix and unit: `12.4 kW`, at most six characters plus the unit.
 pub fn decimal(value: f64, unit: &str) -> String {
     let (number, step) = scaled(value, 1000.0);
     let suffix = format!("{}{unit}", DECIMAL[step]);
@@ -31,7 +31,7 @@ pub fn decimal(value: f64, unit: &str) -> String {
     }
 }
 
-/// A share of one: `12.3 %`.
+/// Formats a fraction of one as `12.3 %`.
 pub fn percent(share: f64) -> String {
     match share * 100.0 {
         value if !value.is_finite() => non_finite(value),
@@ -40,7 +40,7 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// `12.3 ms`, `4.56 s`, `3 h 25 min`, `12 d 4 h`.
+/// Formats seconds as `12.3 ms`, `4.56 s`, `3 h 25 min`, `12 d 04 h`.
 pub fn duration(seconds: f64) -> String {
     let whole = seconds.abs();
     match whole {
@@ -61,11 +61,11 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
-/// A value of a family, by its unit.
+/// Formats a value in the unit of its family.
 pub fn value(value: f64, family: &Family) -> String {
     match unit(family) {
         DisplayUnit::Bytes => bytes(value),
-        // A time in seconds since 1970 says more as a date.
+        // A gauge of this size is a time in seconds since 1970: show the date.
         DisplayUnit::Seconds if family.kind != Kind::Counter && value >= 1e9 => {
             let date = number::utc(value);
             date.split(' ').next().unwrap_or_default().to_owned()
@@ -76,7 +76,7 @@ pub fn value(value: f64, family: &Family) -> String {
     }
 }
 
-/// The rate of a family's counter, by its unit.
+/// Formats the rate of a counter in the unit of its family.
 pub fn rate(value: f64, family: &Family) -> String {
     match unit(family) {
         DisplayUnit::Bytes => bytes_per_second(value),
@@ -94,14 +94,14 @@ enum DisplayUnit {
     Other(&'static str),
 }
 
-/// What the family says; else what its name ends with, as programs often say nothing.
+/// Returns the family's unit, else the one in the suffix of its name: programs often declare none.
 fn unit(family: &Family) -> DisplayUnit {
     let name = family.name.trim_end_matches("_total");
-    let said = match family.unit.as_ref() {
+    let unit = match family.unit.as_ref() {
         "" => name.rsplit(['_', '.']).next().unwrap_or_default(),
-        said => said,
+        declared => declared,
     };
-    match said {
+    match unit {
         "bytes" => DisplayUnit::Bytes,
         "seconds" => DisplayUnit::Seconds,
         "ratio" => DisplayUnit::Ratio,
@@ -116,7 +116,7 @@ fn unit(family: &Family) -> DisplayUnit {
     }
 }
 
-/// Three digits, and how often the base was divided out.
+/// Returns three digits, and the number of divisions by the base.
 fn scaled(value: f64, base: f64) -> (String, usize) {
     let mut rest = value;
     let mut step = 0;
@@ -126,7 +126,7 @@ fn scaled(value: f64, base: f64) -> (String, usize) {
         step += 1;
     }
     let number = match rest.abs() {
-        // With a prefix the fraction stays, so that figures do not jump.
+        // With a prefix, keep the fraction: the width stays constant.
         v if step > 0 && v < 9.995 => format!("{rest:.2}"),
         v if v >= 999.5 && v.is_finite() => format!("{rest:.1e}"),
         _ => digits(rest),
@@ -134,7 +134,7 @@ fn scaled(value: f64, base: f64) -> (String, usize) {
     (number, step)
 }
 
-/// Three digits that matter; whole numbers without a fraction.
+/// Formats three significant digits; whole numbers below ten without a fraction.
 fn digits(value: f64) -> String {
     match value.abs() {
         v if !v.is_finite() => non_finite(value),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_and_times_read_well() {
+    fn percentages_and_durations_have_units() {
         assert_eq!(
             [0.0, 0.0312, 0.9994, 0.9996, 2.5].map(percent),
             ["0.0 %", "3.1 %", "99.9 %", "100 %", "250 %"]

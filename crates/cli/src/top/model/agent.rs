@@ -1,4 +1,4 @@
-//! What the agent says about itself.
+//! Summary of the agent's status: level, health, collectors, drops.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ pub struct AgentSummary {
     pub level: u64,
     pub is_degraded: bool,
     pub collectors: Vec<CollectorSummary>,
-    /// Samples that were dropped, of all inputs and for all reasons.
+    /// Number of dropped samples, over all inputs and reasons.
     pub dropped: u64,
 }
 
@@ -49,11 +49,11 @@ impl AgentSummary {
         }
     }
 
-    /// Why there is nothing from any of these collectors, whose metrics have this level.
+    /// Explains why these collectors, whose metrics have this level, provide no values.
     pub fn empty_reason(&self, what: &str, level: u64, collectors: &[&str]) -> String {
         if self.level < level {
             return format!(
-                "The agent's level is {}; {what} need level {level}: pegel agent --level {level}",
+                "The agent's level is {}; {what} require level {level}: pegel agent --level {level}",
                 self.level
             );
         }
@@ -63,13 +63,13 @@ impl AgentSummary {
                 .filter(|known| collectors.contains(&known.name.as_str()))
         };
         if let Some(failed) = known().find(|known| known.state == "failed") {
-            let error = failed.error.as_deref().unwrap_or("it does not say why");
+            let error = failed.error.as_deref().unwrap_or("unknown error");
             return format!("The collector {} failed: {error}", failed.name);
         }
         if known().next().is_some() && known().all(|known| known.state == "disabled") {
             let name = collectors.first().unwrap_or(&"");
             return format!(
-                "The collector {name} is switched off: set collectors.{name}.enabled to true"
+                "The collector {name} is disabled: set collectors.{name}.enabled to true"
             );
         }
         format!("No {what} on this node.")
@@ -94,15 +94,15 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_view_says_why() {
-        let why = |level, state| agent(level, state).empty_reason("GPUs", 3, &["nvidia", "gpu"]);
-        assert_eq!(why(3, "absent"), "No GPUs on this node.");
+    fn an_empty_view_has_a_reason() {
+        let reason = |level, state| agent(level, state).empty_reason("GPUs", 3, &["nvidia", "gpu"]);
+        assert_eq!(reason(3, "absent"), "No GPUs on this node.");
         assert_eq!(
-            why(2, "absent"),
-            "The agent's level is 2; GPUs need level 3: pegel agent --level 3"
+            reason(2, "absent"),
+            "The agent's level is 2; GPUs require level 3: pegel agent --level 3"
         );
         assert_eq!(
-            why(3, "failed"),
+            reason(3, "failed"),
             "The collector nvidia failed: NVML says no"
         );
         let off = agent(3, "disabled").empty_reason("GPUs", 3, &["nvidia"]);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn drops_are_added_up_and_nonsense_is_survived() {
+    fn drops_are_summed_and_a_malformed_status_is_empty() {
         assert_eq!(agent(3, "active").dropped, 3);
         assert_eq!(
             AgentSummary::from_status(&json!("?")),

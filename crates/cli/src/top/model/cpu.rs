@@ -1,4 +1,4 @@
-//! How the processors spend their time.
+//! CPU time by mode, for the node and for each core.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub enum CpuMode {
 }
 
 impl CpuMode {
-    /// All but idle, in the order in which they are drawn.
+    /// All modes except idle, in drawing order.
     pub const BUSY: [CpuMode; 5] = [
         CpuMode::User,
         CpuMode::System,
@@ -53,7 +53,7 @@ impl CpuMode {
 pub struct CpuShares([f64; 6]);
 
 impl CpuShares {
-    /// The share of one mode in the time of all.
+    /// Returns the fraction of time spent in one mode.
     pub fn share(&self, mode: CpuMode) -> f64 {
         let all: f64 = self.0.iter().sum();
         if all > 0.0 {
@@ -63,14 +63,14 @@ impl CpuShares {
         }
     }
 
-    /// A processor that waits for a disk could do something else.
+    /// Returns the fraction of busy time. I/O wait is not busy: the CPU could run other tasks.
     pub fn busy(&self) -> f64 {
         let busy = [CpuMode::User, CpuMode::System, CpuMode::Irq, CpuMode::Steal];
         busy.into_iter().map(|mode| self.share(mode)).sum()
     }
 
-    /// A processor spends all its time in some mode. Before the second sample only those are known that
-    /// did not change, and a processor that was taken away spends none.
+    /// Returns whether the rates are plausible: the modes of a CPU add up to one. The sum is near zero before the second
+    /// sample, when only unchanged modes have a rate, and for a CPU that went offline.
     fn is_complete(&self) -> bool {
         self.0.iter().sum::<f64>() > 0.1
     }
@@ -83,12 +83,12 @@ impl CpuShares {
 #[derive(Debug, Default)]
 pub struct CpuUsage {
     pub all: CpuShares,
-    /// By number.
+    /// Cores ordered by number.
     pub cores: Vec<(u32, CpuShares)>,
 }
 
 impl CpuUsage {
-    /// None until there are two samples.
+    /// Computes the usage; `None` before the second sample.
     pub fn from_model(model: &NodeModel) -> Option<CpuUsage> {
         let mut cores: BTreeMap<u32, CpuShares> = BTreeMap::new();
         for track in model.tracks_named("node_cpu_seconds_total") {

@@ -1,4 +1,4 @@
-//! Disks, file systems and network interfaces.
+//! Usage of disks, file systems and network interfaces.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,13 @@ pub struct DiskUsage {
     pub written_bytes: Option<f64>,
     pub reads: Option<f64>,
     pub writes: Option<f64>,
-    /// Seconds that one took.
+    /// Mean seconds per read.
     pub read_time: Option<f64>,
+    /// Mean seconds per write.
     pub write_time: Option<f64>,
     pub busy: Option<f64>,
     pub queue: Option<f64>,
-    /// Bytes since the node started.
+    /// Bytes since boot.
     pub total: f64,
 }
 
@@ -38,15 +39,15 @@ pub struct InterfaceUsage {
     pub sent_bytes: Option<f64>,
     pub received_packets: Option<f64>,
     pub sent_packets: Option<f64>,
-    /// Errors and drops together, per second.
+    /// Errors and drops per second.
     pub errors: Option<f64>,
-    /// Bytes per second that the link can carry.
+    /// Link speed in bytes per second.
     pub speed: Option<f64>,
     pub is_up: Option<bool>,
     pub total: f64,
 }
 
-/// Those that moved most since the node started come first: an order that does not jump.
+/// Returns the disks by bytes since boot, descending: a stable order.
 pub fn disks(model: &NodeModel) -> Vec<DiskUsage> {
     let mut all: BTreeMap<String, DiskUsage> = BTreeMap::new();
     for track in model.tracks_named("node_disk_reads_completed_total") {
@@ -115,7 +116,7 @@ pub fn filesystems(model: &NodeModel) -> Vec<FilesystemUsage> {
     all
 }
 
-/// The loopback interface comes last, InfiniBand ports stand beside the others.
+/// Returns interfaces and InfiniBand ports by bytes since boot, descending, with the loopback interface last.
 pub fn interfaces(model: &NodeModel) -> Vec<InterfaceUsage> {
     let mut all: Vec<InterfaceUsage> = model
         .tracks_named("node_network_receive_bytes_total")
@@ -159,7 +160,7 @@ fn ethernet(model: &NodeModel, received: &SeriesTrack) -> InterfaceUsage {
         .filter_map(rate)
         .reduce(|a, b| a + b),
         speed: value("speed_bytes").filter(|speed| *speed > 0.0),
-        // The kernel does not say whether the loopback interface is up.
+        // The kernel does not report the state of the loopback interface.
         is_up: value("up").filter(|_| name != "lo").map(|up| up != 0.0),
         total: value("receive_bytes_total").unwrap_or(0.0)
             + value("transmit_bytes_total").unwrap_or(0.0),
@@ -199,14 +200,14 @@ fn device(track: &SeriesTrack) -> String {
         .into_owned()
 }
 
-/// The series of this name whose label has this value.
+/// Returns the series of this name whose only label has this value.
 pub fn track_with_label<'a>(
     model: &'a NodeModel,
     name: &str,
     key: &str,
     value: &str,
 ) -> Option<&'a SeriesTrack> {
-    // The usual case, where it is the only label and needs no escaping.
+    // Finds only values that need no escaping.
     let text = format!("{name}{{{key}=\"{value}\"}}");
     model.track(&text)
 }

@@ -1,4 +1,4 @@
-//! Machines for tests: always the same values.
+//! Example nodes for tests, with constant values.
 
 use serde_json::json;
 
@@ -39,13 +39,13 @@ pub const LARGE: ExampleNode = ExampleNode {
     level: 3,
 };
 
-/// A series: its text, kind, unit, value, and what a second adds to it.
+/// A series: its text, kind, unit, value, and increase per second.
 type FixtureSeries = (String, &'static str, &'static str, f64, f64);
 
 const GIB: f64 = (1u64 << 30) as f64;
 
 impl ExampleNode {
-    /// The model after four seconds, with a sample every half second.
+    /// Returns the model after four seconds, with a sample every half second.
     pub fn model(self) -> NodeModel {
         let lines = self.series();
         let mut model = NodeModel::new(0.5);
@@ -131,7 +131,7 @@ fn node(swap: f64) -> Vec<FixtureSeries> {
     ]
 }
 
-/// Busier the higher the number.
+/// Returns the series of one core; higher numbers are busier.
 fn cpu(core: u32, cores: u32) -> Vec<FixtureSeries> {
     let busy = f64::from(core + 1) / f64::from(cores + 1);
     let modes = [
@@ -209,7 +209,7 @@ fn disk_series(disk: u32) -> Vec<FixtureSeries> {
     ]
 }
 
-/// The first is the loopback interface.
+/// Returns the series of one interface; the first is the loopback interface.
 fn interface(index: u32) -> Vec<FixtureSeries> {
     let name = if index == 0 {
         "lo".to_owned()
@@ -246,7 +246,7 @@ fn interface(index: u32) -> Vec<FixtureSeries> {
     ]
 }
 
-/// What programs send may have any name.
+/// Returns the series of one program, with arbitrary names.
 fn program(index: u32) -> Vec<FixtureSeries> {
     match index {
         0 => vec![

@@ -1,4 +1,4 @@
-//! GPUs: NVIDIA's through their library, others through the kernel.
+//! Usage of GPUs: NVIDIA's as reported by NVML, others as reported by the kernel.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::{NodeModel, SeriesTrack};
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GpuUsage {
-    /// The label that tells it from the others.
+    /// The value of the label `gpu`.
     pub id: String,
     pub model: String,
     pub busy: Option<f64>,
@@ -28,7 +28,7 @@ pub fn gpus(model: &NodeModel) -> Vec<GpuUsage> {
     all
 }
 
-/// One for each value of the label `gpu`, numbers in their order.
+/// Returns one entry per value of the label `gpu`, in numeric order.
 fn by_gpu(
     model: &NodeModel,
     info: &str,
@@ -68,7 +68,7 @@ fn kernel_gpu(model: &NodeModel, info: &SeriesTrack, id: String) -> GpuUsage {
         let text = format!("node_gpu_memory_{what}_bytes{{gpu=\"{id}\",memory=\"vram\"}}");
         last(model, &text)
     };
-    // The hottest place, whatever the card calls it; the fastest clock likewise.
+    // The highest of all sensors, whose names differ between cards; the same for clocks.
     let highest = |name: &str| {
         model
             .tracks_named(name)
@@ -82,7 +82,7 @@ fn kernel_gpu(model: &NodeModel, info: &SeriesTrack, id: String) -> GpuUsage {
         memory_busy: value("memory_busy_ratio"),
         memory_used: memory("used"),
         memory_total: memory("total"),
-        // Intel's cards say energy only.
+        // Intel's cards report energy only.
         power: value("power_watts").or_else(|| {
             let energy = format!("node_gpu_energy_joules_total{{gpu=\"{id}\"}}");
             model.track(&energy).and_then(|track| model.rate(track))

@@ -1,20 +1,20 @@
-//! The last minutes of one series, a value per second, for sparklines.
+//! The last minutes of one series for sparklines, one value per second.
 
 use std::collections::VecDeque;
 
-/// Seconds that are kept.
+/// Length of a history in seconds.
 pub const HISTORY_SECONDS: usize = 240;
 
-/// Values by second, oldest first. A second that is missing is drawn as a gap.
+/// Values by second, oldest first. A missing second is drawn as a gap.
 #[derive(Debug, Clone, Default)]
 pub struct History {
     values: VecDeque<(i64, f64)>,
 }
 
 impl History {
-    /// The value at the newest second; said again, it replaces.
+    /// Sets the value of the newest second, replacing a previous one.
     pub fn push(&mut self, second: i64, value: f64) {
-        // The clock was set back.
+        // Later seconds exist only if the clock was set back.
         while self.values.back().is_some_and(|(last, _)| *last >= second) {
             self.values.pop_back();
         }
@@ -24,7 +24,7 @@ impl History {
         }
     }
 
-    /// Puts what the agent remembers before what was seen here.
+    /// Inserts samples from the agent before the values recorded here.
     pub fn prepend(&mut self, samples: &[(f64, f64)], is_counter: bool, now: i64) {
         let older = by_second(samples, is_counter, now);
         let first = self.values.front().map_or(i64::MAX, |(second, _)| *second);
@@ -39,7 +39,7 @@ impl History {
         self.values = values;
     }
 
-    /// The last `count` seconds up to `now`, oldest first.
+    /// Returns the last `count` seconds up to `now`, oldest first.
     pub fn columns(&self, now: i64, count: usize) -> Vec<Option<f64>> {
         let mut columns = vec![None; count];
         let first = now - count as i64 + 1;
@@ -52,7 +52,7 @@ impl History {
     }
 }
 
-/// One value per second from samples: the value that was held, or the slope of a counter.
+/// Converts samples to one value per second: the last value of a gauge, or the slope of a counter.
 fn by_second(samples: &[(f64, f64)], is_counter: bool, now: i64) -> Vec<(i64, f64)> {
     let mut values = Vec::new();
     for (index, pair) in samples.windows(2).enumerate() {
@@ -70,12 +70,12 @@ fn by_second(samples: &[(f64, f64)], is_counter: bool, now: i64) -> Vec<(i64, f6
         for second in first.ceil() as i64..=to.floor() as i64 {
             values.push((second, value));
         }
-        // Samples that come faster than once a second: the last one of a second counts.
+        // With several samples in a second, the last one counts.
         if from.floor() == to.floor() || to.fract() == 0.0 {
             values.push((to.floor() as i64, if is_counter { value } else { b }));
         }
     }
-    // What was last seen holds until the next sample; a counter's slope only as long as one takes.
+    // A gauge keeps its last value until now; a counter keeps its slope for one more interval.
     if let Some((last, value)) = samples.last() {
         let slope = values
             .last()
@@ -96,7 +96,7 @@ fn by_second(samples: &[(f64, f64)], is_counter: bool, now: i64) -> Vec<(i64, f6
         }
     }
     values.sort_by_key(|(second, _)| *second);
-    // Of several values of one second the last one stays.
+    // Keep the last of several values of one second.
     values.reverse();
     values.dedup_by_key(|(second, _)| *second);
     values.reverse();
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gauge_holds_its_value_and_a_counter_its_slope() {
+    fn a_gauge_keeps_its_value_and_a_counter_its_slope() {
         let gauge = by_second(&[(10.0, 1.0), (12.0, 3.0)], false, 13);
         assert_eq!(gauge, [(10, 1.0), (11, 1.0), (12, 3.0), (13, 3.0)]);
         let counter = by_second(&[(10.0, 0.0), (12.0, 10.0), (14.0, 4.0)], true, 15);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn of_fast_samples_the_last_of_a_second_counts() {
+    fn the_last_sample_of_a_second_counts() {
         let samples = [(10.0, 0.0), (10.5, 1.0), (11.0, 2.0), (11.5, 9.0)];
         assert_eq!(by_second(&samples, false, 11), [(10, 1.0), (11, 9.0)]);
         assert_eq!(by_second(&samples, true, 11), [(10, 2.0), (11, 14.0)]);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_past_is_put_before_what_was_seen() {
+    fn samples_from_the_agent_precede_recorded_values() {
         let mut history = History::default();
         history.push(12, 7.0);
         history.push(12, 8.0);

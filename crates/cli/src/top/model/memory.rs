@@ -1,13 +1,13 @@
-//! Memory, and what programs had to wait for.
+//! Memory usage and pressure stall information.
 
 use super::NodeModel;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MemoryUsage {
     pub total: f64,
-    /// What new programs cannot have.
+    /// Memory not available to new programs.
     pub used: f64,
-    /// What the kernel would give back.
+    /// Memory that the kernel can reclaim.
     pub cache: f64,
     pub swap_total: f64,
     pub swap_used: f64,
@@ -18,7 +18,7 @@ impl MemoryUsage {
         let value = |name: &str| model.value(&format!("node_memory_{name}_bytes"));
         let total = value("MemTotal").filter(|total| *total > 0.0)?;
         let free = value("MemFree")?;
-        // Kernels before 3.14 do not say what is available.
+        // Kernels before 3.14 have no MemAvailable.
         let available = value("MemAvailable").unwrap_or_else(|| {
             free + value("Buffers").unwrap_or(0.0) + value("Cached").unwrap_or(0.0)
         });
@@ -33,7 +33,7 @@ impl MemoryUsage {
     }
 }
 
-/// A resource, and the share of time in which some task, and in which all of them, waited for it.
+/// The fraction of time in which some tasks, and in which all tasks, waited for a resource.
 pub struct PressureStall {
     pub resource: &'static str,
     pub some: Option<f64>,

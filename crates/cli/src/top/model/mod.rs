@@ -1,4 +1,5 @@
-//! What is known about the node: pure state, fed by the agent's answers, asked by the screen.
+//! The state of the node as known to `pegel top`: series, their last changes, rates and histories. It is updated from the
+//! agent's responses and read by the screen, and does no I/O.
 
 mod agent;
 mod cpu;
@@ -23,28 +24,28 @@ pub use history::{HISTORY_SECONDS, History};
 pub use memory::{MemoryUsage, pressure};
 pub use series_track::{SeriesTrack, ValueChange};
 
-/// Series with a history: those on the screen and some that were there just before.
+/// Maximum number of series with a history: the visible ones and some that were visible before.
 const HISTORIES_MAX: usize = 512;
-/// A stream that was silent for longer may have left changes out.
+/// After a longer gap in the stream, changes may be missing.
 const STREAM_GAP_SECONDS: f64 = 5.0;
 
 #[derive(Debug, Default)]
 pub struct NodeModel {
     pub agent: AgentSummary,
-    /// By text, so that the series of one name stand together.
+    /// By text, so that the series of one name are adjacent.
     tracks: BTreeMap<Box<str>, SeriesTrack>,
     families: HashMap<Box<str>, Arc<Family>>,
-    /// The shortest time between two changes, by name: how often its series are sampled.
+    /// The shortest time between two changes, by name: an estimate of the sampling interval.
     periods: HashMap<Box<str>, f64>,
     histories: HashMap<Box<str>, History>,
     /// The time of the node's newest samples, in seconds.
     now: Option<f64>,
-    /// How often steps are asked for.
+    /// Interval between steps of the stream.
     step_seconds: f64,
 }
 
 impl NodeModel {
-    /// For a stream with that long between two steps.
+    /// Creates an empty model for a stream with this interval between steps.
     pub fn new(step_seconds: f64) -> NodeModel {
         NodeModel {
             step_seconds,
@@ -52,7 +53,7 @@ impl NodeModel {
         }
     }
 
-    /// The time of the newest samples.
+    /// Returns the time of the newest samples.
     pub fn now(&self) -> Option<f64> {
         self.now
     }
@@ -73,19 +74,19 @@ impl NodeModel {
         self.tracks.get(text)
     }
 
-    /// All series of exactly this name.
+    /// Returns all series of exactly this name.
     pub fn tracks_named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a SeriesTrack> {
-        let bare = self.tracks.get(name);
+        let unlabelled = self.tracks.get(name);
         let start = format!("{name}{{");
         let labelled = self
             .tracks
             .range::<str, _>((Bound::Included(start.as_str()), Bound::Unbounded))
             .map(|(_, track)| track)
             .take_while(move |track| track.series.name() == name);
-        bare.into_iter().chain(labelled)
+        unlabelled.into_iter().chain(labelled)
     }
 
-    /// The current value of a series without labels.
+    /// Returns the current value of a series without labels.
     pub fn value(&self, name: &str) -> Option<f64> {
         self.tracks.get(name)?.last().map(|last| last.value)
     }
@@ -95,7 +96,7 @@ impl NodeModel {
         track.rate(self.now?, period)
     }
 
-    /// What a history shows: the rate of a counter, the value of anything else.
+    /// Returns the value that a history shows: the rate of a counter, else the value.
     pub fn displayed_value(&self, track: &SeriesTrack) -> Option<f64> {
         if track.is_counter() {
             self.rate(track)
@@ -108,7 +109,7 @@ impl NodeModel {
         self.histories.get(text)
     }
 
-    /// From now on a history is kept of these. Returns those that the agent should be asked about.
+    /// Starts histories of these series. Returns the new ones, whose past the agent has to provide.
     pub fn start_histories(&mut self, texts: &[String]) -> Vec<String> {
         let new: Vec<String> = texts
             .iter()
@@ -126,7 +127,7 @@ impl NodeModel {
         new
     }
 
-    /// What the agent remembers of a series.
+    /// Adds a series' past from the agent to its history.
     pub fn add_history(&mut self, text: &str, samples: &[(f64, f64)]) {
         let now = self.second();
         let is_counter = self.track(text).is_some_and(SeriesTrack::is_counter);
@@ -135,7 +136,7 @@ impl NodeModel {
         }
     }
 
-    /// Everything that exists. What is not listed any more goes.
+    /// Replaces the list of series. Series missing from it are removed.
     pub fn set_series_list(&mut self, listed: Vec<SeriesInfo>) {
         let mut tracks = BTreeMap::new();
         for item in listed {
@@ -154,7 +155,7 @@ impl NodeModel {
                 self.families.insert(name.into(), family.clone());
                 family
             };
-            // A text that is no series cannot be shown; no agent sends one.
+            // Skip a malformed series; no agent sends one.
             let Ok(series) = Series::parse(&item.name, family) else {
                 continue;
             };
@@ -174,7 +175,7 @@ impl NodeModel {
         self.families = names;
     }
 
-    /// Takes one step of the stream in. Returns whether it named a series that is not listed.
+    /// Applies one step of the stream. Returns whether it contains a series that is not in the list.
     pub fn apply_step(&mut self, readings: &[SeriesValue]) -> bool {
         self.advance(readings);
         let mut has_unlisted = false;
@@ -202,7 +203,7 @@ impl NodeModel {
         has_unlisted
     }
 
-    /// Changes may have been missed: the stream was interrupted.
+    /// Discards rates and histories after an interruption of the stream, because changes may be missing.
     pub fn invalidate_rates(&mut self) {
         let now = self.now.unwrap_or(f64::INFINITY);
         self.tracks
@@ -211,7 +212,7 @@ impl NodeModel {
         self.histories.clear();
     }
 
-    /// Only the node's own samples tell the time: those of programs may carry any.
+    /// Advances the current time by the node's own samples; timestamps of programs may be arbitrary.
     fn advance(&mut self, readings: &[SeriesValue]) {
         let newest = readings
             .iter()
@@ -225,12 +226,12 @@ impl NodeModel {
         if !newest.is_finite() {
             return;
         }
-        let hole = STREAM_GAP_SECONDS.max(3.0 * self.step_seconds);
-        let is_set_back = newest < now - hole;
+        let gap_max = STREAM_GAP_SECONDS.max(3.0 * self.step_seconds);
+        let is_set_back = newest < now - gap_max;
         if newest > now || is_set_back {
             self.now = Some(newest);
         }
-        if newest > now + hole || is_set_back {
+        if newest > now + gap_max || is_set_back {
             self.invalidate_rates();
         }
     }
@@ -251,7 +252,7 @@ impl NodeModel {
     }
 }
 
-/// Whether a name is neither the node's nor the agent's own.
+/// Returns whether a series is from a program: its name is neither the node's nor the agent's.
 pub fn is_program_series(text: &str) -> bool {
     const DRAGON: [&str; 7] = [
         "load_average",

@@ -1,15 +1,15 @@
-//! One series: its last changes, and the rate that follows from them.
+//! One series: its last changes, and the rate computed from them.
 
 use std::collections::VecDeque;
 
 use pegel_metric::{Kind, Series};
 
-/// Rates are averages over this many seconds, or over one interval of the series where that is longer.
+/// Rates are averages over this many seconds, or over one sampling interval if that is longer.
 const WINDOW: f64 = 2.0;
-/// More changes than a window can hold at any sensible refresh.
+/// More changes than a window holds at any practical refresh rate.
 const CHANGES_MAX: usize = 256;
 
-/// Between two changes a value stays what it was: an agent only says what changed.
+/// The last changes of a series. Between two changes the value is constant: an agent sends changes only.
 #[derive(Debug)]
 pub struct SeriesTrack {
     pub series: Series,
@@ -34,7 +34,7 @@ impl SeriesTrack {
         }
     }
 
-    /// The same series, about which the agent may have said something new.
+    /// Replaces the series, whose family may have changed, and keeps its values.
     pub fn with_series(self, series: Series) -> SeriesTrack {
         SeriesTrack { series, ..self }
     }
@@ -47,13 +47,13 @@ impl SeriesTrack {
         self.series.family().kind == Kind::Counter
     }
 
-    /// Takes a change in; returns how long after the one before it came.
+    /// Adds a change; returns the time since the previous one.
     pub fn push(&mut self, change: ValueChange) -> Option<f64> {
         let gap = self.last().map(|last| change.ts - last.ts);
         match gap {
-            // Overtaken by a newer one on the way.
+            // Out of order: a newer change arrived before.
             Some(gap) if gap < 0.0 => return None,
-            // The same sample once more.
+            // Duplicate sample.
             Some(0.0) => drop(self.changes.pop_back()),
             _ => {}
         }
@@ -69,15 +69,14 @@ impl SeriesTrack {
         gap.filter(|gap| *gap > 0.0)
     }
 
-    /// Drops what is too old to matter, except the value that was held then.
+    /// Removes changes before a time, except the last one, whose value held at that time.
     pub fn prune(&mut self, before: f64) {
         while self.changes.get(1).is_some_and(|next| next.ts <= before) {
             self.changes.pop_front();
         }
     }
 
-    /// Forgets how the current value came about: changes may have been missed, or the clock, which
-    /// says `now`, was set back.
+    /// Discards all changes but the last: changes may be missing, or the clock was set back to `now`.
     pub fn invalidate_rate(&mut self, now: f64) {
         let last = self.changes.pop_back();
         self.changes.clear();
@@ -88,11 +87,11 @@ impl SeriesTrack {
         self.has_gap = true;
     }
 
-    /// Increase per second, from the times of samples. None until there are two of them.
+    /// Returns the increase per second by sample times; `None` before the second sample.
     ///
-    /// `now` is the time of the newest samples of the node; `period` how often this family is sampled,
-    /// if that is known. Samples are taken at multiples of their period, and so the last one was taken
-    /// at such a multiple, although an unchanged value was not sent again.
+    /// `now` is the time of the node's newest samples, `period` the sampling interval of this family, if known. Samples
+    /// are taken at multiples of their period, so the last one was taken at such a multiple even if an unchanged value
+    /// was not sent again.
     pub fn rate(&self, now: f64, period: Option<f64>) -> Option<f64> {
         let (first, last) = (self.changes.front()?, self.changes.back()?);
         let sampled = period.map_or(now, |period| multiple_below(now, period));
@@ -104,25 +103,25 @@ impl SeriesTrack {
         Some(self.increase(start, end) / (end - start))
     }
 
-    /// What was counted in `(start, end]`. A counter that falls was reset to zero in between.
+    /// Returns the increase in `(start, end]`. A counter that decreases was reset to zero in between.
     fn increase(&self, start: f64, end: f64) -> f64 {
-        let mut held = None;
+        let mut previous = None;
         let mut sum = 0.0;
         for change in self.changes.iter().take_while(|change| change.ts <= end) {
-            if let Some(held) = held.filter(|_| change.ts > start) {
-                sum += if change.value >= held {
-                    change.value - held
+            if let Some(previous) = previous.filter(|_| change.ts > start) {
+                sum += if change.value >= previous {
+                    change.value - previous
                 } else {
                     change.value
                 };
             }
-            held = Some(change.value);
+            previous = Some(change.value);
         }
         sum
     }
 }
 
-/// Whole periods, so that every average covers equally many samples.
+/// Returns the averaging window: whole periods, so that every average covers the same number of samples.
 pub fn averaging_window(period: Option<f64>) -> f64 {
     match period {
         Some(period) => (WINDOW / period - 1e-6).ceil().max(1.0) * period,
@@ -174,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn it_does_not_matter_when_somebody_looks() {
+    fn a_rate_does_not_depend_on_the_time_of_the_query() {
         let steady = [(0.0, 0.0), (5.0, 50.0), (10.0, 100.0)];
         for now in [10.0, 11.7, 14.9] {
             assert_eq!(rate(&steady, now, Some(5.0)), Some(10.0), "{now}");
@@ -182,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_stands_still_falls_to_zero() {
+    fn the_rate_of_an_unchanged_counter_falls_to_zero() {
         let stopped = [(0.0, 0.0), (0.5, 5.0), (1.0, 10.0)];
         assert_eq!(rate(&stopped, 2.0, Some(0.5)), Some(5.0));
         assert_eq!(rate(&stopped, 3.0, Some(0.5)), Some(0.0));
@@ -196,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_clock_that_was_set_back_makes_older_samples_count() {
+    fn older_samples_count_only_after_a_clock_step() {
         let mut track = track(&[(0.0, 1.0), (1.0, 2.0)]);
         let back = ValueChange {
             ts: START - 100.0,
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pruned_does_not_change_the_rate() {
+    fn pruning_does_not_change_the_rate() {
         let mut track = track(&[(0.0, 0.0), (1.0, 1.0), (2.0, 5.0), (3.0, 9.0)]);
         let before = track.rate(START + 3.0, Some(1.0));
         track.prune(START + 1.0);

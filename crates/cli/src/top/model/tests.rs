@@ -1,3 +1,5 @@
+//! Tests of the model on the example nodes and on hand-made streams.
+
 use super::fixture::{LARGE, NOW, SMALL};
 use super::*;
 
@@ -37,7 +39,7 @@ fn a_node_is_the_sum_of_its_cores() {
 }
 
 #[test]
-fn memory_that_the_kernel_would_give_back_is_not_used() {
+fn reclaimable_memory_is_not_used() {
     let memory = MemoryUsage::from_model(&LARGE.model()).expect("memory");
     let gib = |bytes: f64| bytes / f64::from(1 << 30);
     assert_eq!((gib(memory.used), gib(memory.cache)), (128.0, 284.0));
@@ -49,7 +51,7 @@ fn memory_that_the_kernel_would_give_back_is_not_used() {
 }
 
 #[test]
-fn devices_have_rates_and_a_steady_order() {
+fn devices_have_rates_and_a_stable_order() {
     let model = LARGE.model();
     let disks = disks(&model);
     assert_eq!((disks.len(), disks[3].name.as_str()), (30, "nvme3n1"));
@@ -68,7 +70,7 @@ fn devices_have_rates_and_a_steady_order() {
 }
 
 #[test]
-fn only_the_nodes_own_samples_tell_the_time() {
+fn only_the_nodes_own_samples_advance_the_time() {
     let mut model = NodeModel::new(0.5);
     model.set_series_list(vec![listed("node_load1", "gauge"), listed("mine", "gauge")]);
     model.apply_step(&[
@@ -81,7 +83,7 @@ fn only_the_nodes_own_samples_tell_the_time() {
 }
 
 #[test]
-fn a_hole_in_the_stream_makes_no_spike() {
+fn a_gap_in_the_stream_causes_no_spike() {
     let mut model = NodeModel::new(0.5);
     model.set_series_list(vec![listed("node_c_total", "counter")]);
     for step in 0..4 {
@@ -90,7 +92,7 @@ fn a_hole_in_the_stream_makes_no_spike() {
     }
     let rate = |model: &NodeModel| model.rate(model.track("node_c_total").expect("listed"));
     assert_eq!(rate(&model), Some(1.0));
-    // As after a suspension: the increase of an hour comes at once.
+    // As after a suspension: the increase of an hour arrives at once.
     model.apply_step(&[reading("node_c_total", NOW + 3600.0, 3600.0)]);
     assert_eq!(rate(&model), None);
     model.apply_step(&[reading("node_c_total", NOW + 3600.5, 3600.5)]);
@@ -111,7 +113,7 @@ fn a_clock_that_is_set_back_is_followed() {
 }
 
 #[test]
-fn what_is_not_listed_any_more_goes() {
+fn series_missing_from_the_list_are_removed() {
     let mut model = NodeModel::new(0.5);
     model.set_series_list(vec![listed("a", "gauge"), listed("b{x=\"1\"}", "gauge")]);
     assert!(!model.apply_step(&[reading("a", NOW, 1.0), reading("b{x=\"1\"}", NOW, 2.0)]));
@@ -122,12 +124,12 @@ fn what_is_not_listed_any_more_goes() {
     assert!(b.is_counter(), "the kind may have become known");
     assert!(
         model.apply_step(&[reading("new", NOW, 1.0)]),
-        "asks for the list"
+        "an unlisted series"
     );
 }
 
 #[test]
-fn names_that_begin_alike_are_not_taken_for_each_other() {
+fn names_with_a_common_prefix_are_distinct() {
     let mut model = NodeModel::new(0.5);
     let names = ["a", "a{x=\"1\"}", "a{x=\"2\"}", "a_b", "a_b{x=\"1\"}", "aa"];
     model.set_series_list(names.map(|name| listed(name, "gauge")).to_vec());
@@ -139,7 +141,7 @@ fn names_that_begin_alike_are_not_taken_for_each_other() {
 }
 
 #[test]
-fn histories_are_few() {
+fn the_number_of_histories_is_bounded() {
     let mut model = LARGE.model();
     let texts: Vec<String> = model
         .tracks()
@@ -152,13 +154,13 @@ fn histories_are_few() {
         assert_eq!(
             model.start_histories(texts),
             Vec::<String>::new(),
-            "asked for once"
+            "requested once"
         );
     }
 }
 
 #[test]
-fn programs_have_all_other_names() {
+fn all_other_names_belong_to_programs() {
     for name in [
         "node_load1",
         "pegel_threads",

@@ -1,4 +1,4 @@
-//! A part of the screen to draw on. Whatever does not fit is cut off; nothing here can fail.
+//! A region of the screen to draw on. Output that does not fit is cut off; drawing cannot fail.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -14,16 +14,16 @@ pub struct Canvas<'a> {
 }
 
 impl<'a> Canvas<'a> {
-    pub fn new(buffer: &'a mut Buffer, look: TerminalTheme) -> Canvas<'a> {
+    pub fn new(buffer: &'a mut Buffer, theme: TerminalTheme) -> Canvas<'a> {
         let area = buffer.area;
         Canvas {
             buffer,
             area,
-            theme: look,
+            theme,
         }
     }
 
-    /// A part of this one, by its own coordinates.
+    /// Returns a region of this canvas, with its own coordinates.
     pub fn region(&mut self, x: u16, y: u16, width: u16, height: u16) -> Canvas<'_> {
         let area = Rect {
             x: self.area.x.saturating_add(x),
@@ -46,7 +46,7 @@ impl<'a> Canvas<'a> {
         self.area.height
     }
 
-    /// Writes within `width` columns, shortened if need be. Returns how many columns it took.
+    /// Writes text within `width` columns, shortened if necessary. Returns the number of columns used.
     pub fn text(&mut self, x: u16, y: u16, width: u16, text: &str, role: StyleRole) -> u16 {
         if x >= self.area.width || y >= self.area.height {
             return 0;
@@ -60,13 +60,13 @@ impl<'a> Canvas<'a> {
         end - x
     }
 
-    /// As [`Canvas::text`], at the right end of those columns.
+    /// Like [`Canvas::text`], but right-aligned.
     pub fn text_right(&mut self, x: u16, y: u16, width: u16, text: &str, role: StyleRole) {
         let taken = text_width(&sanitize(text, self.theme.has_blocks)).min(width);
         self.text(x + width - taken, y, taken, text, role);
     }
 
-    /// Several texts one after another.
+    /// Writes several texts one after another.
     pub fn text_runs(&mut self, x: u16, y: u16, words: &[(&str, StyleRole)]) -> u16 {
         let mut at = x;
         for (word, role) in words {
@@ -75,7 +75,7 @@ impl<'a> Canvas<'a> {
         at - x
     }
 
-    /// A line of one character.
+    /// Fills `width` columns with one character.
     pub fn fill(&mut self, x: u16, y: u16, width: u16, symbol: &str, role: StyleRole) {
         let style = self.theme.style(role);
         for column in x..x.saturating_add(width).min(self.area.width) {
@@ -83,7 +83,7 @@ impl<'a> Canvas<'a> {
         }
     }
 
-    /// A bar of several shares of one, the rest of it empty.
+    /// Draws a bar of several fractions of one; the rest is empty.
     pub fn stacked_bar(&mut self, x: u16, y: u16, width: u16, parts: &[(f64, StyleRole)]) {
         self.fill(
             x,
@@ -94,7 +94,7 @@ impl<'a> Canvas<'a> {
         );
         let mut before = 0.0;
         for (share, role) in parts {
-            // Rounding the ends and not the lengths: the whole bar is never a cell too long.
+            // Round the ends, not the lengths: the whole bar is never a cell too long.
             let end = before
                 + if share.is_finite() {
                     share.max(0.0)
@@ -108,7 +108,7 @@ impl<'a> Canvas<'a> {
         }
     }
 
-    /// A bar of one share, in eighths of a cell.
+    /// Draws a bar of one fraction, in eighths of a cell.
     pub fn bar(&mut self, x: u16, y: u16, width: u16, share: f64, role: StyleRole) {
         self.fill(x, y, width, self.theme.eighth(0), StyleRole::Faint);
         if !share.is_finite() {
@@ -122,7 +122,7 @@ impl<'a> Canvas<'a> {
         }
     }
 
-    /// A column per value, from `low` at the bottom to `high` at the top, over `height` rows.
+    /// Draws one column per value, from `low` at the bottom to `high` at the top, over `height` rows.
     pub fn column_chart(
         &mut self,
         (x, y): (u16, u16),
@@ -138,7 +138,7 @@ impl<'a> Canvas<'a> {
             let filled = ((value - low) / span).clamp(0.0, 1.0) * f64::from(height);
             for row in 0..height {
                 let share = filled - f64::from(row);
-                // The lowest row shows that there is a value at all.
+                // The lowest row shows that a value exists.
                 if share > 0.0 || row == 0 {
                     let symbol = self.theme.column(share);
                     self.set_cell(x + index as u16, y + height - 1 - row, symbol, style);
@@ -147,7 +147,7 @@ impl<'a> Canvas<'a> {
         }
     }
 
-    /// Turns a whole row into the chosen one.
+    /// Highlights a whole row as selected.
     pub fn highlight_row(&mut self, y: u16) {
         if y < self.area.height {
             let row = Rect {
@@ -176,13 +176,13 @@ impl<'a> Canvas<'a> {
     }
 }
 
-/// How many columns a text takes.
+/// Returns the number of columns that a text occupies.
 pub fn text_width(text: &str) -> u16 {
     u16::try_from(Span::raw(text).width()).unwrap_or(u16::MAX)
 }
 
-/// Names, labels and help come from programs, whoever wrote them. Control characters could move the
-/// cursor or worse, and some others turn the writing around: none of them reaches the terminal.
+/// Replaces control and invisible characters. Names, labels and help texts come from untrusted programs: control
+/// characters could inject terminal commands, and others reverse the direction of text.
 pub fn sanitize(text: &str, is_unicode: bool) -> String {
     text.chars()
         .filter(|character| is_unicode || *character != '°')
@@ -196,14 +196,14 @@ pub fn sanitize(text: &str, is_unicode: bool) -> String {
         .collect()
 }
 
-/// Formatting characters: directions, joiners, tags, byte order marks.
+/// Returns whether it is a formatting character: direction mark, joiner, tag, byte order mark.
 fn is_invisible(character: char) -> bool {
     matches!(character,
         '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Cut in the middle, with so many columns after the cut.
+/// Shortens a text in the middle, keeping `tail` columns at the end.
 fn shorten(text: &str, room: u16, tail: u16, ellipsis: &str) -> String {
     if text_width(text) <= room {
         return text.to_owned();
@@ -221,10 +221,9 @@ fn shorten(text: &str, room: u16, tail: u16, ellipsis: &str) -> String {
     format!("{head}{ellipsis}{tail}")
 }
 
-/// The text of a series within so many columns: of its name the end tells most, and some of its labels
-/// should be seen.
-pub fn shorten_series(text: &str, room: u16, look: TerminalTheme) -> String {
-    let text = sanitize(text, look.has_blocks);
+/// Shortens a series to `room` columns: keeps the end of the name, which is most specific, and a part of the labels.
+pub fn shorten_series(text: &str, room: u16, theme: TerminalTheme) -> String {
+    let text = sanitize(text, theme.has_blocks);
     let all = text_width(&text);
     if all <= room || room < 20 {
         return text;
@@ -235,9 +234,9 @@ pub fn shorten_series(text: &str, room: u16, look: TerminalTheme) -> String {
         .max(room / 3)
         .min(text_width(labels));
     let name_room = room - labels_room;
-    // The end of a name tells what it is, and the end of a label its value.
-    let labels = shorten(labels, labels_room, labels_room * 3 / 4, look.ellipsis());
-    let name = shorten(name, name_room, name_room * 3 / 4, look.ellipsis());
+    // The end of a name is most specific, and the end of a label is its value.
+    let labels = shorten(labels, labels_room, labels_room * 3 / 4, theme.ellipsis());
+    let name = shorten(name, name_room, name_room * 3 / 4, theme.ellipsis());
     format!("{name}{labels}")
 }
 
@@ -259,18 +258,18 @@ mod tests {
     use super::*;
 
     fn drawn(width: u16, draw: impl FnOnce(&mut Canvas<'_>)) -> String {
-        let look = TerminalTheme {
+        let theme = TerminalTheme {
             has_colours: false,
             has_blocks: true,
             has_attributes: true,
         };
         let mut buffer = Buffer::empty(Rect::new(0, 0, width, 1));
-        draw(&mut Canvas::new(&mut buffer, look));
+        draw(&mut Canvas::new(&mut buffer, theme));
         (0..width).map(|x| buffer[(x, 0)].symbol()).collect()
     }
 
     #[test]
-    fn what_programs_say_cannot_move_the_cursor() {
+    fn control_characters_are_replaced() {
         let nasty = "a\u{1b}[2J\u{7}\r\n\u{9b}31m\u{202e}b\u{200b}";
         let text = sanitize(nasty, true);
         assert!(
@@ -300,24 +299,24 @@ mod tests {
 
     #[test]
     fn long_series_keep_the_end_of_their_name() {
-        let look = TerminalTheme {
+        let theme = TerminalTheme {
             has_colours: false,
             has_blocks: true,
             has_attributes: true,
         };
         let text = "node_cgroup_memory_active_file_bytes{cgroup=\"/a/b/c\"}";
-        let short = |room| shorten_series(text, room, look);
+        let short = |room| shorten_series(text, room, theme);
         assert_eq!(short(54), text);
         assert_eq!(short(45), "node_cg…mory_active_file_bytes{cg…p=\"/a/b/c\"}");
         assert!((20..60).all(|room| text_width(&short(room)) <= room));
         assert_eq!(
-            shorten_series("a.b{k=\"0123456789abcdefghi\"}", 20, look),
+            shorten_series("a.b{k=\"0123456789abcdefghi\"}", 20, theme),
             "a.b{k=\"…9abcdefghi\"}"
         );
     }
 
     #[test]
-    fn bars_are_as_long_as_their_share() {
+    fn bars_are_proportional_to_their_share() {
         assert_eq!(
             drawn(8, |c| c.bar(0, 0, 8, 0.5, StyleRole::Plain)),
             "████····"

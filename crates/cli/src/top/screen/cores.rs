@@ -1,30 +1,30 @@
-//! Every core: a bar each where there is room, else a column each.
+//! Draws every core as a bar if they fit, else as a column of one character.
 
 use super::canvas::Canvas;
 use super::overview::mode_parts;
 use super::theme::{StyleRole, TerminalTheme};
 use crate::top::model::CpuShares;
 
-/// `255 ████████·· 100%` needs this much.
+/// Width of `255 ████████·· 100%`.
 const BAR_WIDTH_MIN: u16 = 19;
-/// Wider bars say nothing more.
+/// Wider bars add no information.
 const BAR_WIDTH_MAX: u16 = 60;
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum CoreLayout {
-    /// Rows, and the width of one of their bars with number and percentage.
+    /// Number of rows, and the width of a bar with core number and percentage.
     Bars { rows: u16, width: u16 },
-    /// Rows, and how many cores stand in one of them.
+    /// Number of rows, and of cores per row.
     Map { rows: u16, per_row: u16 },
 }
 
 impl CoreLayout {
-    /// How to show that many cores in at most that many rows.
+    /// Chooses a layout for this number of cores in at most `rows_max` rows.
     pub fn choose(cores: usize, width: u16, rows_max: u16) -> CoreLayout {
         let cores = u16::try_from(cores).unwrap_or(u16::MAX).max(1);
         let across_max = (width + 2) / (BAR_WIDTH_MIN + 2);
         let across = across_max.max(1).min(cores);
-        // As few columns as the rows allow: longer bars are easier to compare.
+        // Use as few columns as possible: longer bars are easier to compare.
         let fitting = (1..=across).find(|across| cores.div_ceil(*across) <= rows_max.min(16));
         let fitting = fitting.or_else(|| (cores.div_ceil(across) <= rows_max).then_some(across));
         if let Some(across) = fitting.filter(|_| across_max > 0) {
@@ -61,7 +61,7 @@ pub fn draw(canvas: &mut Canvas<'_>, cores: &[(u32, CpuShares)], plan: &CoreLayo
     }
 }
 
-/// Numbers go down the columns, as they do in a list.
+/// Draws one bar per core, numbered down the columns.
 fn bars(canvas: &mut Canvas<'_>, cores: &[(u32, CpuShares)], rows: u16, width: u16) {
     for (index, (number, shares)) in cores.iter().enumerate() {
         let index = index as u16;
@@ -73,19 +73,19 @@ fn bars(canvas: &mut Canvas<'_>, cores: &[(u32, CpuShares)], rows: u16, width: u
     }
 }
 
-/// Where even columns do not fit, one stands for the mean of several cores.
+/// Draws one character per core, or per group of cores (their mean) if they do not fit.
 fn map(canvas: &mut Canvas<'_>, cores: &[(u32, CpuShares)], rows: u16, per_row: u16) {
     let cells = usize::from(rows) * usize::from(per_row);
     if cells == 0 {
         return;
     }
-    let together = cores.len().div_ceil(cells).max(1);
-    for (y, line) in cores.chunks(usize::from(per_row) * together).enumerate() {
+    let group_size = cores.len().div_ceil(cells).max(1);
+    for (y, line) in cores.chunks(usize::from(per_row) * group_size).enumerate() {
         let y = y as u16;
         if let Some((first, _)) = line.first() {
             canvas.text_right(0, y, 4, &first.to_string(), StyleRole::Faint);
         }
-        for (x, group) in line.chunks(together).enumerate() {
+        for (x, group) in line.chunks(group_size).enumerate() {
             let sum: f64 = group.iter().map(|(_, shares)| shares.busy()).sum();
             let busy = sum / group.len() as f64;
             let symbol = canvas.theme.column(busy);

@@ -1,4 +1,4 @@
-//! All about one series.
+//! Draws the details of one series: value, help, labels, type, history.
 
 use super::canvas::Canvas;
 use super::series_list::value_range;
@@ -39,7 +39,7 @@ pub fn draw(canvas: &mut Canvas<'_>, app: &TopApp, track: &SeriesTrack) {
     }
     lines.push(("value", value));
     if !family.help.is_empty() {
-        lines.push(("what", family.help.to_string()));
+        lines.push(("help", family.help.to_string()));
     }
     let labels: Vec<String> = track
         .series
@@ -53,7 +53,7 @@ pub fn draw(canvas: &mut Canvas<'_>, app: &TopApp, track: &SeriesTrack) {
         "" => family.kind.as_str().to_owned(),
         unit => format!("{} in {unit}", family.kind.as_str()),
     };
-    lines.push(("kind", kind));
+    lines.push(("type", kind));
     let mut y = 1;
     for (label, text) in lines {
         canvas.text(1, y, LABEL - 1, label, StyleRole::Faint);
@@ -71,7 +71,7 @@ pub fn draw(canvas: &mut Canvas<'_>, app: &TopApp, track: &SeriesTrack) {
     }
 }
 
-/// The history over several rows, with its lowest and highest value.
+/// Draws the history over several rows, with its lowest and highest value.
 fn chart(canvas: &mut Canvas<'_>, app: &TopApp, track: &SeriesTrack, (y, rows): (u16, u16)) {
     const SCALE: u16 = 12;
     let room = canvas

@@ -1,4 +1,4 @@
-//! Disks by what they move, and how full the file systems are.
+//! Draws the disks with their throughput, and the file systems with their usage.
 
 use super::canvas::Canvas;
 use super::table::{self, TableCell, TableColumn, bar, number, text};
@@ -40,8 +40,8 @@ pub fn draw_summary(canvas: &mut Canvas<'_>, app: &TopApp) {
     let rows = usize::from(canvas.height().saturating_sub(1));
     let disks = model::disks(&app.model);
     if disks.is_empty() {
-        let why = app.model.agent.empty_reason("disks", 2, &["disk"]);
-        canvas.text(0, 1, u16::MAX, &why, StyleRole::Faint);
+        let reason = app.model.agent.empty_reason("disks", 2, &["disk"]);
+        canvas.text(0, 1, u16::MAX, &reason, StyleRole::Faint);
     }
     for (y, disk) in disks.iter().take(rows).enumerate() {
         let cells = [
@@ -54,10 +54,10 @@ pub fn draw_summary(canvas: &mut Canvas<'_>, app: &TopApp) {
     }
 }
 
-/// A share that is coloured when it is high.
+/// Formats a share, coloured if it is high.
 pub fn share_cell(value: Option<f64>) -> TableCell {
     match value {
-        // Time is measured a little after the clock: more than all of it means all of it.
+        // The counter is read slightly after the clock, so that the share may exceed one.
         Some(share) => {
             let share = share.min(1.0);
             let role = match TerminalTheme::usage_role(share) {
@@ -82,11 +82,11 @@ pub fn draw(canvas: &mut Canvas<'_>, app: &TopApp) {
     let (width, height) = (canvas.width(), canvas.height());
     let mut page = canvas.region(1, 0, width - 2, height);
     if disks.is_empty() && filesystems.is_empty() {
-        let why = app.model.agent.empty_reason("disks", 2, &["disk"]);
-        super::draw_paragraph(&mut page, 1, &why);
+        let reason = app.model.agent.empty_reason("disks", 2, &["disk"]);
+        super::draw_paragraph(&mut page, 1, &reason);
         return;
     }
-    // The two tables are one page that scrolls under the title of the first.
+    // Both tables scroll as one page under the column titles of the first.
     table::header_row(&mut page, 0, &DISKS);
     for (y, index) in (1..height).zip(app.offset..row_count(app)) {
         match index.checked_sub(disks.len()) {
@@ -117,15 +117,18 @@ fn disk_cells(disk: &DiskUsage) -> [TableCell; 9] {
 }
 
 fn filesystem_cells(filesystem: &FilesystemUsage) -> [TableCell; 6] {
-    // As df does: what is kept for root counts neither as used nor as available.
+    // Like df: blocks reserved for root count neither as used nor as available.
     let usable = filesystem.used + filesystem.available;
     let used = (usable > 0.0).then(|| filesystem.used / usable);
     if filesystem.has_error {
-        let said = TableCell::Text("does not answer".to_owned(), StyleRole::Critical);
-        let nothing = || TableCell::Missing;
-        let kind = TableCell::plain(&filesystem.fs_type);
-        let place = TableCell::plain(&filesystem.mountpoint);
-        return [place, nothing(), nothing(), nothing(), said, kind];
+        return [
+            TableCell::plain(&filesystem.mountpoint),
+            TableCell::Missing,
+            TableCell::Missing,
+            TableCell::Missing,
+            TableCell::Text("not responding".to_owned(), StyleRole::Critical),
+            TableCell::plain(&filesystem.fs_type),
+        ];
     }
     [
         TableCell::plain(&filesystem.mountpoint),

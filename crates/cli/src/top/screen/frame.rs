@@ -1,4 +1,4 @@
-//! What surrounds every view: title, tabs, keys, help.
+//! Draws the frame of every view: title, tabs, keys, help.
 
 use super::canvas::{Canvas, text_width};
 use super::layout;
@@ -11,7 +11,7 @@ use crate::top::units;
 pub fn too_small(canvas: &mut Canvas<'_>) {
     let (width, height) = (canvas.width(), canvas.height());
     let needed = format!("{}x{}", layout::WIDTH_MIN, layout::HEIGHT_MIN);
-    let text = format!("Too small: {width}x{height}; {needed} is needed.");
+    let text = format!("Too small: {width}x{height}; requires {needed}.");
     for (y, piece) in text
         .as_bytes()
         .chunks(usize::from(width).max(1))
@@ -22,14 +22,14 @@ pub fn too_small(canvas: &mut Canvas<'_>) {
     }
 }
 
-/// Who is watched, and when this was.
+/// Draws the node's name, the time, and warnings about the agent.
 pub fn header(canvas: &mut Canvas<'_>, app: &TopApp) {
     let width = canvas.width();
-    if let ConnectionState::Lost(since, why) = &app.connection {
+    if let ConnectionState::Lost(since, reason) = &app.connection {
         let since = time(*since);
-        let text = format!(" agent gone since {since}, retrying");
+        let text = format!(" disconnected since {since}, retrying");
         let taken = canvas.text(0, 0, width, &text, StyleRole::Critical);
-        canvas.text(taken + 2, 0, width, why, StyleRole::Faint);
+        canvas.text(taken + 2, 0, width, reason, StyleRole::Faint);
         return;
     }
     let agent = &app.model.agent;
@@ -78,26 +78,26 @@ fn time(seconds: f64) -> String {
     format!("{}Z", text.split('.').next().unwrap_or_default())
 }
 
-/// The chosen one is in brackets, so that it is seen without colours too.
+/// Draws the tabs. The selected one is in brackets, visible without colours too.
 pub fn tabs(canvas: &mut Canvas<'_>, app: &TopApp) {
-    // Words where they fit, else only that of the chosen view.
+    // All labels if they fit, else only that of the selected view.
     let whole: u16 = TopView::ALL
         .iter()
         .map(|view| text_width(view.label()) + 4)
         .sum();
-    let has_words = whole <= canvas.width();
+    let has_labels = whole <= canvas.width();
     let mut x = 0;
     for (index, view) in TopView::ALL.into_iter().enumerate() {
-        let is_chosen = view == app.view;
-        let word = if has_words || is_chosen {
+        let is_selected = view == app.view;
+        let label = if has_labels || is_selected {
             format!("{} {}", index + 1, view.label())
         } else {
             (index + 1).to_string()
         };
-        let (text, role) = if is_chosen {
-            (format!("[{word}]"), StyleRole::Selected)
+        let (text, role) = if is_selected {
+            (format!("[{label}]"), StyleRole::Selected)
         } else {
-            (format!(" {word} "), StyleRole::Plain)
+            (format!(" {label} "), StyleRole::Plain)
         };
         x += canvas.text(x, 1, u16::MAX, &text, role);
     }
@@ -110,13 +110,13 @@ pub fn footer(canvas: &mut Canvas<'_>, app: &TopApp) {
             (" filter: ", StyleRole::Key),
             (app.filter.as_str(), StyleRole::Plain),
             ("_", StyleRole::Selected),
-            ("   enter keep  esc drop", StyleRole::Faint),
+            ("   enter apply  esc clear", StyleRole::Faint),
         ];
         canvas.text_runs(0, y, &words);
         return;
     }
     let sort = format!("sort: {}", app.sort.label());
-    let pause = if app.is_paused { "go on" } else { "pause" };
+    let pause = if app.is_paused { "resume" } else { "pause" };
     let mut keys = vec![
         ("q", "quit"),
         ("?", "help"),
@@ -148,7 +148,7 @@ pub fn footer(canvas: &mut Canvas<'_>, app: &TopApp) {
 
 pub fn help(canvas: &mut Canvas<'_>) {
     let width = canvas.width();
-    // At the smallest size the last rows are cut off; the first ones are the ones to know.
+    // At the smallest size the last rows are cut off; the most important keys come first.
     let key_width = if width < 60 { 17 } else { 25 };
     for (y, (key, meaning)) in KEYS.iter().enumerate() {
         let y = y as u16 + u16::from(canvas.height() > KEYS.len() as u16 + 1);

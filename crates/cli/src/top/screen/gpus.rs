@@ -1,4 +1,4 @@
-//! GPUs, a row each.
+//! Draws the GPUs, one row each.
 
 use super::canvas::Canvas;
 use super::disks::share_cell;
@@ -7,7 +7,7 @@ use crate::top::app::TopApp;
 use crate::top::model::{self, GpuUsage};
 use crate::top::units;
 
-/// The last minute, or what of it fits behind everything else.
+/// Returns the columns; the history takes the remaining width, up to a minute.
 fn columns(width: u16) -> [TableColumn; 11] {
     const OTHERS: u16 = 100;
     [
@@ -30,8 +30,8 @@ pub fn draw(canvas: &mut Canvas<'_>, app: &TopApp) {
     let (width, height) = (canvas.width(), canvas.height());
     let mut page = canvas.region(1, 0, width - 2, height);
     if gpus.is_empty() {
-        let why = app.model.agent.empty_reason("GPUs", 3, &["nvidia", "gpu"]);
-        super::draw_paragraph(&mut page, 1, &why);
+        let reason = app.model.agent.empty_reason("GPUs", 3, &["nvidia", "gpu"]);
+        super::draw_paragraph(&mut page, 1, &reason);
         return;
     }
     let columns = columns(page.width());
@@ -44,7 +44,7 @@ pub fn draw(canvas: &mut Canvas<'_>, app: &TopApp) {
 
 fn cells(app: &TopApp, gpu: &GpuUsage) -> [TableCell; 11] {
     let watts = |value: f64| format!("{value:.0} W");
-    let past = match app.model.history(&gpu.busy_series) {
+    let history = match app.model.history(&gpu.busy_series) {
         Some(history) => TableCell::Sparkline(history.columns(app.model.second(), 60), (0.0, 1.0)),
         None => TableCell::Missing,
     };
@@ -59,6 +59,6 @@ fn cells(app: &TopApp, gpu: &GpuUsage) -> [TableCell; 11] {
         TableCell::number(gpu.temperature, |value| units::decimal(value, "°C")),
         TableCell::number(gpu.clock, |value| units::decimal(value, "Hz")),
         share_cell(gpu.memory_busy),
-        past,
+        history,
     ]
 }

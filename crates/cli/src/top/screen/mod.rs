@@ -1,4 +1,4 @@
-//! Draws the state, and nothing else: the same state gives the same screen.
+//! Draws the application's state. A pure function: the same state gives the same screen.
 
 mod canvas;
 mod cores;
@@ -56,7 +56,7 @@ pub fn draw(buffer: &mut Buffer, app: &TopApp) {
     }
 }
 
-/// How many rows the tables of a view have, to know how far they can be scrolled.
+/// Returns the number of rows in the tables of a view, which limits scrolling.
 pub fn row_count(app: &TopApp) -> usize {
     match app.view {
         TopView::Gpus => model::gpus(&app.model).len(),
@@ -66,7 +66,7 @@ pub fn row_count(app: &TopApp) -> usize {
     }
 }
 
-/// The series whose history a view draws.
+/// Returns the series whose history a view draws.
 pub fn history_series(app: &TopApp) -> Vec<String> {
     match app.view {
         TopView::Node => vec![
@@ -88,7 +88,7 @@ pub fn history_series(app: &TopApp) -> Vec<String> {
     .collect()
 }
 
-/// A sentence in an empty view, over several rows if need be.
+/// Draws a sentence in an empty view, wrapped over several rows.
 fn draw_paragraph(canvas: &mut Canvas<'_>, y: u16, text: &str) {
     let room = usize::from(canvas.width().saturating_sub(2)).max(1);
     let mut line = String::new();

@@ -1,4 +1,4 @@
-//! Network interfaces and InfiniBand ports.
+//! Draws network interfaces and InfiniBand ports.
 
 use super::canvas::Canvas;
 use super::disks::share_cell;
@@ -21,7 +21,7 @@ const INTERFACES: [TableColumn; 8] = [
     number("in use", 6),
     number("packets in", 10),
     number("out", 7),
-    number("faults/s", 8),
+    number("errors/s", 8),
     text("state", 5),
 ];
 
@@ -30,8 +30,8 @@ pub fn draw_summary(canvas: &mut Canvas<'_>, app: &TopApp) {
     let rows = usize::from(canvas.height().saturating_sub(1));
     let interfaces = model::interfaces(&app.model);
     if interfaces.is_empty() {
-        let why = app.model.agent.empty_reason("interfaces", 2, &["network"]);
-        canvas.text(0, 1, u16::MAX, &why, StyleRole::Faint);
+        let reason = app.model.agent.empty_reason("interfaces", 2, &["network"]);
+        canvas.text(0, 1, u16::MAX, &reason, StyleRole::Faint);
     }
     for (y, interface) in interfaces.iter().take(rows).enumerate() {
         let cells = [
@@ -48,8 +48,8 @@ pub fn draw(canvas: &mut Canvas<'_>, app: &TopApp) {
     let (width, height) = (canvas.width(), canvas.height());
     let mut page = canvas.region(1, 0, width - 2, height);
     if interfaces.is_empty() {
-        let why = app.model.agent.empty_reason("interfaces", 2, &["network"]);
-        super::draw_paragraph(&mut page, 1, &why);
+        let reason = app.model.agent.empty_reason("interfaces", 2, &["network"]);
+        super::draw_paragraph(&mut page, 1, &reason);
         return;
     }
     table::header_row(&mut page, 0, &INTERFACES);
@@ -61,7 +61,7 @@ pub fn draw(canvas: &mut Canvas<'_>, app: &TopApp) {
 
 fn cells(interface: &InterfaceUsage) -> [TableCell; 8] {
     let count = |value| units::decimal(value, "");
-    // Links carry as much in both directions: the busier one counts.
+    // Links are full duplex: the usage is that of the busier direction.
     let busier = [interface.received_bytes, interface.sent_bytes]
         .into_iter()
         .flatten()
@@ -69,9 +69,9 @@ fn cells(interface: &InterfaceUsage) -> [TableCell; 8] {
     let in_use = busier
         .zip(interface.speed)
         .map(|(bytes, speed)| bytes / speed);
-    let faults = match interface.errors {
-        Some(faults) if faults > 0.0 => TableCell::Text(count(faults), StyleRole::Warning),
-        faults => TableCell::number(faults, count),
+    let errors = match interface.errors {
+        Some(errors) if errors > 0.0 => TableCell::Text(count(errors), StyleRole::Warning),
+        errors => TableCell::number(errors, count),
     };
     let state = match interface.is_up {
         Some(true) => TableCell::plain("up"),
@@ -85,7 +85,7 @@ fn cells(interface: &InterfaceUsage) -> [TableCell; 8] {
         share_cell(in_use),
         TableCell::number(interface.received_packets, count),
         TableCell::number(interface.sent_packets, count),
-        faults,
+        errors,
         state,
     ]
 }

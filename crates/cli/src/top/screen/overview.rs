@@ -1,4 +1,4 @@
-//! The whole node on one screen.
+//! Draws the overview of the node: CPUs, memory, load, pressure, GPUs, disks and networks.
 
 use super::canvas::{Canvas, text_width};
 use super::theme::{StyleRole, TerminalTheme};
@@ -7,12 +7,12 @@ use crate::top::app::TopApp;
 use crate::top::model::{self, CpuMode, CpuShares, CpuUsage, GpuUsage, MemoryUsage};
 use crate::top::units;
 
-/// The series whose histories stand beside the bars.
+/// The series whose histories are drawn beside the bars.
 pub const CPU_SERIES: &str = "cpu_percent";
 pub const MEMORY_SERIES: &str = "used_RAM";
 
 const LABEL: u16 = 8;
-/// By how much each tells; the last ones are left out first.
+/// In order of importance; on narrow screens the last ones are left out.
 const LEGEND: [CpuMode; 6] = [
     CpuMode::User,
     CpuMode::System,
@@ -21,9 +21,9 @@ const LEGEND: [CpuMode; 6] = [
     CpuMode::Steal,
     CpuMode::Idle,
 ];
-/// Of each sort; their own views have all.
+/// Maximum number of disks and of interfaces; their own views show all.
 const DEVICES_MAX: usize = 8;
-/// A percentage, or a sentence about memory.
+/// Width of a percentage.
 const FIGURE: u16 = 8;
 
 pub fn mode_parts(shares: &CpuShares) -> Vec<(f64, StyleRole)> {
@@ -40,7 +40,7 @@ pub fn draw(canvas: &mut Canvas<'_>, app: &TopApp) {
     let cpu = CpuUsage::from_model(model);
     let below = memory_and_load_rows(app, !gpus.is_empty());
     let devices = device_rows(app, width);
-    // Devices may shrink to three rows, or be left out, so that the cores are seen.
+    // The device tables shrink to three rows, or are left out, to make room for the cores.
     let free = height.saturating_sub(2 + below);
     let kept = if free > 6 { devices.min(4) } else { 0 };
     let cores_max = free - kept;
@@ -58,7 +58,7 @@ pub fn draw(canvas: &mut Canvas<'_>, app: &TopApp) {
         }
         None => {
             label(canvas, 0, "cpu");
-            canvas.text(LABEL, 0, width, &why_no_cpu(app), StyleRole::Faint);
+            canvas.text(LABEL, 0, width, &no_cpu_reason(app), StyleRole::Faint);
             y += 1;
         }
     }
@@ -83,7 +83,7 @@ pub fn draw(canvas: &mut Canvas<'_>, app: &TopApp) {
     }
 }
 
-/// What the processors did in the last minutes, where there is room to show it.
+/// Draws the CPU usage of the last minutes in the remaining rows.
 fn cpu_history(canvas: &mut Canvas<'_>, app: &TopApp) {
     let (width, height) = (canvas.width(), canvas.height());
     let Some(history) = app.model.history(CPU_SERIES) else {
@@ -91,7 +91,7 @@ fn cpu_history(canvas: &mut Canvas<'_>, app: &TopApp) {
     };
     let room = width - LABEL - 1;
     let values = history.columns(app.model.second(), room.into());
-    label(canvas, height - 1, "past");
+    label(canvas, height - 1, "history");
     canvas.text(1, 0, LABEL - 1, "100 %", StyleRole::Faint);
     canvas.column_chart((LABEL, 0), height, &values, (0.0, 100.0), StyleRole::Good);
 }
@@ -100,7 +100,7 @@ fn label(canvas: &mut Canvas<'_>, y: u16, text: &str) {
     canvas.text(1, y, LABEL - 1, text, StyleRole::Title);
 }
 
-fn why_no_cpu(app: &TopApp) -> String {
+fn no_cpu_reason(app: &TopApp) -> String {
     if app
         .model
         .tracks_named("node_cpu_seconds_total")
@@ -109,7 +109,7 @@ fn why_no_cpu(app: &TopApp) -> String {
     {
         return "waiting for a second sample".to_owned();
     }
-    app.model.agent.empty_reason("processors", 2, &["cpu"])
+    app.model.agent.empty_reason("CPUs", 2, &["cpu"])
 }
 
 fn cpu_rows(canvas: &mut Canvas<'_>, app: &TopApp, cpu: &CpuUsage) {
@@ -146,13 +146,13 @@ fn cpu_rows(canvas: &mut Canvas<'_>, app: &TopApp, cpu: &CpuUsage) {
     }
 }
 
-/// Draws the history at the right end, where there is room; returns how long the bar may be.
+/// Draws the history at the right end if it fits; returns the length left for the bar.
 fn history_row(canvas: &mut Canvas<'_>, y: u16, app: &TopApp, series: &str, high: f64) -> u16 {
     let width = canvas.width();
     let history = if width >= 70 { width / 4 } else { 0 };
-    let seen = app.model.history(series);
-    if let Some(seen) = seen.filter(|_| history > 0) {
-        let values = seen.columns(app.model.second(), history.into());
+    let samples = app.model.history(series);
+    if let Some(samples) = samples.filter(|_| history > 0) {
+        let values = samples.columns(app.model.second(), history.into());
         let x = width - history - 1;
         canvas.column_chart((x, y), 1, &values, (0.0, high), StyleRole::Good);
     }
@@ -165,16 +165,16 @@ fn memory_and_load_rows(app: &TopApp, has_gpus: bool) -> u16 {
     1 + u16::from(has_swap) + 2 + u16::from(has_gpus)
 }
 
-/// Returns how many rows it took.
+/// Draws memory and swap. Returns the number of rows.
 fn memory_rows(canvas: &mut Canvas<'_>, y: u16, app: &TopApp) -> u16 {
     let width = canvas.width();
     label(canvas, y, "memory");
     let Some(memory) = MemoryUsage::from_model(&app.model) else {
-        let why = app
+        let reason = app
             .model
             .agent
-            .empty_reason("memory figures", 2, &["memory"]);
-        canvas.text(LABEL, y, width, &why, StyleRole::Faint);
+            .empty_reason("memory metrics", 2, &["memory"]);
+        canvas.text(LABEL, y, width, &reason, StyleRole::Faint);
         return 1;
     };
     let figures = format!(
@@ -211,7 +211,7 @@ fn memory_rows(canvas: &mut Canvas<'_>, y: u16, app: &TopApp) -> u16 {
     2
 }
 
-/// A bar as long as that of the processors, and figures where their history is.
+/// Draws a bar as long as that of the CPUs, and figures in the columns of their history.
 fn figure_row(
     canvas: &mut Canvas<'_>,
     y: u16,
@@ -269,11 +269,11 @@ fn pressure_row(canvas: &mut Canvas<'_>, y: u16, app: &TopApp) {
     label(canvas, y, "waits");
     let all = model::pressure(&app.model);
     if all.is_empty() {
-        let why = app
+        let reason = app
             .model
             .agent
-            .empty_reason("pressure figures", 2, &["pressure"]);
-        canvas.text(LABEL, y, u16::MAX, &why, StyleRole::Faint);
+            .empty_reason("pressure metrics", 2, &["pressure"]);
+        canvas.text(LABEL, y, u16::MAX, &reason, StyleRole::Faint);
         return;
     }
     let mut x = LABEL;
@@ -295,7 +295,7 @@ fn pressure_row(canvas: &mut Canvas<'_>, y: u16, app: &TopApp) {
     }
 }
 
-/// All GPUs in one row; their own view tells them apart.
+/// Draws all GPUs in one row; their own view has a row each.
 fn gpu_row(canvas: &mut Canvas<'_>, y: u16, gpus: &[GpuUsage]) {
     let sum =
         |value: fn(&GpuUsage) -> Option<f64>| gpus.iter().filter_map(value).reduce(|a, b| a + b);
@@ -335,11 +335,11 @@ fn is_wide(width: u16) -> bool {
     width >= 76
 }
 
-/// Disks and networks side by side, or one below the other.
+/// Draws disks and networks side by side, or stacked on narrow screens.
 fn device_tables(canvas: &mut Canvas<'_>, app: &TopApp) {
     let (width, height) = (canvas.width(), canvas.height());
     let height = height.min(device_rows(app, width));
-    // A title without a row says nothing.
+    // Skip a table without room for a row.
     if height < 2 {
         return;
     }

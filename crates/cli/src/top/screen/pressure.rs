@@ -1,4 +1,4 @@
-//! How much of the time tasks waited, and for what.
+//! Draws the pressure stall information: the share of time in which tasks waited, by resource.
 
 use super::canvas::Canvas;
 use super::theme::{StyleRole, TerminalTheme};
@@ -6,17 +6,17 @@ use crate::top::app::TopApp;
 use crate::top::model::{self, History};
 use crate::top::units;
 
-/// The label and the figure before the history.
+/// Width of label and figure before the history.
 const BEFORE: u16 = 24;
 
 pub fn draw(canvas: &mut Canvas<'_>, app: &TopApp) {
     let all = model::pressure(&app.model);
     if all.is_empty() {
-        let why = app
+        let reason = app
             .model
             .agent
-            .empty_reason("pressure figures", 2, &["pressure"]);
-        super::draw_paragraph(canvas, 1, &why);
+            .empty_reason("pressure metrics", 2, &["pressure"]);
+        super::draw_paragraph(canvas, 1, &reason);
         return;
     }
     let known = |text: &str| app.model.track(text).is_some();
@@ -40,10 +40,10 @@ pub fn draw(canvas: &mut Canvas<'_>, app: &TopApp) {
     );
     let rows = canvas.height().saturating_sub(1) / series.len() as u16;
     let rows = rows.clamp(1, 4);
-    for (index, (resource, who, share, text)) in series.into_iter().enumerate() {
+    for (index, (resource, scope, share, text)) in series.into_iter().enumerate() {
         let y = 1 + index as u16 * rows + rows - 1;
         canvas.text(1, y, 7, resource, StyleRole::Key);
-        canvas.text(9, y, 4, who, StyleRole::Faint);
+        canvas.text(9, y, 4, scope, StyleRole::Faint);
         let figure = share.map_or(canvas.theme.dash().to_owned(), units::percent);
         let role = share.map_or(StyleRole::Faint, |share| {
             TerminalTheme::usage_role(share + 0.5)
@@ -62,7 +62,7 @@ pub fn draw(canvas: &mut Canvas<'_>, app: &TopApp) {
     }
 }
 
-/// The highest value fills the height, but never less than one percent does.
+/// Draws a history scaled to its highest value, at least to one percent.
 fn draw_history(
     canvas: &mut Canvas<'_>,
     app: &TopApp,

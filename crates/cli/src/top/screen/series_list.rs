@@ -1,4 +1,4 @@
-//! Series with value, rate and history.
+//! Draws the list of series with value, rate and history.
 
 use super::canvas::{Canvas, shorten_series};
 use super::table::{self, TableCell, TableColumn, bar, column_positions, number, text};
@@ -30,15 +30,15 @@ pub fn draw(canvas: &mut Canvas<'_>, app: &TopApp, height: u16) {
             );
         }
     }
-    // The mark is seen where reverse is not.
-    let chosen = (app.list.position - app.offset.min(app.list.position)) as u16;
-    let y = layout::LIST_HEAD_ROWS + chosen;
+    // The mark shows the selection on terminals without reverse video.
+    let selected = (app.list.position - app.offset.min(app.list.position)) as u16;
+    let y = layout::LIST_HEAD_ROWS + selected;
     canvas.text(0, y, 1, ">", StyleRole::Key);
     canvas.highlight_row(y);
     if app.has_detail {
         let detail = layout::detail_rows(height);
         let top = canvas.height().saturating_sub(detail);
-        let track = app.list.rows.get(usize::from(chosen));
+        let track = app.list.rows.get(usize::from(selected));
         if let Some(track) = track.and_then(|row| app.model.track(row)) {
             detail::draw(&mut canvas.region(0, top, width, detail), app, track);
         }
@@ -69,7 +69,7 @@ fn cells(app: &TopApp, track: &SeriesTrack, columns: &[TableColumn], width: u16)
         _ => TableCell::plain(""),
     };
     let room = column_positions(columns, width.saturating_sub(3));
-    let past = match (app.model.history(track.series.text()), room.get(3)) {
+    let history = match (app.model.history(track.series.text()), room.get(3)) {
         (Some(history), Some((_, room))) => {
             let values = history.columns(app.model.second(), (*room).into());
             let range = value_range(&values);
@@ -85,11 +85,11 @@ fn cells(app: &TopApp, track: &SeriesTrack, columns: &[TableColumn], width: u16)
         )),
         TableCell::number(value, |value| units::value(value, family)),
         rate,
-        past,
+        history,
     ]
 }
 
-/// From the lowest to the highest value; from zero where that is not far, so that noise stays small.
+/// Returns the range from the lowest to the highest value, extended to zero if that is near, so that noise stays small.
 pub fn value_range(values: &[Option<f64>]) -> (f64, f64) {
     let known = || values.iter().flatten().copied();
     let (low, high) = (
@@ -99,7 +99,7 @@ pub fn value_range(values: &[Option<f64>]) -> (f64, f64) {
     if !low.is_finite() {
         return (0.0, 1.0);
     }
-    // What does not move is drawn at the bottom.
+    // Draw constant values at the bottom.
     if low == high {
         return (low, low + 1.0);
     }
@@ -111,19 +111,19 @@ pub fn value_range(values: &[Option<f64>]) -> (f64, f64) {
 
 fn summary(canvas: &mut Canvas<'_>, app: &TopApp) {
     let list = &app.list;
-    let what = if app.view == TopView::Programs {
+    let noun = if app.view == TopView::Programs {
         "series of programs"
     } else {
         "series"
     };
     let counts = if list.count == list.all {
-        format!("{} {what}", human_readable(list.all as f64))
+        format!("{} {noun}", human_readable(list.all as f64))
     } else {
         let (shown, all) = (
             human_readable(list.count as f64),
             human_readable(list.all as f64),
         );
-        format!("{shown} of {all} {what}")
+        format!("{shown} of {all} {noun}")
     };
     let mut text = format!("{counts}, by {}", app.sort.label());
     if !app.filter.is_empty() {
@@ -138,15 +138,15 @@ fn summary(canvas: &mut Canvas<'_>, app: &TopApp) {
 fn empty_reason(app: &TopApp) -> String {
     if !app.filter.is_empty() {
         return format!(
-            "No series contains \"{}\"; esc drops the filter.",
+            "No series contains \"{}\"; esc clears the filter.",
             app.filter
         );
     }
     if let Some((pattern, _)) = &app.pattern {
-        return format!("No series fits --match \"{pattern}\" yet.");
+        return format!("No series matches --match \"{pattern}\" yet.");
     }
     if app.view == TopView::Programs {
-        return "No program has sent anything yet: neither a client library, nor statsd, nor pegel run."
+        return "No program has sent metrics yet, by client library, statsd, or pegel run."
             .to_owned();
     }
     "The agent has no values.".to_owned()
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_range_of_a_history_starts_at_zero_where_that_is_near() {
+    fn the_range_of_a_history_extends_to_a_near_zero() {
         assert_eq!(value_range(&[None, Some(3.0), Some(10.0)]), (0.0, 10.0));
         assert_eq!(value_range(&[Some(99.0), Some(100.0)]), (99.0, 100.0));
         assert_eq!(value_range(&[Some(5.0)]), (5.0, 6.0));

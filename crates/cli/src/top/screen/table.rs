@@ -1,4 +1,4 @@
-//! Aligned columns. Those that do not fit are left out, the last ones first.
+//! Draws tables with aligned columns. Columns that do not fit are left out, starting with the last.
 
 use super::canvas::Canvas;
 use super::theme::StyleRole;
@@ -11,7 +11,7 @@ pub struct TableColumn {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TableColumnKind {
-    /// Text from the left; the first column takes what the others leave.
+    /// Left-aligned text; the first column takes the remaining width.
     Text,
     Number,
     Bar,
@@ -19,7 +19,7 @@ pub enum TableColumnKind {
 
 pub enum TableCell {
     Text(String, StyleRole),
-    /// A share of one.
+    /// A fraction of one.
     Bar(Option<f64>),
     Sparkline(Vec<Option<f64>>, (f64, f64)),
     Missing,
@@ -30,7 +30,7 @@ impl TableCell {
         TableCell::Text(text.into(), StyleRole::Plain)
     }
 
-    /// A number that may not be known yet.
+    /// Formats a number; `None` is shown as missing.
     pub fn number(value: Option<f64>, write: impl Fn(f64) -> String) -> TableCell {
         match value {
             Some(value) => TableCell::plain(write(value)),
@@ -63,7 +63,7 @@ pub const fn bar(title: &'static str, width: u16) -> TableColumn {
     }
 }
 
-/// Where each column that fits begins, and how wide it is.
+/// Returns position and width of each column that fits.
 pub fn column_positions(columns: &[TableColumn], width: u16) -> Vec<(u16, u16)> {
     let Some((first, rest)) = columns.split_first() else {
         return Vec::new();
@@ -79,13 +79,13 @@ pub fn column_positions(columns: &[TableColumn], width: u16) -> Vec<(u16, u16)> 
     }
     let spare = width.saturating_sub(taken);
     let first_width = first.width + spare;
-    let mut places = vec![(0, first_width)];
+    let mut positions = vec![(0, first_width)];
     let mut x = first_width + 1;
     for column in &rest[..fitting] {
-        places.push((x, column.width));
+        positions.push((x, column.width));
         x += column.width + 1;
     }
-    places
+    positions
 }
 
 pub fn header_row(canvas: &mut Canvas<'_>, y: u16, columns: &[TableColumn]) {
@@ -103,8 +103,8 @@ pub fn header_row(canvas: &mut Canvas<'_>, y: u16, columns: &[TableColumn]) {
 }
 
 pub fn row(canvas: &mut Canvas<'_>, y: u16, columns: &[TableColumn], cells: &[TableCell]) {
-    let places = column_positions(columns, canvas.width());
-    for (((x, width), column), cell) in places.into_iter().zip(columns).zip(cells) {
+    let positions = column_positions(columns, canvas.width());
+    for (((x, width), column), cell) in positions.into_iter().zip(columns).zip(cells) {
         match (cell, column.kind) {
             (TableCell::Text(text, role), TableColumnKind::Number) => {
                 canvas.text_right(x, y, width, text, *role)
@@ -120,8 +120,8 @@ pub fn row(canvas: &mut Canvas<'_>, y: u16, columns: &[TableColumn], cells: &[Ta
                 );
             }
             (TableCell::Sparkline(values, range), _) => {
-                let shown = values.len().saturating_sub(width.into());
-                canvas.column_chart((x, y), 1, &values[shown..], *range, StyleRole::Good);
+                let first = values.len().saturating_sub(width.into());
+                canvas.column_chart((x, y), 1, &values[first..], *range, StyleRole::Good);
             }
             (TableCell::Bar(None) | TableCell::Missing, TableColumnKind::Text) => {}
             (TableCell::Bar(None) | TableCell::Missing, _) => {
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_column_takes_what_is_left() {
+    fn the_first_column_takes_the_remaining_width() {
         let columns = [text("name", 10), number("a", 8), number("b", 8)];
         assert_eq!(column_positions(&columns, 40), [(0, 22), (23, 8), (32, 8)]);
         assert_eq!(column_positions(&columns, 28), [(0, 10), (11, 8), (20, 8)]);

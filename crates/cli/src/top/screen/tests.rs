@@ -1,3 +1,5 @@
+//! Golden tests of every view at several sizes, for a small and a large node.
+
 use pegel_testkit::assert_golden;
 use ratatui::layout::Rect;
 
@@ -19,14 +21,14 @@ const LETTERS: TerminalTheme = TerminalTheme {
     has_attributes: false,
 };
 
-fn app(machine: ExampleNode, look: TerminalTheme, view: TopView) -> TopApp {
-    let mut app = TopApp::new(look, 2.0, None);
+fn app(machine: ExampleNode, theme: TerminalTheme, view: TopView) -> TopApp {
+    let mut app = TopApp::new(theme, 2.0, None);
     app.model = machine.model();
     app.view = view;
     app
 }
 
-/// The screen as text, without the blanks at the ends of rows.
+/// Returns the screen as text, without trailing blanks.
 fn screen(app: &mut TopApp, (width, height): (u16, u16)) -> String {
     app.update_layout(height);
     let mut buffer = Buffer::empty(Rect::new(0, 0, width, height));
@@ -38,7 +40,7 @@ fn screen(app: &mut TopApp, (width, height): (u16, u16)) -> String {
         while x < width {
             let symbol = buffer[(x, y)].symbol();
             row.push_str(symbol);
-            // A wide character fills the next cell too.
+            // A wide character occupies the next cell too.
             x += canvas::text_width(symbol).max(1);
         }
         text.push_str(row.trim_end());
@@ -71,7 +73,7 @@ fn every_view_of_a_large_node() {
 }
 
 #[test]
-fn a_plain_terminal_gets_plain_characters() {
+fn a_plain_terminal_gets_ascii_only() {
     for view in TopView::ALL {
         let mut app = app(LARGE, LETTERS, view);
         let shown = screen(&mut app, (80, 24));
@@ -82,7 +84,7 @@ fn a_plain_terminal_gets_plain_characters() {
 }
 
 #[test]
-fn nothing_breaks_at_any_size() {
+fn no_size_panics() {
     for machine in [SMALL, LARGE] {
         for view in TopView::ALL {
             let mut app = app(machine, BLOCKS, view);
@@ -97,16 +99,16 @@ fn nothing_breaks_at_any_size() {
 }
 
 #[test]
-fn a_screen_that_is_too_small_says_so() {
+fn a_small_screen_shows_the_required_size() {
     let mut app = app(SMALL, BLOCKS, TopView::Node);
     let shown = screen(&mut app, (39, 10));
-    assert_eq!(shown.trim_end(), "Too small: 39x10; 40x10 is needed.");
+    assert_eq!(shown.trim_end(), "Too small: 39x10; requires 40x10.");
     let shown = screen(&mut app, (12, 4));
-    assert_eq!(shown, "Too small: 1\n2x4; 40x10 i\ns needed.\n\n");
+    assert_eq!(shown, "Too small: 1\n2x4; require\ns 40x10.\n\n");
 }
 
 #[test]
-fn the_detail_tells_all_about_a_series() {
+fn the_details_of_a_series_match_the_golden_files() {
     let mut app = app(LARGE, BLOCKS, TopView::Programs);
     app.update_layout(24);
     app.handle_action(KeyAction::Filter, 24);
@@ -125,17 +127,17 @@ fn help_pause_and_a_lost_agent_are_shown() {
     app.handle_action(KeyAction::Pause, 24);
     golden("help", &mut app);
     app.handle_action(KeyAction::Escape, 24);
-    app.connection = ConnectionState::Lost(NOW + 3.0, "no agent answers".to_owned());
+    app.connection = ConnectionState::Lost(NOW + 3.0, "no agent is listening".to_owned());
     let shown = screen(&mut app, (80, 24));
     assert!(
-        shown.starts_with(" agent gone since 12:00:03Z, retrying  no agent answers\n"),
+        shown.starts_with(" disconnected since 12:00:03Z, retrying  no agent is listening\n"),
         "{shown}"
     );
     assert!(shown.contains(" memory"), "the last values stay\n{shown}");
 }
 
 #[test]
-fn what_programs_send_is_harmless_on_the_screen() {
+fn control_characters_in_names_do_not_reach_the_screen() {
     let mut app = app(SMALL, BLOCKS, TopView::Programs);
     app.update_layout(24);
     let mut buffer = Buffer::empty(Rect::new(0, 0, 80, 24));
@@ -152,11 +154,11 @@ fn what_programs_send_is_harmless_on_the_screen() {
 }
 
 #[test]
-fn an_empty_view_says_why() {
+fn an_empty_view_shows_the_reason() {
     let low = ExampleNode { level: 2, ..SMALL };
     let shown = screen(&mut app(low, BLOCKS, TopView::Gpus), (80, 24));
     assert!(
-        shown.contains("The agent's level is 2; GPUs need level 3"),
+        shown.contains("The agent's level is 2; GPUs require level 3"),
         "{shown}"
     );
     let mut nothing = TopApp::new(BLOCKS, 2.0, None);
@@ -166,8 +168,5 @@ fn an_empty_view_says_why() {
         ..SMALL
     };
     let shown = screen(&mut app(none, BLOCKS, TopView::Programs), (80, 24));
-    assert!(
-        shown.contains("No program has sent anything yet"),
-        "{shown}"
-    );
+    assert!(shown.contains("No program has sent metrics yet"), "{shown}");
 }

@@ -1,17 +1,17 @@
-//! What the terminal can show: colours or none, block characters or plain ASCII.
+//! Capabilities of the terminal: colours or none, block characters or plain ASCII.
 
 use ratatui::style::{Color, Modifier, Style};
 
 use crate::top::model::CpuMode;
 
-/// What a piece of the screen means; the look decides how that appears.
+/// The meaning of an element on the screen; the theme maps it to a style.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StyleRole {
     Plain,
     /// Less important: units of measure, empty parts of bars.
     Faint,
     Title,
-    /// The row or the tab that is chosen.
+    /// The selected row or tab.
     Selected,
     Key,
     Good,
@@ -24,12 +24,12 @@ pub enum StyleRole {
 pub struct TerminalTheme {
     pub has_colours: bool,
     pub has_blocks: bool,
-    /// Bold and reverse.
+    /// Bold and reverse video.
     pub has_attributes: bool,
 }
 
 impl TerminalTheme {
-    /// From what the environment says about the terminal, in the order of precedence of `setlocale`.
+    /// Detects the capabilities from environment variables, with the precedence of `setlocale`.
     pub fn detect(variable: impl Fn(&str) -> Option<String>) -> TerminalTheme {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
         let term = set("TERM").unwrap_or_else(|| "dumb".to_owned());
@@ -44,7 +44,7 @@ impl TerminalTheme {
         let is_plain = is_old || term.ends_with("-mono") || term.ends_with("-m");
         TerminalTheme {
             has_colours: !is_plain && set("NO_COLOR").is_none(),
-            // The font of the Linux console lacks most blocks.
+            // The font of the Linux console lacks most block characters.
             has_blocks: is_utf8 && !is_old && term != "linux",
             has_attributes: term != "dumb" && term != "vt52",
         }
@@ -65,7 +65,7 @@ impl TerminalTheme {
         }
     }
 
-    /// A share of time, by how alarming it is.
+    /// Returns the colour role of a usage.
     pub fn usage_role(share: f64) -> StyleRole {
         match share {
             s if s >= 0.9 => StyleRole::Critical,
@@ -74,7 +74,7 @@ impl TerminalTheme {
         }
     }
 
-    /// A whole cell of a bar. Modes differ in shape as well as in colour.
+    /// Returns a full cell of a bar. CPU modes differ in shape as well as in colour.
     pub fn cell(self, role: StyleRole) -> &'static str {
         let (block, letter) = match role {
             StyleRole::Cpu(CpuMode::User) => ("█", "#"),
@@ -88,7 +88,7 @@ impl TerminalTheme {
         if self.has_blocks { block } else { letter }
     }
 
-    /// The column of a sparkline: a share of its height.
+    /// Returns the column of a sparkline, for a fraction of its height.
     pub fn column(self, share: f64) -> &'static str {
         const BLOCKS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
         const LETTERS: [&str; 8] = ["_", ".", ":", "-", "=", "+", "*", "#"];
@@ -100,7 +100,7 @@ impl TerminalTheme {
         }
     }
 
-    /// A cell of a bar that is filled from the left, in eighths.
+    /// Returns a cell of a bar that is filled from the left, in eighths.
     pub fn eighth(self, eighths: usize) -> &'static str {
         const BLOCKS: [&str; 8] = ["·", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
         match eighths {
@@ -146,43 +146,52 @@ fn coloured(role: StyleRole) -> Style {
 mod tests {
     use super::*;
 
-    fn look(variables: &[(&str, &str)]) -> (bool, bool, bool) {
-        let look = TerminalTheme::detect(|name| {
+    fn capabilities(variables: &[(&str, &str)]) -> (bool, bool, bool) {
+        let theme = TerminalTheme::detect(|name| {
             let found = variables.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| (*value).to_owned())
         });
-        (look.has_colours, look.has_blocks, look.has_attributes)
+        (theme.has_colours, theme.has_blocks, theme.has_attributes)
     }
 
     #[test]
-    fn the_terminal_decides_what_it_can_show() {
+    fn capabilities_follow_the_environment() {
         let utf8 = ("LANG", "C.UTF-8");
-        assert_eq!(look(&[("TERM", "xterm"), utf8]), (true, true, true));
+        assert_eq!(capabilities(&[("TERM", "xterm"), utf8]), (true, true, true));
         assert_eq!(
-            look(&[("TERM", "xterm"), utf8, ("NO_COLOR", "1")]),
+            capabilities(&[("TERM", "xterm"), utf8, ("NO_COLOR", "1")]),
             (false, true, true)
         );
         assert_eq!(
-            look(&[("TERM", "xterm"), utf8, ("NO_COLOR", "")]),
+            capabilities(&[("TERM", "xterm"), utf8, ("NO_COLOR", "")]),
             (true, true, true)
         );
         assert_eq!(
-            look(&[("TERM", "xterm"), ("LANG", "C")]),
+            capabilities(&[("TERM", "xterm"), ("LANG", "C")]),
             (true, false, true)
         );
         assert_eq!(
-            look(&[("TERM", "xterm"), utf8, ("LC_ALL", "POSIX")]),
+            capabilities(&[("TERM", "xterm"), utf8, ("LC_ALL", "POSIX")]),
             (true, false, true)
         );
-        assert_eq!(look(&[("TERM", "linux"), utf8]), (true, false, true));
-        assert_eq!(look(&[("TERM", "vt100"), utf8]), (false, false, true));
-        assert_eq!(look(&[("TERM", "dumb"), utf8]), (false, false, false));
-        assert_eq!(look(&[]), (false, false, false));
+        assert_eq!(
+            capabilities(&[("TERM", "linux"), utf8]),
+            (true, false, true)
+        );
+        assert_eq!(
+            capabilities(&[("TERM", "vt100"), utf8]),
+            (false, false, true)
+        );
+        assert_eq!(
+            capabilities(&[("TERM", "dumb"), utf8]),
+            (false, false, false)
+        );
+        assert_eq!(capabilities(&[]), (false, false, false));
     }
 
     #[test]
     fn without_colours_no_style_has_one() {
-        let look = TerminalTheme {
+        let theme = TerminalTheme {
             has_colours: false,
             has_blocks: true,
             has_attributes: true,
@@ -193,7 +202,7 @@ mod tests {
             StyleRole::Cpu(CpuMode::IoWait),
             StyleRole::Faint,
         ] {
-            let style = look.style(role);
+            let style = theme.style(role);
             assert_eq!((style.fg, style.bg), (None, None), "{role:?}");
         }
     }
