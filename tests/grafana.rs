@@ -1,5 +1,5 @@
-//! What `pegel grafana provision` and `pegel prometheus-config` write, and that it works: every panel finds data, and
-//! Grafana's user gets in.
+//! The output of `pegel grafana provision` and `pegel prometheus-config`, and its effect: every panel finds data, and
+//! Grafana's user has access.
 
 #[path = "grafana/asked.rs"]
 mod asked;
@@ -18,7 +18,7 @@ use pegel_testkit::{Finished, Process, TempDir};
 const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// `pegel` with nothing of the caller's environment but what is given.
+/// Runs `pegel` with the given environment only.
 fn pegel(args: &[&str], envs: &[(&str, &str)]) -> Finished {
     let home = TempDir::new();
     let mut command = Command::new(PEGEL);

@@ -1,16 +1,16 @@
-//! What Grafana makes of a dashboard: its panels with their targets, variables put in, and the two forms of request.
+//! Emulates Grafana: the panels of a dashboard with their targets, variables substituted, and both forms of request.
 
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-/// A dashboard's file.
+/// Reads a dashboard's file.
 pub fn read(path: &Path) -> Value {
     let text = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     serde_json::from_slice(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// All panels but rows, those of closed rows too.
+/// Returns all panels except rows, including those of collapsed rows.
 pub fn panels(dashboard: &Value) -> Vec<&Value> {
     let outer = dashboard["panels"].as_array().expect("panels");
     let inner = outer.iter().filter_map(|panel| panel["panels"].as_array());
@@ -18,9 +18,9 @@ pub fn panels(dashboard: &Value) -> Vec<&Value> {
     all.filter(|panel| panel["type"] != "row").collect()
 }
 
-/// What is chosen at the top of the dashboard.
+/// The values selected at the top of the dashboard.
 pub struct Chosen<'a> {
-    /// As the variable's `regex` format has it.
+    /// In the variable's `regex` format.
     pub host: &'a str,
     pub metric: &'a str,
     pub tag: &'a str,
@@ -39,7 +39,7 @@ impl Chosen<'_> {
         text
     }
 
-    /// One sub-query. Both forms make the same one.
+    /// Returns one sub-query, which is the same in both forms.
     fn query(&self, target: &Value) -> Value {
         let text = |key: &str| {
             target[key]
@@ -67,7 +67,7 @@ impl Chosen<'_> {
         query
     }
 
-    /// The browser form, up to Grafana 12: all targets at once, milliseconds, no end.
+    /// Returns the request of the browser, up to Grafana 12: all targets at once, milliseconds, no end.
     pub fn browser_form(&self, panel: &Value, now: u64) -> Value {
         let targets = panel["targets"].as_array().expect("targets");
         json!({
@@ -77,13 +77,13 @@ impl Chosen<'_> {
         })
     }
 
-    /// The backend form: a request for each target, in seconds.
+    /// Returns the requests of the backend: one per target, in seconds.
     pub fn backend_form(&self, target: &Value, now: u64) -> Value {
         json!({"start": now - 900, "end": now, "queries": [self.query(target)]})
     }
 }
 
-/// What the browser form needs of each element, with the target that it belongs to.
+/// Checks the fields that the browser needs in each element, with its target.
 pub fn browser_lines(answer: &Value) -> Vec<(usize, &Map<String, Value>, &Value)> {
     let elements = answer.as_array().expect("a list").iter();
     let lines = elements.map(|element| {
@@ -94,7 +94,7 @@ pub fn browser_lines(answer: &Value) -> Vec<(usize, &Map<String, Value>, &Value)
     lines.collect()
 }
 
-/// The types of the backend form: whole seconds, numbers, tags that are texts.
+/// Checks the types that the backend expects: whole seconds, numbers, string tags.
 pub fn check_backend(answer: &Value) -> usize {
     let mut points = 0;
     for element in answer.as_array().expect("a list") {

@@ -1,4 +1,4 @@
-//! Each panel of each dashboard, in both forms of request, against a machine made of files.
+//! Each panel of each dashboard, in both forms of request, against a fixture tree.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ fn dashboard(name: &str) -> Value {
     asked::read(&Path::new(ROOT).join(format!("packaging/grafana/dashboards/{name}.json")))
 }
 
-/// The stand-in for NVIDIA's library, busy and with links.
+/// Builds the mock of NVIDIA's library, with busy GPUs and links.
 fn nvml(dir: &TempDir) -> PathBuf {
     std::fs::write(dir.join("control"), "busy\nlinks\n").expect("written");
     let library = dir.join("libnvidia-ml.so.1");
@@ -46,7 +46,7 @@ fn nvml(dir: &TempDir) -> PathBuf {
     library
 }
 
-/// A node that has everything, at level 4, with every collector at the agent's rate.
+/// A node with all hardware, at level 4, with every collector at the agent's rate.
 struct Node {
     agent: AgentProcess,
     machine: TempDir,
@@ -76,14 +76,14 @@ impl Node {
         node
     }
 
-    /// Lets its processors have been busy: files do not do that by themselves.
+    /// Increases the CPU times in the fixture's files.
     fn work(&self) {
         let path = self.machine.join("proc/stat");
         let text = std::fs::read_to_string(&path).expect("a file");
         let lines = text.lines().map(|line| {
             let mut words: Vec<String> = line.split(' ').map(str::to_owned).collect();
             if line.starts_with("cpu") {
-                // After "cpu" there are two spaces, after "cpu0" one.
+                // Two spaces follow "cpu", one follows "cpu0".
                 let user = if words[1].is_empty() { 2 } else { 1 };
                 let ticks: u64 = words[user].parse().expect("a number");
                 words[user] = (ticks + 100).to_string();
@@ -95,7 +95,7 @@ impl Node {
     }
 }
 
-/// What programs would have counted, and something that is dropped.
+/// Pushes values of programs, and one that is dropped.
 fn push(agent: &AgentProcess) {
     let mut points = Vec::new();
     for (ago, value) in [(20, 10.0), (10, 30.0)] {
@@ -149,7 +149,7 @@ fn ask(agent: &AgentProcess, body: &Value) -> Result<Value, String> {
     }
 }
 
-/// Data for every target, in both forms; each line with all that its name needs; no gauges added up.
+/// Checks that every target has data in both forms, that each line has the tags of its name, and that no gauges are summed.
 fn check_panel(agent: &AgentProcess, panel: &Value, chosen: &Chosen<'_>) -> Result<(), String> {
     let answer = ask(agent, &chosen.browser_form(panel, now()))?;
     let lines = asked::browser_lines(&answer);
@@ -194,7 +194,7 @@ fn every_panel_of_every_dashboard_finds_data() {
     for name in FILES {
         let dashboard = dashboard(name);
         for panel in asked::panels(&dashboard) {
-            // All nodes; one that is chosen; and lines by another tag.
+            // All nodes; one selected node; and lines by another tag.
             for (host, tag) in [(".*", "host"), ("nid7", "host"), ("(nid7|nid8)", "puid")] {
                 let chosen = Chosen {
                     host,
@@ -219,7 +219,7 @@ fn every_panel_of_every_dashboard_finds_data() {
 }
 
 #[test]
-fn every_variable_finds_something_to_choose() {
+fn every_variable_has_values() {
     if need("cc").is_none() {
         return;
     }
@@ -233,7 +233,7 @@ fn every_variable_finds_something_to_choose() {
             .filter(|variable| variable["type"] == "query")
         {
             let query = variable["query"].as_str().expect("a text");
-            // As the source forms them: the textbox is empty at first.
+            // As the data source sends them; the textbox is initially empty.
             let (path, expected) = match query {
                 "tag_values(pegel_cpu_seconds_total, host)" => (
                     "/api/search/lookup?m=pegel_cpu_seconds_total%7Bhost=*%7D&limit=10000",
@@ -263,7 +263,7 @@ fn every_variable_finds_something_to_choose() {
     }
 }
 
-/// The one shape of expression that is used: nothing that begins with, or is, one of these.
+/// Evaluates the only kind of expression in use: a negative lookahead of prefixes and names.
 fn is_left(regex: &str, name: &str) -> bool {
     let shape = regex
         .strip_prefix("/^(?!")
@@ -276,7 +276,7 @@ fn is_left(regex: &str, name: &str) -> bool {
 }
 
 #[test]
-fn dashboards_keep_to_what_grafana_takes() {
+fn dashboards_are_valid_for_grafana() {
     let mut uids = BTreeSet::new();
     for name in FILES {
         let dashboard = dashboard(name);
@@ -321,7 +321,7 @@ fn dashboards_keep_to_what_grafana_takes() {
                 }
             }
         }
-        // No place has a data source of its own: it would be missing wherever the file is imported.
+        // No panel has a fixed data source, which would be missing after an import elsewhere.
         let text = dashboard.to_string();
         let sources = text.matches("\"uid\":").count() - 1;
         assert_eq!(
@@ -344,7 +344,7 @@ fn check_form(name: &str, panel: &Value) {
     let mut letters = BTreeSet::new();
     for target in panel["targets"].as_array().expect("targets") {
         assert!(letters.insert(target["refId"].to_string()), "{place}");
-        // Nodes stand beside each other: they are never made one line.
+        // Nodes are never aggregated into one line.
         assert!(
             ["sum", "none"].contains(&target["aggregator"].as_str().expect("a text")),
             "{place}"

@@ -1,4 +1,4 @@
-//! Files that are written, left and refused; and whether Grafana's user then gets in.
+//! Files that are written, kept and rejected; and access of Grafana's user afterwards.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -19,7 +19,7 @@ fn provision(dir: &Path, more: &[&str]) -> Finished {
     pegel(&[&args, more].concat(), &[])
 }
 
-/// Every file below, with its inode and what it holds.
+/// Returns every file below a directory, with inode and contents.
 fn files(dir: &Path) -> Vec<(PathBuf, u64, Vec<u8>)> {
     let mut found = Vec::new();
     let mut open = vec![dir.to_owned()];
@@ -64,7 +64,7 @@ fn a_second_run_changes_nothing() {
     ];
     assert_eq!(names, expected);
     assert_eq!(
-        first.stdout.matches("wrote ").count(),
+        first.stdout.matches("written   ").count(),
         expected.len() - 1,
         "{first}"
     );
@@ -72,13 +72,13 @@ fn a_second_run_changes_nothing() {
     let second = provision(dir.path(), &["--prometheus", "http://prometheus:9090"]);
     assert_eq!(second.code(), Some(0), "{second}");
     assert_eq!(
-        second.stdout.matches("same  ").count(),
+        second.stdout.matches("unchanged ").count(),
         expected.len() - 1,
         "{second}"
     );
     assert!(files(dir.path()) == before, "{second}");
 
-    // The files are those that can be imported by hand, and the provider knows where they are.
+    // The files are those for manual import, and the provider has their path.
     for (path, _, held) in before
         .iter()
         .filter(|(path, _, _)| path.extension().is_some_and(|e| e == "json"))
@@ -105,7 +105,7 @@ fn a_second_run_changes_nothing() {
 }
 
 #[test]
-fn files_of_others_stay_as_they_are() {
+fn foreign_files_are_kept() {
     let dir = TempDir::new();
     fs::create_dir(dir.join("datasources")).expect("made");
     let theirs = dir.join("datasources/pegel.yaml");
@@ -115,13 +115,13 @@ fn files_of_others_stay_as_they_are() {
         let finished = provision(dir.path(), more);
         assert_eq!(finished.code(), Some(1), "{finished}");
         let said = format!(
-            "not written by pegel: {}; nothing was written",
+            "not written by pegel: {}; no file was changed",
             theirs.display()
         );
         assert!(finished.stderr.contains(&said), "{finished}");
         assert!(files(dir.path()) == before, "{finished}");
     }
-    // Nor is a link followed to something of theirs.
+    // Symlinks to foreign files are not followed.
     fs::rename(&theirs, dir.join("elsewhere")).expect("moved");
     symlink(dir.join("elsewhere"), &theirs).expect("linked");
     let finished = provision(dir.path(), &["--force"]);
@@ -135,7 +135,7 @@ fn files_of_others_stay_as_they_are() {
 }
 
 #[test]
-fn our_files_that_somebody_changed_are_left_unless_forced() {
+fn modified_files_are_kept_unless_forced() {
     let dir = TempDir::new();
     assert_eq!(provision(dir.path(), &[]).code(), Some(0));
     let file = dir.join("dashboards/pegel/level-2.json");
@@ -147,7 +147,7 @@ fn our_files_that_somebody_changed_are_left_unless_forced() {
     assert!(
         finished
             .stdout
-            .contains(&format!("left  {}", file_shown.display())),
+            .contains(&format!("kept      {}", file_shown.display())),
         "{finished}"
     );
     assert_eq!(fs::read(&file).expect("there"), b"{}");
@@ -162,7 +162,7 @@ fn our_files_that_somebody_changed_are_left_unless_forced() {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn invalid_arguments_are_reported() {
     let dir = TempDir::new();
     let file = dir.join("file");
     fs::write(&file, "").expect("written");
@@ -170,20 +170,20 @@ fn mistakes_are_named() {
     fs::write(&token, PLANTED_TOKEN).expect("written");
     let gone = dir.join("gone");
     for (at, more, code, said) in [
-        (&gone, &[][..], 1, "there is no directory"),
+        (&gone, &[][..], 1, "does not exist; create it"),
         (&file, &[], 1, "is not a directory"),
         (
             &gone,
             &["--url", "localhost:4242"],
             2,
-            "does not begin with http://",
+            "does not start with http://",
         ),
-        (&gone, &["--url", "http://u:p@x"], 2, "has a user in it"),
+        (&gone, &["--url", "http://u:p@x"], 2, "contains credentials"),
         (
             &gone,
             &["--url", "http://nid1:4242", "--token-file", text(&token)],
             2,
-            "in clear; use https",
+            "unencrypted over the network; use https",
         ),
         (
             &gone,
@@ -191,14 +191,19 @@ fn mistakes_are_named() {
             1,
             "cannot read the token file",
         ),
-        (&gone, &["--token-file", text(&file)], 2, "is not one line"),
+        (
+            &gone,
+            &["--token-file", text(&file)],
+            2,
+            "expected one line",
+        ),
         (&gone, &["--user", "a b"], 2, "is not the name of a user"),
         (&gone, &["--config", text(&gone)], 2, "gone"),
         (
             &dir.path().to_owned(),
             &["--seen-as", "etc"],
             2,
-            "must begin with a slash",
+            "must be an absolute path",
         ),
     ] {
         let finished = provision(at, more);
@@ -209,7 +214,7 @@ fn mistakes_are_named() {
 }
 
 #[test]
-fn a_directory_that_is_not_ours_to_write_is_said() {
+fn an_unwritable_directory_is_reported() {
     let Some(stranger) = Stranger::new() else {
         return;
     };
@@ -223,7 +228,7 @@ fn a_directory_that_is_not_ours_to_write_is_said() {
     assert_eq!(finished.code(), Some(1), "{finished}");
     assert!(finished.stderr.contains("cannot write "), "{finished}");
     assert!(
-        finished.stderr.contains("run this as a user who may"),
+        finished.stderr.contains("run as a user with write access"),
         "{finished}"
     );
     assert_eq!(files(&place), []);
@@ -233,7 +238,7 @@ fn agent(config: &str) -> AgentProcess {
     AgentBuilder::new(PEGEL).config(config).start()
 }
 
-/// Save & test, a query and a variable, as Grafana's user sends them.
+/// Returns the statuses of "Save & test", a query and a variable, as sent by Grafana's user.
 fn statuses(stranger: Stranger, agent: &AgentProcess, headers: &[&str]) -> [u16; 3] {
     let url = |path: &str| format!("http://{}{path}", agent.http());
     let ask = |more: &[&str]| stranger.curl(&[headers, more].concat()).0;
@@ -250,7 +255,7 @@ fn statuses(stranger: Stranger, agent: &AgentProcess, headers: &[&str]) -> [u16;
 }
 
 #[test]
-fn the_line_that_is_printed_lets_grafanas_user_in() {
+fn the_printed_line_gives_grafanas_user_access() {
     let Some(stranger) = Stranger::new() else {
         return;
     };
@@ -280,7 +285,7 @@ fn the_line_that_is_printed_lets_grafanas_user_in() {
         [200; 3],
         "with it"
     );
-    // Whoever has the line is told so.
+    // A configuration with the line is recognised.
     let file = dir.join("agent.yaml");
     fs::write(&file, &config).expect("written");
     let finished = provision(
@@ -288,20 +293,20 @@ fn the_line_that_is_printed_lets_grafanas_user_in() {
         &["--user", Stranger::NAME, "--config", text(&file)],
     );
     assert!(
-        finished.stdout.contains("already lets nobody in"),
+        finished.stdout.contains("already permits nobody"),
         "{finished}"
     );
 }
 
 #[test]
-fn the_token_that_is_written_lets_grafanas_user_in() {
+fn the_written_token_gives_grafanas_user_access() {
     let dir = TempDir::new();
     let token = dir.join("token");
     fs::write(&token, format!("{PLANTED_TOKEN}\n")).expect("written");
     fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).expect("ours");
     let place = dir.join("provisioning");
     fs::create_dir(&place).expect("made");
-    // From the agent's own configuration; the output is searched for the token by the testkit.
+    // The token comes from the agent's configuration; the testkit checks that no output contains it.
     let config = dir.join("agent.yaml");
     fs::write(
         &config,
@@ -335,14 +340,14 @@ fn the_token_that_is_written_lets_grafanas_user_in() {
 }
 
 #[test]
-fn the_group_of_grafanas_directory_can_read_the_token_and_nobody_else() {
+fn only_the_group_of_grafanas_directory_can_read_the_token() {
     let is_root = rustix::process::geteuid().is_root();
     if need_hardware(is_root, "root privilege to give files to a group").is_none() {
         return;
     }
     let dir = TempDir::new();
     chown(dir.path(), None, Some(Stranger::UID)).expect("root");
-    // Written without a token at first: what anyone may read then becomes secret.
+    // First written without a token: the world-readable file becomes secret.
     assert_eq!(provision(dir.path(), &[]).code(), Some(0));
     let about = |name: &str| {
         let found = fs::metadata(dir.join(name)).expect("there");

@@ -1,4 +1,4 @@
-//! Scrape configs: Prometheus' own tool finds them right, and a real one scrapes by them.
+//! Scrape configurations: promtool accepts them, and a real Prometheus uses them.
 
 use std::fs;
 use std::process::Command;
@@ -19,7 +19,7 @@ fn promtool(args: &[&str]) -> Finished {
 }
 
 #[test]
-fn promtool_takes_every_form() {
+fn promtool_accepts_every_form() {
     if need("promtool").is_none() {
         return;
     }
@@ -62,7 +62,7 @@ fn promtool_takes_every_form() {
 }
 
 #[test]
-fn each_node_is_asked_as_it_allows() {
+fn each_node_is_scraped_as_its_access_rules_require() {
     let said = |args: &[&str]| {
         let finished = pegel(&[&["prometheus-config"], args].concat(), &[]);
         assert_eq!(finished.code(), Some(0), "{finished}");
@@ -99,7 +99,7 @@ fn each_node_is_asked_as_it_allows() {
 }
 
 #[test]
-fn another_users_prometheus_gets_in_with_the_token_or_by_name() {
+fn another_users_prometheus_has_access_by_token_or_by_name() {
     let Some(stranger) = Stranger::new() else {
         return;
     };
@@ -116,7 +116,7 @@ fn another_users_prometheus_gets_in_with_the_token_or_by_name() {
     assert_eq!(scraped("level: 2\n", &["-H", &header]), (200, true));
 }
 
-/// A node made of files, to which programs have sent what they count.
+/// Starts an agent on a fixture tree, with values of programs.
 fn node() -> AgentProcess {
     let rates =
         ["rapl", "infiniband", "filesystem"].map(|name| format!("  {name}: {{rate: 500ms}}\n"));
@@ -139,7 +139,7 @@ fn node() -> AgentProcess {
     agent
 }
 
-/// The questions in docs/grafana.md, each in a block of its own.
+/// Returns the example queries in docs/grafana.md, each from a block of its own.
 fn samples() -> Vec<String> {
     let page = fs::read_to_string(format!("{ROOT}/docs/grafana.md")).expect("the page");
     let blocks = page.split("```promql\n").skip(1);
@@ -147,13 +147,13 @@ fn samples() -> Vec<String> {
     blocks.collect()
 }
 
-/// Each byte by its number, whatever it is.
+/// Percent-encodes every byte.
 fn encode(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
 #[test]
-fn a_real_prometheus_scrapes_by_it_and_answers_the_sample_questions() {
+fn a_real_prometheus_scrapes_and_answers_the_example_queries() {
     let Some(prometheus) = need("prometheus") else {
         return;
     };
@@ -177,12 +177,12 @@ fn a_real_prometheus_scrapes_by_it_and_answers_the_sample_questions() {
     let samples = samples();
     assert!(samples.len() >= 10, "{samples:?}");
     for sample in samples {
-        // Those that look for trouble find none here.
+        // Queries for problems have no results here.
         let is_search = sample.contains(['<', '>']);
         eventually(&sample, || {
             let path = format!("/api/v1/query?query={}", encode(&sample));
             let answer = get(&prometheus.address, &path).expect("an answer");
-            // It answers before it is ready to.
+            // Prometheus answers before it is ready.
             if answer.status == 503 {
                 return Err(json!(answer.text()));
             }

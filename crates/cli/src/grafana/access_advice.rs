@@ -1,23 +1,23 @@
-//! How Grafana's and Prometheus' own users get into an agent that runs as another user.
+//! Explains how to give the users of Grafana and Prometheus access to an agent that runs as another user.
 
 use pegel_config::User;
 
-/// The line for the agent's configuration, and what to say with it. `known` says whether this machine has a user.
-pub fn allow_users(allowed: &[User], wanted: &[User], known: &dyn Fn(&User) -> bool) -> String {
+/// Returns the line for the agent's configuration with an explanation. `exists` returns whether the system has a user.
+pub fn allow_users(allowed: &[User], wanted: &[User], exists: &dyn Fn(&User) -> bool) -> String {
     let missing: Vec<&User> = wanted
         .iter()
         .filter(|user| !allowed.contains(user))
         .collect();
-    let (here, unknown): (Vec<&User>, Vec<&User>) =
-        missing.into_iter().partition(|user| known(user));
-    if here.is_empty() && unknown.is_empty() {
-        return format!("allow_users already lets {} in.\n", join_users(wanted));
+    let (existing, unknown): (Vec<&User>, Vec<&User>) =
+        missing.into_iter().partition(|user| exists(user));
+    if existing.is_empty() && unknown.is_empty() {
+        return format!("allow_users already permits {}.\n", join_users(wanted));
     }
     let mut text = String::new();
-    if !here.is_empty() {
-        let all: Vec<User> = allowed.iter().chain(here).cloned().collect();
+    if !existing.is_empty() {
+        let all: Vec<User> = allowed.iter().chain(existing).cloned().collect();
         text.push_str(&format!(
-            "Without a token, the agent serves its own user and root only. Put this into its configuration, and restart it:\n\n\
+            "Without a token, the agent serves only its own user and root. Add this to its configuration and restart it:\n\n\
              allow_users: [{}]\n\n",
             join_users(&all)
         ));
@@ -25,8 +25,8 @@ pub fn allow_users(allowed: &[User], wanted: &[User], known: &dyn Fn(&User) -> b
     if !unknown.is_empty() {
         let unknown: Vec<User> = unknown.into_iter().cloned().collect();
         text.push_str(&format!(
-            "This machine has no user {}. Once it has, add it to allow_users in the agent's configuration; \
-             for one that runs under another name: --user NAME.\n",
+            "This machine has no user {}. Once it exists, add it to allow_users in the agent's configuration. \
+             If the service runs as another user, pass --user NAME.\n",
             join_users(&unknown)
         ));
     }
@@ -38,7 +38,7 @@ fn join_users(users: &[User]) -> String {
     users.join(", ")
 }
 
-/// Whether the agent would take the name: it refuses to start with one that the system does not know.
+/// Returns whether the system has this user: the agent does not start with an unknown name in allow_users.
 pub fn is_system_user(user: &User) -> bool {
     match user {
         User::Uid(_) => true,
@@ -58,10 +58,10 @@ mod tests {
     }
 
     #[test]
-    fn the_line_keeps_who_is_allowed_and_leaves_out_who_is_unknown() {
+    fn the_line_keeps_permitted_users_and_omits_unknown_ones() {
         let wanted = users(&["grafana", "prometheus"]);
-        let known = |user: &User| user.to_string() == "grafana";
-        let text = allow_users(&users(&["ada", "1001"]), &wanted, &known);
+        let exists = |user: &User| user.to_string() == "grafana";
+        let text = allow_users(&users(&["ada", "1001"]), &wanted, &exists);
         assert!(
             text.contains("\nallow_users: [ada, 1001, grafana]\n"),
             "{text}"
@@ -73,7 +73,7 @@ mod tests {
             "{text}"
         );
         let text = allow_users(&wanted, &wanted, &|_| true);
-        assert_eq!(text, "allow_users already lets grafana, prometheus in.\n");
+        assert_eq!(text, "allow_users already permits grafana, prometheus.\n");
         let text = allow_users(&[], &wanted, &|_| false);
         assert!(!text.contains("allow_users: ["), "{text}");
     }

@@ -1,27 +1,28 @@
-//! What a dashboard shows, in few words, so that all panels are made alike. [`super::json`] makes Grafana's form of it.
+//! A compact description of dashboards, so that all panels are consistent. [`super::dashboard_json`] converts it to
+//! Grafana's JSON.
 
-/// Also the uid under which Grafana knows it, with `pegel-` before it, and the name of its file.
 #[derive(Debug)]
 pub struct Dashboard {
+    /// The file name; also Grafana's uid, with the prefix `pegel-`.
     pub name: &'static str,
     pub title: &'static str,
     pub description: &'static str,
-    /// Besides the data source and the nodes, which every dashboard lets one choose.
+    /// Variables besides data source and nodes, which every dashboard has.
     pub variables: &'static [DashboardVariable],
     pub rows: &'static [DashboardRow],
 }
 
-/// Something to choose from at the top of a dashboard.
+/// A selector at the top of a dashboard.
 #[derive(Debug)]
 pub enum DashboardVariable {
-    /// Filled by a question to the data source.
+    /// Filled by a query to the data source.
     Query {
         name: &'static str,
         label: &'static str,
         query: &'static str,
-        /// A regular expression of the browser: answers that it does not find are left out.
+        /// A JavaScript regular expression; results that do not match are left out.
         regex: &'static str,
-        /// Chosen at first; `All` allows several.
+        /// The initial selection; `All` permits several values.
         initial_value: &'static str,
     },
     /// Typed by hand.
@@ -34,9 +35,9 @@ pub enum DashboardVariable {
 #[derive(Debug)]
 pub struct DashboardRow {
     pub title: &'static str,
-    /// Its panels ask nothing until someone opens it: for what many nodes do not have.
+    /// A collapsed row sends no queries until it is opened: for hardware that many nodes lack.
     pub is_collapsed: bool,
-    /// Once for each chosen value of this variable.
+    /// Repeats the row for each selected value of this variable.
     pub repeat: Option<&'static str>,
     pub panels: &'static [DashboardPanel],
 }
@@ -66,10 +67,10 @@ pub struct DashboardPanel {
     /// Grafana's name of the unit.
     pub unit: &'static str,
     pub kind: PanelKind,
-    /// Of the 24 columns of the page.
+    /// Width in columns, of 24.
     pub width: u32,
     pub max: Option<f64>,
-    /// From here on yellow, and from here on red.
+    /// Lower bounds of yellow and of red.
     pub thresholds: Option<(f64, f64)>,
     pub queries: &'static [PanelQuery],
 }
@@ -77,7 +78,7 @@ pub struct DashboardPanel {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PanelKind {
     TimeSeries,
-    /// The last value of each node, in large figures.
+    /// The last value of each node in large digits.
     Stat,
 }
 
@@ -99,9 +100,9 @@ impl DashboardPanel {
         }
     }
 
-    pub const fn with_description(self, about: &'static str) -> DashboardPanel {
+    pub const fn with_description(self, description: &'static str) -> DashboardPanel {
         DashboardPanel {
-            description: about,
+            description,
             ..self
         }
     }
@@ -114,7 +115,7 @@ impl DashboardPanel {
         }
     }
 
-    /// Three of them beside each other.
+    /// Sets a third of the page's width.
     pub const fn third_width(self) -> DashboardPanel {
         DashboardPanel { width: 8, ..self }
     }
@@ -139,7 +140,7 @@ impl DashboardPanel {
 pub struct PanelQuery {
     pub metric: &'static str,
     pub by: &'static [&'static str],
-    /// What the line is called before its node and labels, where a panel has several metrics.
+    /// Prefix of the line's name before node and labels, for panels with several metrics.
     pub legend: &'static str,
     pub mode: PanelQueryMode,
 }
@@ -148,12 +149,13 @@ pub struct PanelQuery {
 pub enum PanelQueryMode {
     /// The mean of each interval.
     Value,
-    /// The highest of each interval: for what is 0 or 1.
+    /// The maximum of each interval, for metrics of 0 or 1.
     Max,
-    /// A counter's increase per second. A reset leaves a gap, not a spike.
+    /// The increase of a counter per second. A reset leaves a gap, not a spike.
     Rate,
-    /// Any metric, each series by itself.
+    /// Like `Value` for any metric, with a line for each series.
     EachValue,
+    /// Like `Rate`, with a line for each series.
     EachRate,
 }
 
@@ -161,21 +163,18 @@ impl PanelQuery {
     const fn new(
         metric: &'static str,
         by: &'static [&'static str],
-        what: PanelQueryMode,
+        mode: PanelQueryMode,
     ) -> PanelQuery {
         PanelQuery {
             metric,
             by,
             legend: "",
-            mode: what,
+            mode,
         }
     }
 
-    pub const fn with_legend(self, word: &'static str) -> PanelQuery {
-        PanelQuery {
-            legend: word,
-            ..self
-        }
+    pub const fn with_legend(self, legend: &'static str) -> PanelQuery {
+        PanelQuery { legend, ..self }
     }
 }
 

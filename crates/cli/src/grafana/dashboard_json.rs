@@ -1,6 +1,6 @@
-//! Dashboards in the form that Grafana reads: schema 39, that of Grafana 10.4, which later ones take too.
+//! Converts dashboards to Grafana's JSON: schema 39 of Grafana 10.4, which later versions accept too.
 //!
-//! The data source is a variable, so that a file works wherever it is imported.
+//! The data source is a variable, so that a file can be imported anywhere.
 
 use serde_json::{Map, Value, json};
 
@@ -11,10 +11,10 @@ use super::dashboard::{
 
 const COLUMNS: u32 = 24;
 const PANEL_HEIGHT: u32 = 8;
-/// What Grafana sends in place of `$host` when all nodes are chosen.
+/// The value of `$host` when all nodes are selected.
 const ALL_NODES: &str = ".*";
 
-/// The text of the file.
+/// Returns the contents of the dashboard's file.
 pub fn text(dashboard: &Dashboard) -> String {
     let mut text = format!("{:#}", json(dashboard));
     text.push('\n');
@@ -53,7 +53,7 @@ fn variables(dashboard: &Dashboard) -> Vec<Value> {
         "current": {"text": "Pegel", "value": "pegel"}, "hide": 0, "includeAll": false,
         "multi": false, "options": [], "refresh": 1, "regex": "", "skipUrlSync": false,
     });
-    // The agent keeps its own figures at every level, so that every node has this metric.
+    // The agent's own metrics exist at every level, so that every node has this one.
     let nodes = DashboardVariable::Query {
         name: "host",
         label: "Nodes",
@@ -61,9 +61,9 @@ fn variables(dashboard: &Dashboard) -> Vec<Value> {
         regex: "",
         initial_value: "All",
     };
-    let chosen = std::iter::once(&nodes).chain(dashboard.variables);
+    let queries = std::iter::once(&nodes).chain(dashboard.variables);
     std::iter::once(source)
-        .chain(chosen.map(variable))
+        .chain(queries.map(variable))
         .collect()
 }
 
@@ -74,12 +74,13 @@ fn variable(variable: &DashboardVariable) -> Value {
             label,
             query,
             regex,
-            initial_value: chosen,
+            initial_value,
         } => {
-            let has_all = *chosen == "All";
-            let current = match has_all {
-                true => json!({"selected": true, "text": ["All"], "value": ["$__all"]}),
-                false => json!({"selected": true, "text": chosen, "value": chosen}),
+            let has_all = *initial_value == "All";
+            let current = if has_all {
+                json!({"selected": true, "text": ["All"], "value": ["$__all"]})
+            } else {
+                json!({"selected": true, "text": initial_value, "value": initial_value})
             };
             let mut variable = json!({
                 "type": "query", "name": name, "label": label, "query": query, "definition": query,
@@ -87,7 +88,7 @@ fn variable(variable: &DashboardVariable) -> Value {
                 "includeAll": has_all, "multi": has_all,
                 "options": [], "refresh": 2, "sort": 5, "skipUrlSync": false,
             });
-            // Metrics are repeated one by one; nodes are a filter, which may say "all" shortly.
+            // Rows repeat by metric; nodes are a filter, for which one expression can match all.
             if *name == "host" {
                 variable["allValue"] = json!(ALL_NODES);
             }
@@ -105,13 +106,13 @@ fn datasource() -> Value {
     json!({"type": "opentsdb", "uid": "${datasource}"})
 }
 
-/// Where the next panel goes.
+/// Assigns positions and ids to panels.
 #[derive(Debug, Default)]
 struct PanelLayout {
     last_id: u32,
     x: u32,
     y: u32,
-    /// Of the line that is being filled.
+    /// Height of the current line.
     row_height: u32,
 }
 
@@ -119,23 +120,25 @@ impl PanelLayout {
     fn rows(mut self, rows: &[DashboardRow]) -> Vec<Value> {
         let mut panels = Vec::new();
         for row in rows {
-            let place = self.allocate(COLUMNS, 1);
+            let position = self.allocate(COLUMNS, 1);
             let inner: Vec<Value> = row.panels.iter().map(|panel| self.panel(panel)).collect();
             self.finish_row();
             let id = self.next_id();
-            let (inside, after) = match row.is_collapsed {
-                true => (inner, Vec::new()),
-                false => (Vec::new(), inner),
+            // Grafana nests the panels of a collapsed row in it, and lists those of an expanded one after it.
+            let (nested, following) = if row.is_collapsed {
+                (inner, Vec::new())
+            } else {
+                (Vec::new(), inner)
             };
             let mut header = json!({
-                "type": "row", "id": id, "title": row.title, "gridPos": place,
-                "collapsed": row.is_collapsed, "panels": inside,
+                "type": "row", "id": id, "title": row.title, "gridPos": position,
+                "collapsed": row.is_collapsed, "panels": nested,
             });
             if let Some(variable) = row.repeat {
                 header["repeat"] = json!(variable);
             }
             panels.push(header);
-            panels.extend(after);
+            panels.extend(following);
         }
         panels
     }
@@ -145,7 +148,7 @@ impl PanelLayout {
             PanelKind::TimeSeries => PANEL_HEIGHT,
             PanelKind::Stat => PANEL_HEIGHT / 2,
         };
-        let place = self.allocate(panel.width, height);
+        let position = self.allocate(panel.width, height);
         let queries = panel.queries.iter().zip('A'..='Z');
         let targets: Vec<Value> = queries.map(|(query, id)| target(query, id)).collect();
         json!({
@@ -154,24 +157,24 @@ impl PanelLayout {
                 PanelKind::Stat => "stat",
             },
             "id": self.next_id(), "title": panel.title, "description": panel.description,
-            "datasource": datasource(), "gridPos": place, "interval": "1s",
+            "datasource": datasource(), "gridPos": position, "interval": "1s",
             "fieldConfig": {"defaults": field_config(panel), "overrides": []},
             "options": options(panel), "targets": targets,
         })
     }
 
-    /// Left to right, in lines of equal height.
+    /// Places panels from left to right, in lines of equal height.
     fn allocate(&mut self, width: u32, height: u32) -> Value {
         if self.x + width > COLUMNS {
             self.finish_row();
         }
-        let place = json!({"x": self.x, "y": self.y, "w": width, "h": height});
+        let position = json!({"x": self.x, "y": self.y, "w": width, "h": height});
         self.x += width;
         self.row_height = self.row_height.max(height);
         if self.x >= COLUMNS {
             self.finish_row();
         }
-        place
+        position
     }
 
     fn finish_row(&mut self) {
@@ -265,11 +268,11 @@ fn target(query: &PanelQuery, id: char) -> Value {
             PanelQueryMode::Rate | PanelQueryMode::EachRate => "last",
         },
         "downsampleFillPolicy": "none", "disableDownsampling": false,
-        // Without a highest value of the counter, Grafana asks that resets be dropped.
+        // Without a maximum of the counter, Grafana requests that resets be dropped.
         "shouldComputeRate": is_rate, "isCounter": is_rate,
         "filters": filters, "explicitTags": false,
     });
-    // Without an alias, Grafana names a line by its metric and the tags in the filters.
+    // Without an alias, Grafana names a line by metric and filtered tags.
     if !is_each {
         target["alias"] = json!(alias(query));
     }

@@ -1,3 +1,5 @@
+//! `pegel grafana`: provisions data sources and dashboards.
+
 mod access_advice;
 mod dashboard;
 mod dashboard_json;
@@ -7,7 +9,7 @@ mod provisioning_dir;
 mod provisioning_yaml;
 mod token;
 
-/// Set Grafana up: data source and dashboards
+/// Set up Grafana's data source and dashboards
 #[derive(Debug, clap::Args)]
 pub struct GrafanaArgs {
     #[command(subcommand)]

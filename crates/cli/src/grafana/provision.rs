@@ -1,3 +1,6 @@
+//! `pegel grafana provision`: writes data sources and dashboards into Grafana's provisioning directory, and explains how to
+//! give Grafana access to the agent.
+
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
@@ -10,35 +13,35 @@ use super::{access_advice, dashboard_json, dashboards, token};
 use crate::command_error::{CommandError, USAGE};
 use crate::output;
 
-/// Where the dashboards lie, below the directory.
+/// The directory of dashboards below the provisioning directory.
 const DASHBOARDS_DIR: &str = "dashboards/pegel";
 const GRAFANA_PORT: u16 = 4242;
 
 /// Write data source and dashboards into Grafana's provisioning directory
 ///
-/// Files of others, and ours that somebody changed, are left as they are. Grafana reads data sources when it
-/// starts, and dashboards at any time.
+/// Keeps files that pegel did not write, and its own files that were modified since. Grafana reads data sources at startup,
+/// and dashboards continuously.
 #[derive(Debug, clap::Args)]
 pub struct ProvisionArgs {
     /// Grafana's provisioning directory, such as /etc/grafana/provisioning
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
-    /// Where Grafana reaches the agent [default: http://localhost with the port that the configuration has]
+    /// URL of the agent as seen from Grafana [default: http://localhost with the configured port]
     #[arg(long, value_name = "URL")]
     url: Option<String>,
-    /// The file with the agent's token [default: $PEGEL_TOKEN, token_file of the configuration]
+    /// File with the agent's token [default: $PEGEL_TOKEN, token_file of the configuration]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Add the Prometheus that scrapes the agents as a second data source
     #[arg(long, value_name = "URL")]
     prometheus: Option<String>,
-    /// Whom the agent should serve without a token; may be repeated [default: grafana, prometheus]
+    /// User that the agent should serve without a token; may be repeated [default: grafana, prometheus]
     #[arg(long = "user", value_name = "NAME")]
     users: Vec<User>,
-    /// The path under which Grafana sees DIR, where it runs in a container
+    /// Path of DIR as seen from Grafana, if it runs in a container
     #[arg(long, value_name = "PATH")]
     seen_as: Option<PathBuf>,
-    /// Write over our own files even if somebody changed them
+    /// Overwrite pegel's own files even if they were modified
     #[arg(long)]
     force: bool,
     /// The agent's configuration file [default: $PEGEL_CONFIG, $DRAGON_TELEMETRY_CONFIG]
@@ -61,22 +64,22 @@ pub fn run(args: &ProvisionArgs) -> anyhow::Result<()> {
     let token = token::find(args.token_file.as_deref(), configured)?;
     if token.is_some() && !url.is_encrypted && !url.is_loopback {
         return Err(CommandError::usage(format!(
-            "{} would carry the token through the network in clear; use https",
+            "{} would send the token unencrypted over the network; use https",
             url.as_str()
         )));
     }
-    let mut shelf = ProvisioningDir::open(&args.dir)?;
-    let root = args.seen_as.as_deref().unwrap_or(shelf.dir());
+    let mut provisioning_dir = ProvisioningDir::open(&args.dir)?;
+    let root = args.seen_as.as_deref().unwrap_or(provisioning_dir.dir());
     if !root.is_absolute() {
-        return Err(CommandError::usage("--seen-as must begin with a slash"));
+        return Err(CommandError::usage("--seen-as must be an absolute path"));
     }
     let wanted = files_to_write(root, &url, token.as_ref(), prometheus.as_ref());
-    let mut report = write_files(&mut shelf, &wanted, args.force)?;
+    let mut report = write_files(&mut provisioning_dir, &wanted, args.force)?;
     report.push('\n');
     report.push_str(&access_instructions(
         args,
         &loaded,
-        &shelf,
+        &provisioning_dir,
         &url,
         token.as_ref(),
     ));
@@ -84,7 +87,7 @@ pub fn run(args: &ProvisionArgs) -> anyhow::Result<()> {
     output::write(None, &report)
 }
 
-/// The port for Grafana if the agent has it, else the first that this machine reaches.
+/// Returns the URL of the default port for Grafana if the agent listens on it, else of the first loopback address.
 fn default_url(config: &Config) -> String {
     let sockets = || {
         let loopback = config
@@ -106,7 +109,7 @@ fn default_url(config: &Config) -> String {
     }
 }
 
-/// Everything, in the order in which it is written: the data source comes before what uses it.
+/// Returns all files in the order of writing: data sources before the dashboards that use them.
 fn files_to_write(
     root: &Path,
     url: &HttpUrl,
@@ -138,79 +141,80 @@ fn files_to_write(
     wanted
 }
 
-/// All or nothing where somebody else's file is in the way; says what became of each.
+/// Writes all files, or none if a foreign file is in the way. Returns a report with a line per file.
 fn write_files(
-    shelf: &mut ProvisioningDir,
+    provisioning_dir: &mut ProvisioningDir,
     wanted: &[ProvisionedFile],
     is_forced: bool,
 ) -> anyhow::Result<String> {
     let states = wanted
         .iter()
-        .map(|wanted| Ok((wanted, shelf.file_state(wanted)?)));
+        .map(|wanted| Ok((wanted, provisioning_dir.file_state(wanted)?)));
     let states = states.collect::<anyhow::Result<Vec<_>>>()?;
     let foreign = states
         .iter()
         .filter(|(_, state)| *state == ProvisionedState::Foreign);
     let foreign: Vec<String> = foreign
-        .map(|(wanted, _)| shelf.path(wanted).display().to_string())
+        .map(|(wanted, _)| provisioning_dir.path(wanted).display().to_string())
         .collect();
     if !foreign.is_empty() {
         bail!(
-            "not written by pegel: {}; nothing was written. Move it away, or name another directory with --dir",
+            "not written by pegel: {}; no file was changed. Remove it, or pass another directory with --dir",
             foreign.join(", ")
         );
     }
     let mut report = String::new();
     for (wanted, state) in states {
-        let path = shelf.path(wanted);
-        let word = match state {
-            ProvisionedState::UpToDate => "same ",
-            ProvisionedState::Modified if !is_forced => "left ",
-            _ => "wrote",
+        let path = provisioning_dir.path(wanted);
+        let (action, reason) = match state {
+            ProvisionedState::UpToDate => {
+                provisioning_dir.record(wanted);
+                ("unchanged", "")
+            }
+            ProvisionedState::Modified if !is_forced => {
+                ("kept", " (modified; --force overwrites it)")
+            }
+            _ => {
+                provisioning_dir.write(wanted)?;
+                ("written", "")
+            }
         };
-        match word {
-            "wrote" => shelf.write(wanted)?,
-            "same " => shelf.record(wanted),
-            _ => {}
-        }
-        let why = match word {
-            "left " => " (somebody changed it; --force writes over it)",
-            _ => "",
-        };
-        report.push_str(&format!("{word} {}{why}\n", path.display()));
+        report.push_str(&format!("{action:9} {}{reason}\n", path.display()));
     }
-    shelf.write_manifest()?;
+    provisioning_dir.write_manifest()?;
     Ok(report)
 }
 
-/// How Grafana gets in.
+/// Explains how Grafana gets access to the agent.
 fn access_instructions(
     args: &ProvisionArgs,
     loaded: &Loaded,
-    shelf: &ProvisioningDir,
+    provisioning_dir: &ProvisioningDir,
     url: &HttpUrl,
     token: Option<&Secret>,
 ) -> String {
     if token.is_some() {
-        let readers = match shelf.reader_group() {
+        let readers = match provisioning_dir.reader_group() {
             Some(group) => format!("root and group {group}"),
             None => "its owner".to_owned(),
         };
         return format!(
-            "The token is in {}/datasources/pegel.yaml, which {readers} can read: Grafana must be one of them.\n",
-            shelf.dir().display()
+            "The token is in {}/datasources/pegel.yaml, readable by {readers}: Grafana must run as one of them.\n",
+            provisioning_dir.dir().display()
         );
     }
     if !url.is_loopback {
         return format!(
-            "An agent on another machine wants a token: give it with --token-file. ({} was written without one.)\n",
+            "An agent on another machine requires a token: pass it with --token-file. ({} was written without one.)\n",
             url.as_str()
         );
     }
-    let usual = || ["grafana", "prometheus"].map(|name| User::Name(name.to_owned()));
-    let wanted = match args.users.is_empty() {
-        true => usual().to_vec(),
-        false => args.users.clone(),
+    let wanted = if args.users.is_empty() {
+        ["grafana", "prometheus"]
+            .map(|name| User::Name(name.to_owned()))
+            .to_vec()
+    } else {
+        args.users.clone()
     };
     access_advice::allow_users(
         &loaded.config.places.allow_users,
@@ -225,9 +229,9 @@ mod tests {
 
     use super::*;
 
-    /// So that they can be imported without the program; and so that a change of them is seen.
+    /// The files can be imported without the program, and show changes in review.
     #[test]
-    fn the_dashboards_in_the_repository_are_those_that_are_written() {
+    fn the_dashboards_in_the_repository_are_current() {
         let folder = concat!(
             env!("CARGO_MANIFEST_DIR"),
             "/../../packaging/grafana/dashboards"

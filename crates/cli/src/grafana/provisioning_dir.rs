@@ -1,5 +1,5 @@
-//! A directory in which others keep files too. What we wrote there, and what it held, is in a list beside it, so
-//! that nobody's file and nobody's change is written over.
+//! Writes files into a directory shared with others. A manifest records the files written and their checksums, so that
+//! neither foreign files nor modified ones are overwritten.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -9,35 +9,35 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-/// Grafana reads only YAML and JSON files, and not this.
+/// The extension keeps Grafana, which reads YAML and JSON files, from reading it.
 const MANIFEST_FILE: &str = "pegel-provisioned.txt";
 
-/// A file to be: its path below the directory, and all that it holds.
+/// A file to write: its path below the directory, and its contents.
 #[derive(Debug)]
 pub struct ProvisionedFile {
     pub path: String,
     pub text: String,
-    /// Only for those who must read it.
+    /// Contains the token; readable only by owner and reader group.
     pub is_secret: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProvisionedState {
     New,
-    /// As it should be.
+    /// Has the wanted contents.
     UpToDate,
-    /// Ours, and as we left it.
+    /// Written by an earlier run and not modified since.
     Outdated,
-    /// Ours once; someone changed it since.
+    /// Written by an earlier run and modified since.
     Modified,
-    /// Somebody else's.
+    /// Not written by pegel.
     Foreign,
 }
 
 #[derive(Debug)]
 pub struct ProvisioningDir {
     dir: PathBuf,
-    /// What we wrote, by path: a sum over the text.
+    /// The manifest: checksums by path.
     checksums: BTreeMap<String, String>,
 }
 
@@ -49,19 +49,19 @@ impl ProvisioningDir {
             Ok(_) => bail!("{shown} is not a directory"),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 bail!(
-                    "there is no directory {shown}; Grafana's is usually /etc/grafana/provisioning. Make it, or name another with --dir"
+                    "{shown} does not exist; create it, or pass another directory with --dir (usually /etc/grafana/provisioning)"
                 )
             }
             Err(error) => return Err(error).with_context(|| format!("cannot use {shown}")),
         }
-        // Grafana wants a whole path, and a later run may be started elsewhere.
+        // Grafana requires an absolute path, and a later run may have another working directory.
         let dir = fs::canonicalize(dir).with_context(|| format!("cannot use {shown}"))?;
-        let list = dir.join(MANIFEST_FILE);
-        let text = match fs::read_to_string(&list) {
+        let manifest = dir.join(MANIFEST_FILE);
+        let text = match fs::read_to_string(&manifest) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             Err(error) => {
-                return Err(error).with_context(|| format!("cannot read {}", list.display()));
+                return Err(error).with_context(|| format!("cannot read {}", manifest.display()));
             }
         };
         let lines = text.lines().filter(|line| !line.starts_with('#'));
@@ -85,7 +85,7 @@ impl ProvisioningDir {
 
     pub fn file_state(&self, wanted: &ProvisionedFile) -> anyhow::Result<ProvisionedState> {
         let path = self.path(wanted);
-        let cannot = || format!("cannot look at {}", path.display());
+        let cannot = || format!("cannot read {}", path.display());
         let found = match fs::symlink_metadata(&path) {
             Ok(found) => found,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -107,7 +107,7 @@ impl ProvisioningDir {
         })
     }
 
-    /// Whole or not at all: a reader finds the old file or the new one.
+    /// Replaces the file atomically: a reader finds the old or the new one.
     pub fn write(&mut self, wanted: &ProvisionedFile) -> anyhow::Result<()> {
         let path = self.path(wanted);
         if let Some(parent) = path.parent() {
@@ -118,42 +118,42 @@ impl ProvisioningDir {
         Ok(())
     }
 
-    /// A file that is as it should be is ours from now on, whoever put it there.
+    /// Adds a file to the manifest. An up-to-date file counts as written by pegel, whatever its origin.
     pub fn record(&mut self, wanted: &ProvisionedFile) {
         let sum = checksum(wanted.text.as_bytes());
         self.checksums.insert(wanted.path.clone(), sum);
     }
 
-    /// Writes the list, unless it says so already.
+    /// Writes the manifest if it changed.
     pub fn write_manifest(&self) -> anyhow::Result<()> {
-        let mut text = "# What `pegel grafana provision` wrote here, with a sum of each file. It writes over these only.\n".to_owned();
+        let mut text = "# Files written by `pegel grafana provision`, with checksums. It overwrites only these.\n".to_owned();
         for (path, sum) in &self.checksums {
             text.push_str(&format!("{sum} {path}\n"));
         }
         let path = self.dir.join(MANIFEST_FILE);
-        if fs::read_to_string(&path).is_ok_and(|there| there == text) {
+        if fs::read_to_string(&path).is_ok_and(|current| current == text) {
             return Ok(());
         }
-        // A sum tells something about a secret.
+        // Secret as well: a checksum reveals information about the token.
         self.replace(&path, &text, true)
     }
 
     fn replace(&self, path: &Path, text: &str, is_secret: bool) -> anyhow::Result<()> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        // No ending that Grafana reads.
+        // An extension that Grafana does not read.
         let temporary = path.with_file_name(format!(".{name}.{}.new", std::process::id()));
         let written = self
             .write_new(&temporary, text, is_secret)
             .and_then(|()| fs::rename(&temporary, path));
         if written.is_err() {
-            // It may never have been made.
+            // Errors are ignored: the file may not have been created.
             let _ = fs::remove_file(&temporary);
         }
         written.with_context(|| cannot_write(path))
     }
 
     fn write_new(&self, path: &Path, text: &str, is_secret: bool) -> io::Result<()> {
-        // What was left by a run that was killed under the same number.
+        // Stale file of a killed run with the same process ID.
         let _ = fs::remove_file(path);
         let mut file: File = OpenOptions::new()
             .write(true)
@@ -168,8 +168,8 @@ impl ProvisioningDir {
         file.sync_all()
     }
 
-    /// Who besides root must read a secret: the group to which root gave the directory, as Grafana's packages do
-    /// it. Other users write for a Grafana of their own.
+    /// Returns the group that must read secrets besides root: the directory's group if root runs this, as set by
+    /// Grafana's packages. Other users provision a Grafana of their own.
     pub fn reader_group(&self) -> Option<u32> {
         let is_root = rustix::process::geteuid().is_root();
         let group = fs::metadata(&self.dir).ok()?.gid();
@@ -179,12 +179,12 @@ impl ProvisioningDir {
 
 fn cannot_write(path: &Path) -> String {
     format!(
-        "cannot write {}; run this as a user who may, such as root",
+        "cannot write {}; run as a user with write access, such as root",
         path.display()
     )
 }
 
-/// To notice changes, not to resist them: FNV-1a and the length.
+/// Detects changes, without protection against forgery: FNV-1a and the length.
 fn checksum(text: &[u8]) -> String {
     let sum = text.iter().fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
         (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)

@@ -1,4 +1,4 @@
-//! The agent's token, as Grafana will send it.
+//! Finds and validates the agent's token, which Grafana sends.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,12 +9,12 @@ use pegel_config::Secret;
 
 use crate::command_error::CommandError;
 
-/// As long as the agent takes.
+/// The longest token that the agent accepts.
 const BYTES_MAX: u64 = 4096;
 
-/// The first of: the file that was named, `$PEGEL_TOKEN`, the file in the agent's configuration.
-pub fn find(named: Option<&Path>, configured: Option<&Path>) -> anyhow::Result<Option<Secret>> {
-    if let Some(path) = named {
+/// Returns the token from the given file, else from `$PEGEL_TOKEN`, else from the file in the agent's configuration.
+pub fn find(given: Option<&Path>, configured: Option<&Path>) -> anyhow::Result<Option<Secret>> {
+    if let Some(path) = given {
         return read(path).map(Some);
     }
     let variable = std::env::var("PEGEL_TOKEN").unwrap_or_default();
@@ -30,22 +30,23 @@ fn read(path: &Path) -> anyhow::Result<Secret> {
         .and_then(|file| file.take(2 * BYTES_MAX).read_to_string(&mut text))
         .with_context(|| {
             let path = path.display();
-            format!("cannot read the token file {path}; run this as the agent's user or root, or name another with --token-file")
+            format!("cannot read the token file {path}; run as the agent's user or root, or pass another file with --token-file")
         })?;
     check(&text, &path.display().to_string())
 }
 
-/// What can stand in a header. No message shows any part of it.
-fn check(text: &str, place: &str) -> anyhow::Result<Secret> {
+/// Checks that the token is valid in an HTTP header. No message shows any part of it.
+fn check(text: &str, source: &str) -> anyhow::Result<Secret> {
     let text = text.trim();
-    let is_token = !text.is_empty()
+    let is_valid = !text.is_empty()
         && text.len() as u64 <= BYTES_MAX
         && text.bytes().all(|byte| byte.is_ascii_graphic());
-    match is_token {
-        true => Ok(Secret::new(text)),
-        false => Err(CommandError::usage(format!(
-            "the token in {place} is not one line of 1 to {BYTES_MAX} visible ASCII characters"
-        ))),
+    if is_valid {
+        Ok(Secret::new(text))
+    } else {
+        Err(CommandError::usage(format!(
+            "invalid token in {source}: expected one line of 1 to {BYTES_MAX} visible ASCII characters"
+        )))
     }
 }
 
@@ -61,7 +62,7 @@ mod tests {
         );
         for text in ["", " \n", "planted word", "planted\nline", "plantedä"] {
             let message = check(text, "F").expect_err(text).to_string();
-            assert!(message.contains("in F is not"), "{message}");
+            assert!(message.contains("invalid token in F"), "{message}");
             assert!(!message.contains("planted"), "{message}");
         }
     }

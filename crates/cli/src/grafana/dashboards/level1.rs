@@ -1,18 +1,20 @@
+//! Dashboard of level 1: metrics that programs send.
+
 use crate::grafana::dashboard::{
     Dashboard, DashboardPanel, DashboardRow, DashboardVariable, each_rate, each_value,
 };
 
-/// What the node and the agent have by themselves, and what has a dashboard of its own.
+/// Excludes the metrics of node and agent, and those with a dashboard of their own.
 const PROGRAM_METRICS_REGEX: &str = "/^(?!node_|pegel_|mpi_|strace_|tau_metric_proxy_|load_average$|used_RAM$|cpu_percent$|num_running_processes$|DeviceUtilization$|DeviceMemoryUtilization$|DevicePowerUsage$)/";
 
 pub const DASHBOARD: Dashboard = Dashboard {
     name: "level-1",
-    title: "Pegel / 1 Programs' own metrics",
-    description: "What programs send by themselves: through lanes, statsd, POST /api/metrics, put and pegel push. Every series is a line.",
+    title: "Pegel / 1 Application metrics",
+    description: "Metrics sent by programs through lanes, statsd, POST /api/metrics, put and pegel push. One line per series.",
     variables: &[
         DashboardVariable::Text {
             name: "prefix",
-            label: "Names that begin with",
+            label: "Name prefix",
         },
         DashboardVariable::Query {
             name: "metric",
@@ -35,7 +37,7 @@ pub const DASHBOARD: Dashboard = Dashboard {
         repeat: Some("metric"),
         panels: &[
             DashboardPanel::new("Value", "short", &[each_value("$metric", &["$tag"])])
-                .with_description("As it was sent. With another tag under \"Name lines by\", only series that have it are shown."),
+                .with_description("The value as sent. With another tag under \"Name lines by\", only series with this tag are shown."),
             DashboardPanel::new("Change per second", "short", &[each_rate("$metric", &["$tag"])])
                 .with_description("For counters. A restart of the program leaves a gap."),
         ],

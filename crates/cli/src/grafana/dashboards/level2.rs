@@ -1,13 +1,15 @@
+//! Dashboard of level 2: the basics of each node.
+
 use crate::grafana::dashboard::{Dashboard, DashboardPanel, DashboardRow, max_value, rate, value};
 
 pub const DASHBOARD: Dashboard = Dashboard {
     name: "level-2",
     title: "Pegel / 2 Nodes",
-    description: "The basics of each node: processors, pressure, memory, disks, file systems, network. A line for each node, none averaged.",
+    description: "The basics of each node: CPUs, pressure, memory, disks, file systems, network. One line per node, without averaging.",
     variables: &[],
     rows: &[
-        DashboardRow::expanded("At a glance", GLANCE),
-        DashboardRow::expanded("Processors", PROCESSORS),
+        DashboardRow::expanded("Overview", OVERVIEW),
+        DashboardRow::expanded("CPUs", CPUS),
         DashboardRow::expanded("Pressure", PRESSURE),
         DashboardRow::expanded("Memory", MEMORY),
         DashboardRow::expanded("Disks", DISKS),
@@ -17,29 +19,29 @@ pub const DASHBOARD: Dashboard = Dashboard {
     ],
 };
 
-const GLANCE: &[DashboardPanel] = &[
-    DashboardPanel::new("Processors busy", "percent", &[value("cpu_percent", &[])])
+const OVERVIEW: &[DashboardPanel] = &[
+    DashboardPanel::new("CPU usage", "percent", &[value("cpu_percent", &[])])
         .as_stat()
         .with_max(100.0)
         .with_thresholds(80.0, 95.0),
-    DashboardPanel::new("Memory in use", "percent", &[value("used_RAM", &[])])
+    DashboardPanel::new("Memory usage", "percent", &[value("used_RAM", &[])])
         .as_stat()
         .with_max(100.0)
         .with_thresholds(80.0, 95.0),
     DashboardPanel::new("Load (1 min)", "short", &[value("node_load1", &[])]).as_stat(),
-    DashboardPanel::new("Up for", "s", &[value("node_uptime_seconds", &[])]).as_stat(),
+    DashboardPanel::new("Uptime", "s", &[value("node_uptime_seconds", &[])]).as_stat(),
 ];
 
-const PROCESSORS: &[DashboardPanel] = &[
-    DashboardPanel::new("Processors busy", "percent", &[value("cpu_percent", &[])])
+const CPUS: &[DashboardPanel] = &[
+    DashboardPanel::new("CPU usage", "percent", &[value("cpu_percent", &[])])
         .with_max(100.0)
         .with_thresholds(80.0, 95.0),
     DashboardPanel::new(
-        "Processors in each mode",
+        "CPU time by mode",
         "short",
         &[rate("node_cpu_seconds_total", &["mode"])],
     )
-    .with_description("Processor seconds per second, over all processors: 2 means that two of them were in this mode all the time."),
+    .with_description("CPU seconds per second, over all CPUs: 2 means that two of them were in this mode all the time."),
     DashboardPanel::new(
         "Load",
         "short",
@@ -52,8 +54,8 @@ const PROCESSORS: &[DashboardPanel] = &[
         "Tasks",
         "short",
         &[
-            value("node_procs_running", &[]).with_legend("run"),
-            value("node_procs_blocked", &[]).with_legend("wait for I/O"),
+            value("node_procs_running", &[]).with_legend("running"),
+            value("node_procs_blocked", &[]).with_legend("blocked on I/O"),
         ],
     ),
     DashboardPanel::new(
@@ -69,12 +71,12 @@ const PROCESSORS: &[DashboardPanel] = &[
 
 const PRESSURE: &[DashboardPanel] = &[
     DashboardPanel::new(
-        "Waiting for a processor",
+        "Waiting for a CPU",
         "percentunit",
         &[rate("node_pressure_cpu_waiting_seconds_total", &[]).with_legend("some")],
     )
     .third_width()
-    .with_description("Share of time in which some task could have run and no processor was free. Needs a kernel with pressure stall information."),
+    .with_description("Fraction of time in which some runnable task waited for a CPU. Requires a kernel with pressure stall information."),
     DashboardPanel::new(
         "Waiting for I/O",
         "percentunit",
@@ -107,13 +109,13 @@ const MEMORY: &[DashboardPanel] = &[
         ],
     ),
     DashboardPanel::new(
-        "What it is used for",
+        "Memory by use",
         "bytes",
         &[
             value("node_memory_AnonPages_bytes", &[]).with_legend("programs"),
             value("node_memory_Cached_bytes", &[]).with_legend("page cache"),
             value("node_memory_Slab_bytes", &[]).with_legend("kernel (slab)"),
-            value("node_memory_Dirty_bytes", &[]).with_legend("to be written"),
+            value("node_memory_Dirty_bytes", &[]).with_legend("dirty"),
         ],
     ),
     DashboardPanel::new(
@@ -130,17 +132,17 @@ const MEMORY: &[DashboardPanel] = &[
         "cps",
         &[
             rate("node_vmstat_pgfault", &[]).with_legend("all"),
-            rate("node_vmstat_pgmajfault", &[]).with_legend("from disk"),
+            rate("node_vmstat_pgmajfault", &[]).with_legend("major"),
         ],
     )
     .third_width(),
     DashboardPanel::new(
-        "Swapping and killing",
+        "Swapping and OOM kills",
         "cps",
         &[
             rate("node_vmstat_pswpin", &[]).with_legend("pages in"),
             rate("node_vmstat_pswpout", &[]).with_legend("pages out"),
-            rate("node_vmstat_oom_kill", &[]).with_legend("killed for want of memory"),
+            rate("node_vmstat_oom_kill", &[]).with_legend("OOM kills"),
         ],
     )
     .third_width(),
@@ -164,12 +166,12 @@ const DISKS: &[DashboardPanel] = &[
     )
     .with_max(1.0)
     .with_thresholds(0.8, 0.95)
-    .with_description("Share of time with requests in progress. A device that works on many at once can be busy all the time and still have room."),
+    .with_description("Fraction of time with requests in progress. A device that processes requests in parallel can be 100 % busy and still have capacity."),
 ];
 
 const FILE_SYSTEMS: &[DashboardPanel] = &[
     DashboardPanel::new(
-        "Room that is left",
+        "Available space",
         "bytes",
         &[value("node_filesystem_avail_bytes", &["mountpoint"])],
     ),
@@ -184,14 +186,15 @@ const FILE_SYSTEMS: &[DashboardPanel] = &[
         &[value("node_filesystem_files_free", &["mountpoint"])],
     ),
     DashboardPanel::new(
-        "Read-only, or without an answer",
+        "Read-only or not responding",
         "none",
         &[
             max_value("node_filesystem_readonly", &["mountpoint"]).with_legend("read-only"),
-            max_value("node_filesystem_device_error", &["mountpoint"]).with_legend("no answer"),
+            max_value("node_filesystem_device_error", &["mountpoint"])
+                .with_legend("not responding"),
         ],
     )
-    .with_description("1 if it is so, else 0."),
+    .with_description("1 if true, else 0."),
 ];
 
 const NETWORK: &[DashboardPanel] = &[
@@ -217,10 +220,10 @@ const NETWORK: &[DashboardPanel] = &[
         "Errors and drops",
         "pps",
         &[
-            rate("node_network_receive_errs_total", &["device"]).with_legend("received wrong"),
-            rate("node_network_receive_drop_total", &["device"]).with_legend("received, dropped"),
-            rate("node_network_transmit_errs_total", &["device"]).with_legend("not sent"),
-            rate("node_network_transmit_drop_total", &["device"]).with_legend("to send, dropped"),
+            rate("node_network_receive_errs_total", &["device"]).with_legend("receive errors"),
+            rate("node_network_receive_drop_total", &["device"]).with_legend("receive drops"),
+            rate("node_network_transmit_errs_total", &["device"]).with_legend("transmit errors"),
+            rate("node_network_transmit_drop_total", &["device"]).with_legend("transmit drops"),
         ],
     ),
     DashboardPanel::new(
@@ -233,7 +236,7 @@ const NETWORK: &[DashboardPanel] = &[
         "pps",
         &[
             rate("node_netstat_Tcp_OutSegs", &[]).with_legend("sent"),
-            rate("node_netstat_Tcp_RetransSegs", &[]).with_legend("sent again"),
+            rate("node_netstat_Tcp_RetransSegs", &[]).with_legend("retransmitted"),
         ],
     ),
 ];
@@ -255,7 +258,5 @@ const KERNEL: &[DashboardPanel] = &[
         "short",
         &[rate("node_schedstat_waiting_seconds_total", &[])],
     )
-    .with_description(
-        "Seconds that tasks waited for a processor, per second, over all processors.",
-    ),
+    .with_description("Seconds that tasks waited for a CPU, per second, over all CPUs."),
 ];

@@ -1,23 +1,25 @@
+//! Dashboard of level 3: GPUs, interconnects, energy, sensors, NUMA, cgroups, parallel file systems.
+
 use crate::grafana::dashboard::{Dashboard, DashboardPanel, DashboardRow, max_value, rate, value};
 
 pub const DASHBOARD: Dashboard = Dashboard {
     name: "level-3",
     title: "Pegel / 3 GPUs, interconnects, energy",
-    description: "GPUs, interconnects, energy, sensors, NUMA, memory errors, jobs by control group, parallel file systems. Rows of things that many nodes lack are closed; on a node without them the agent knows no such metric.",
+    description: "GPUs, interconnects, energy, sensors, NUMA, memory errors, jobs by cgroup, parallel file systems. Rows of hardware that many nodes lack are collapsed; without it, the agent has no such metrics.",
     variables: &[],
     rows: &[
-        DashboardRow::expanded("GPUs of any maker", GPUS),
+        DashboardRow::expanded("GPUs of all vendors", GPUS),
         DashboardRow::collapsed("NVIDIA GPUs", NVIDIA),
         DashboardRow::collapsed("AMD and Intel GPUs", OTHER_GPUS),
         DashboardRow::collapsed("InfiniBand, RoCE, Omni-Path", INFINIBAND),
         DashboardRow::collapsed("Slingshot", SLINGSHOT),
-        DashboardRow::collapsed("Energy of processors and memory (RAPL)", RAPL),
+        DashboardRow::collapsed("Energy of CPUs and memory (RAPL)", RAPL),
         DashboardRow::collapsed("Energy of Cray nodes", CRAY),
         DashboardRow::collapsed("Sensors", SENSORS),
-        DashboardRow::collapsed("Processor frequency", FREQUENCY),
+        DashboardRow::collapsed("CPU frequency", FREQUENCY),
         DashboardRow::collapsed("NUMA", NUMA),
         DashboardRow::collapsed("Memory errors", EDAC),
-        DashboardRow::expanded("Jobs and services, by control group", CGROUPS),
+        DashboardRow::expanded("Jobs and services by cgroup", CGROUPS),
         DashboardRow::collapsed("Lustre", LUSTRE),
         DashboardRow::collapsed("NFS", NFS),
     ],
@@ -27,9 +29,9 @@ const GPUS: &[DashboardPanel] = &[
     DashboardPanel::new("Busy", "percent", &[value("DeviceUtilization", &["gpu"])])
         .third_width()
         .with_max(100.0)
-        .with_description("An error here means that no node has a GPU that Pegel can read."),
+        .with_description("An error here means that no node has a GPU supported by Pegel."),
     DashboardPanel::new(
-        "Memory in use",
+        "Memory usage",
         "percent",
         &[value("DeviceMemoryUtilization", &["gpu"])],
     )
@@ -61,19 +63,19 @@ const NVIDIA: &[DashboardPanel] = &[
         "Power",
         "watt",
         &[
-            value("node_nvidia_power_watts", &["gpu"]).with_legend("drawn"),
-            value("node_nvidia_power_limit_watts", &["gpu"]).with_legend("allowed"),
+            value("node_nvidia_power_watts", &["gpu"]).with_legend("usage"),
+            value("node_nvidia_power_limit_watts", &["gpu"]).with_legend("limit"),
         ],
     ),
     DashboardPanel::new("Temperature", "celsius", &[value("node_nvidia_temperature_celsius", &["gpu"])])
         .with_thresholds(80.0, 88.0),
     DashboardPanel::new("Clocks", "hertz", &[value("node_nvidia_clock_hertz", &["gpu", "clock"])]),
     DashboardPanel::new(
-        "Why clocks are held down",
+        "Clock throttling reasons",
         "none",
         &[max_value("node_nvidia_clocks_event", &["gpu", "reason"])],
     )
-    .with_description("1 while the reason holds. gpu_idle is harmless; sw_power_cap and the thermal ones cost time."),
+    .with_description("1 while the reason is active. gpu_idle is harmless; sw_power_cap and thermal reasons reduce performance."),
     DashboardPanel::new(
         "NVLink, received",
         "Bps",
@@ -89,8 +91,8 @@ const NVIDIA: &[DashboardPanel] = &[
         "short",
         &[value("node_nvidia_ecc_errors_total", &["gpu", "error", "counter"])],
     ),
-    DashboardPanel::new("Last error of the driver (XID)", "none", &[max_value("node_nvidia_xid_last", &["gpu"])])
-        .with_description("0 if there was none while the agent ran."),
+    DashboardPanel::new("Last driver error (XID)", "none", &[max_value("node_nvidia_xid_last", &["gpu"])])
+        .with_description("0 if none occurred since the agent started."),
 ];
 
 const OTHER_GPUS: &[DashboardPanel] = &[
@@ -163,21 +165,20 @@ const INFINIBAND: &[DashboardPanel] = &[
             &["device", "port"],
         )],
     )
-    .with_description(
-        "Ticks of the adapter in which there was data and no credit: congestion in the fabric.",
-    ),
+    .with_description("Adapter ticks with data to send but no credits: congestion in the fabric."),
     DashboardPanel::new(
         "Errors",
         "cps",
         &[
-            rate("node_infiniband_symbol_error_total", &["device", "port"]).with_legend("symbols"),
+            rate("node_infiniband_symbol_error_total", &["device", "port"])
+                .with_legend("symbol errors"),
             rate("node_infiniband_link_downed_total", &["device", "port"])
-                .with_legend("link went down"),
+                .with_legend("link downed"),
             rate(
                 "node_infiniband_port_errors_received_total",
                 &["device", "port"],
             )
-            .with_legend("received wrong"),
+            .with_legend("receive errors"),
         ],
     ),
     DashboardPanel::new(
@@ -200,7 +201,7 @@ const SLINGSHOT: &[DashboardPanel] = &[
         &[rate("node_cxi_hni_sts_tx_ok_octets_total", &["device"])],
     ),
     DashboardPanel::new(
-        "Code words that could not be corrected",
+        "Uncorrected code words",
         "cps",
         &[rate("node_cxi_hni_pcs_uncorrected_cw_total", &["device"])],
     ),
@@ -213,7 +214,7 @@ const RAPL: &[DashboardPanel] = &[
         &[rate("node_rapl_package_joules_total", &["index"])],
     )
     .with_description(
-        "Joules per second. The counters are for root by default: pegel doctor says what to do.",
+        "Joules per second. By default only root can read the counters: see pegel doctor.",
     ),
     DashboardPanel::new(
         "Memory",
@@ -266,7 +267,7 @@ const FREQUENCY: &[DashboardPanel] = &[
         &[value("node_cpu_scaling_frequency_hertz", &["cpu"])],
     ),
     DashboardPanel::new(
-        "Slowed down by heat",
+        "Thermal throttling",
         "cps",
         &[
             rate("node_cpu_core_throttles_total", &[]).with_legend("cores"),
@@ -283,7 +284,7 @@ const NUMA: &[DashboardPanel] = &[
         &[value("node_memory_numa_MemFree", &["node"])],
     ),
     DashboardPanel::new(
-        "Pages that had to come from another node",
+        "Pages allocated on another node",
         "cps",
         &[rate("node_memory_numa_numa_miss_total", &["node"])],
     ),
@@ -295,11 +296,9 @@ const EDAC: &[DashboardPanel] = &[
         "short",
         &[value("node_edac_correctable_errors_total", &["controller"])],
     )
-    .with_description(
-        "Since boot. A few are usual; a number that grows means a module that fails.",
-    ),
+    .with_description("Since boot. A few are normal; a growing number indicates a failing module."),
     DashboardPanel::new(
-        "Not corrected",
+        "Uncorrected",
         "short",
         &[value(
             "node_edac_uncorrectable_errors_total",
@@ -311,24 +310,24 @@ const EDAC: &[DashboardPanel] = &[
 
 const CGROUPS: &[DashboardPanel] = &[
     DashboardPanel::new(
-        "Processors used",
+        "CPU usage",
         "short",
         &[rate("node_cgroup_cpu_usage_seconds_total", &["cgroup"])],
     )
-    .with_description("Processor seconds per second."),
+    .with_description("CPU seconds per second."),
     DashboardPanel::new(
         "Memory",
         "bytes",
         &[value("node_cgroup_memory_usage_bytes", &["cgroup"])],
     )
-    .with_description("With the page cache."),
+    .with_description("Includes the page cache."),
     DashboardPanel::new(
-        "Held back by a limit",
+        "CPU throttling",
         "percentunit",
         &[rate("node_cgroup_cpu_throttled_seconds_total", &["cgroup"])],
     ),
     DashboardPanel::new(
-        "Killed for want of memory",
+        "OOM kills",
         "short",
         &[value("node_cgroup_memory_oom_kills_total", &["cgroup"])],
     )
@@ -375,17 +374,17 @@ const NFS: &[DashboardPanel] = &[
         &[rate("node_nfs_requests_total", &["proto", "method"])],
     ),
     DashboardPanel::new(
-        "Calls sent again",
+        "Retransmitted calls",
         "cps",
         &[rate("node_nfs_rpc_retransmissions_total", &[])],
     ),
     DashboardPanel::new(
-        "Time that requests took",
+        "Request time",
         "short",
         &[rate(
             "node_mountstats_nfs_operations_request_time_seconds_total",
             &["export"],
         )],
     )
-    .with_description("Seconds per second: how many requests were in progress at a time."),
+    .with_description("Seconds per second: the mean number of requests in progress."),
 ];

@@ -1,9 +1,11 @@
+//! Dashboard of level 4: processes and protocols.
+
 use crate::grafana::dashboard::{Dashboard, DashboardPanel, DashboardRow, rate, value};
 
 pub const DASHBOARD: Dashboard = Dashboard {
     name: "level-4",
     title: "Pegel / 4 Processes and protocols",
-    description: "Processes that use most, and protocols in detail. Only agents at level 4 keep this.",
+    description: "Processes with the highest usage, and protocol counters in detail. Requires agents at level 4.",
     variables: &[],
     rows: &[
         DashboardRow::expanded("Processes", PROCESSES),
@@ -12,17 +14,17 @@ pub const DASHBOARD: Dashboard = Dashboard {
         DashboardRow::expanded("UDP, IP and ICMP", OTHER_PROTOCOLS),
         DashboardRow::collapsed("Connection tracking", CONNTRACK),
         DashboardRow::expanded("Memory management", MEMORY),
-        DashboardRow::collapsed("Slingshot, all counters", SLINGSHOT),
+        DashboardRow::collapsed("Slingshot, detailed counters", SLINGSHOT),
     ],
 };
 
 const PROCESSES: &[DashboardPanel] = &[
     DashboardPanel::new(
-        "Processors used",
+        "CPU usage",
         "short",
         &[rate("node_process_cpu_seconds_total", &["comm", "pid"])],
     )
-    .with_description("The ten processes that used most; 1 is one processor all the time."),
+    .with_description("The ten processes with the highest usage; 1 is one full CPU."),
     DashboardPanel::new(
         "Memory",
         "bytes",
@@ -40,10 +42,10 @@ const PROCESSES: &[DashboardPanel] = &[
         ],
     )
     .with_description(
-        "From and to devices. Other users' processes need a privilege: pegel doctor says which.",
+        "From and to devices. Other users' processes require a privilege: see pegel doctor.",
     ),
     DashboardPanel::new(
-        "Page faults from disk",
+        "Major page faults",
         "cps",
         &[rate(
             "node_process_major_page_faults_total",
@@ -63,13 +65,17 @@ const PROCESSES: &[DashboardPanel] = &[
             &["comm", "pid"],
         )],
     ),
-    DashboardPanel::new("How many", "short", &[value("node_processes_pids", &[])]),
     DashboardPanel::new(
-        "By state",
+        "Number of processes",
+        "short",
+        &[value("node_processes_pids", &[])],
+    ),
+    DashboardPanel::new(
+        "Processes by state",
         "short",
         &[value("node_processes_state", &["state"])],
     )
-    .with_description("R runs, S sleeps, D waits for a device, Z is dead and not yet collected."),
+    .with_description("R: running, S: sleeping, D: uninterruptible wait, Z: zombie."),
 ];
 
 const GPU_PROCESSES: &[DashboardPanel] = &[DashboardPanel::new(
@@ -87,16 +93,16 @@ const TCP: &[DashboardPanel] = &[
         "cps",
         &[
             rate("node_netstat_TcpExt_TCPTimeouts", &[]).with_legend("timeouts"),
-            rate("node_netstat_TcpExt_TCPLostRetransmit", &[]).with_legend("lost again"),
-            rate("node_netstat_TcpExt_TCPSynRetrans", &[]).with_legend("connection tried again"),
+            rate("node_netstat_TcpExt_TCPLostRetransmit", &[]).with_legend("lost retransmissions"),
+            rate("node_netstat_TcpExt_TCPSynRetrans", &[]).with_legend("SYN retransmissions"),
         ],
     ),
     DashboardPanel::new(
         "Connections",
         "cps",
         &[
-            rate("node_netstat_Tcp_ActiveOpens", &[]).with_legend("opened here"),
-            rate("node_netstat_Tcp_PassiveOpens", &[]).with_legend("accepted"),
+            rate("node_netstat_Tcp_ActiveOpens", &[]).with_legend("active opens"),
+            rate("node_netstat_Tcp_PassiveOpens", &[]).with_legend("passive opens"),
             rate("node_netstat_Tcp_EstabResets", &[]).with_legend("reset"),
             rate("node_netstat_Tcp_AttemptFails", &[]).with_legend("failed"),
         ],
@@ -105,17 +111,17 @@ const TCP: &[DashboardPanel] = &[
         "Memory and queues",
         "cps",
         &[
-            rate("node_netstat_TcpExt_TCPMemoryPressures", &[]).with_legend("short of memory"),
+            rate("node_netstat_TcpExt_TCPMemoryPressures", &[]).with_legend("memory pressure"),
             rate("node_netstat_TcpExt_TCPRcvQDrop", &[]).with_legend("receive queue full"),
-            rate("node_netstat_TcpExt_TCPToZeroWindowAdv", &[]).with_legend("window closed"),
+            rate("node_netstat_TcpExt_TCPToZeroWindowAdv", &[]).with_legend("zero window"),
         ],
     ),
     DashboardPanel::new(
-        "Order",
+        "Reordering",
         "cps",
         &[
             rate("node_netstat_TcpExt_TCPOFOQueue", &[]).with_legend("out of order"),
-            rate("node_netstat_TcpExt_TCPSACKReneging", &[]).with_legend("SACK taken back"),
+            rate("node_netstat_TcpExt_TCPSACKReneging", &[]).with_legend("SACK reneging"),
         ],
     ),
 ];
@@ -135,7 +141,7 @@ const OTHER_PROTOCOLS: &[DashboardPanel] = &[
         &[
             rate("node_netstat_Udp_RcvbufErrors", &[]).with_legend("receive buffer full"),
             rate("node_netstat_Udp_SndbufErrors", &[]).with_legend("send buffer full"),
-            rate("node_netstat_Udp_NoPorts", &[]).with_legend("nobody listened"),
+            rate("node_netstat_Udp_NoPorts", &[]).with_legend("no listener"),
         ],
     ),
     DashboardPanel::new(
@@ -156,7 +162,7 @@ const OTHER_PROTOCOLS: &[DashboardPanel] = &[
         ],
     ),
     DashboardPanel::new(
-        "Backlog of each processor",
+        "Backlog per CPU",
         "short",
         &[value("node_softnet_backlog_len", &["cpu"])],
     ),
@@ -177,40 +183,40 @@ const CONNTRACK: &[DashboardPanel] = &[
         ],
     ),
     DashboardPanel::new(
-        "Lost",
+        "Drops and failures",
         "cps",
         &[
             rate("node_nf_conntrack_stat_drop", &[]).with_legend("dropped"),
-            rate("node_nf_conntrack_stat_insert_failed", &[]).with_legend("not added"),
+            rate("node_nf_conntrack_stat_insert_failed", &[]).with_legend("insert failed"),
         ],
     ),
 ];
 
 const MEMORY: &[DashboardPanel] = &[
     DashboardPanel::new(
-        "Searched for free pages",
+        "Pages scanned for reclaim",
         "cps",
         &[
-            rate("node_vmstat_pgscan_kswapd", &[]).with_legend("beforehand"),
-            rate("node_vmstat_pgscan_direct", &[]).with_legend("while a program waited"),
+            rate("node_vmstat_pgscan_kswapd", &[]).with_legend("kswapd"),
+            rate("node_vmstat_pgscan_direct", &[]).with_legend("direct"),
         ],
     ),
     DashboardPanel::new(
         "Compaction and huge pages",
         "cps",
         &[
-            rate("node_vmstat_compact_stall", &[]).with_legend("waited for compaction"),
-            rate("node_vmstat_thp_fault_alloc", &[]).with_legend("huge pages given"),
-            rate("node_vmstat_thp_fault_fallback", &[]).with_legend("no huge page"),
+            rate("node_vmstat_compact_stall", &[]).with_legend("compaction stalls"),
+            rate("node_vmstat_thp_fault_alloc", &[]).with_legend("huge pages allocated"),
+            rate("node_vmstat_thp_fault_fallback", &[]).with_legend("huge page fallbacks"),
         ],
     ),
     DashboardPanel::new(
         "NUMA balancing",
         "cps",
         &[
-            rate("node_vmstat_numa_hint_faults", &[]).with_legend("samples"),
-            rate("node_vmstat_numa_hint_faults_local", &[]).with_legend("samples, local"),
-            rate("node_vmstat_numa_pages_migrated", &[]).with_legend("pages moved"),
+            rate("node_vmstat_numa_hint_faults", &[]).with_legend("hint faults"),
+            rate("node_vmstat_numa_hint_faults_local", &[]).with_legend("local hint faults"),
+            rate("node_vmstat_numa_pages_migrated", &[]).with_legend("pages migrated"),
         ],
     ),
     DashboardPanel::new(
@@ -218,7 +224,7 @@ const MEMORY: &[DashboardPanel] = &[
         "cps",
         &[
             rate("node_vmstat_pgfree", &[]).with_legend("freed"),
-            rate("node_vmstat_pgactivate", &[]).with_legend("used again"),
+            rate("node_vmstat_pgactivate", &[]).with_legend("activated"),
         ],
     ),
 ];

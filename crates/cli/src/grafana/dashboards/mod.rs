@@ -1,4 +1,4 @@
-//! The dashboards: one for each level, one for programs, one for the agent itself.
+//! The dashboards: one per level, one for MPI and system calls, one for the agent itself.
 
 mod agent;
 mod level1;

@@ -1,9 +1,11 @@
+//! Dashboard of MPI and system calls, counted by `pegel run`.
+
 use crate::grafana::dashboard::{Dashboard, DashboardPanel, DashboardRow, rate};
 
 pub const DASHBOARD: Dashboard = Dashboard {
     name: "programs",
     title: "Pegel / Programs: MPI and system calls",
-    description: "What programs do that were started with pegel run -m (MPI) and -s (system calls), summed over the processes of each node. The agent knows a metric from its first call on.",
+    description: "MPI calls and system calls of programs started with pegel run -m and -s, summed over the processes of each node. A metric exists after the first call.",
     variables: &[],
     rows: &[
         DashboardRow::expanded("MPI", MPI),
@@ -14,7 +16,7 @@ pub const DASHBOARD: Dashboard = Dashboard {
 
 const MPI: &[DashboardPanel] = &[
     DashboardPanel::new("Time in MPI", "short", &[rate("mpi_time_total", &["call"])])
-        .with_description("Seconds per second, over all processes of the node: 8 means that eight processes did nothing else."),
+        .with_description("Seconds per second, over all processes of the node: 8 means that eight processes spent all their time in MPI."),
     DashboardPanel::new("Calls", "ops", &[rate("mpi_hits_total", &["call"])]),
     DashboardPanel::new("Data", "Bps", &[rate("mpi_size_total", &["call"])]),
 ];
@@ -41,7 +43,7 @@ const JOBS: &[DashboardPanel] = &[
         "short",
         &[rate("mpi_time_total", &["jobid"])],
     )
-    .with_description("Only what ran under a batch system has a job."),
+    .with_description("Only programs that ran under a batch system have a job."),
     DashboardPanel::new(
         "Time in system calls",
         "short",
