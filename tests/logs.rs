@@ -1,4 +1,4 @@
-//! Where log messages go, and that the agent does not care when they cannot.
+//! Destinations of log messages: the agent runs even if they are not available.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use pegel_testkit::{AgentBuilder, AgentProcess, TempDir, assert_not_shown, event
 use rustix::process::Signal;
 
 const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
-/// What the agent says at level info when it gets a SIGHUP.
+/// The agent's message at level info after a SIGHUP.
 const HANGUP: &str = "hangup: files are read again";
 
 fn agent() -> AgentBuilder {
@@ -20,12 +20,12 @@ fn lost(agent: &AgentProcess) -> u64 {
         .unwrap_or_else(|| panic!("no log in {status}"))
 }
 
-/// Makes it say something, again and again, until it is where it should be.
-fn says_something(agent: &AgentProcess, is_there: impl Fn() -> bool) {
+/// Makes the agent log messages until `is_done` returns true.
+fn log_until(agent: &AgentProcess, is_done: impl Fn() -> bool) {
     eventually("a message", || {
         agent.signal(Signal::HUP);
         std::thread::sleep(std::time::Duration::from_millis(20));
-        if is_there() {
+        if is_done() {
             Ok(())
         } else {
             Err(agent.output())
@@ -34,12 +34,12 @@ fn says_something(agent: &AgentProcess, is_there: impl Fn() -> bool) {
 }
 
 #[test]
-fn a_level_alone_still_means_standard_error() {
+fn a_level_alone_logs_to_standard_error() {
     for (log, is_said) in [("info", true), ("stderr:info", true), ("warn", false)] {
         let agent = agent().args(&["--log", log]).start();
         assert_eq!(agent.status()["log"]["place"], "stderr");
         if is_said {
-            says_something(&agent, || agent.stderr().contains(HANGUP));
+            log_until(&agent, || agent.stderr().contains(HANGUP));
         } else {
             agent.signal(Signal::HUP);
             let finished = agent.stop();
@@ -49,7 +49,7 @@ fn a_level_alone_still_means_standard_error() {
 }
 
 #[test]
-fn a_file_that_was_rotated_is_opened_again() {
+fn a_rotated_file_is_reopened() {
     let home = TempDir::new();
     let (path, old) = (home.join("pegel.log"), home.join("pegel.log.1"));
     let log = format!("{}:info", path.display());
@@ -63,9 +63,9 @@ fn a_file_that_was_rotated_is_opened_again() {
             .unwrap_or_default()
             .contains(HANGUP)
     };
-    says_something(&agent, || has(&path));
+    log_until(&agent, || has(&path));
     fs::rename(&path, &old).expect("rotated");
-    says_something(&agent, || has(&path));
+    log_until(&agent, || has(&path));
     assert_eq!(lost(&agent), 0);
     let finished = agent.stop();
     let all = fs::read_to_string(&path).expect("there");
@@ -75,7 +75,7 @@ fn a_file_that_was_rotated_is_opened_again() {
 }
 
 #[test]
-fn a_place_that_is_not_there_is_said_counted_and_found_when_it_comes() {
+fn a_missing_directory_is_reported_counted_and_used_once_it_exists() {
     let home = TempDir::new();
     let dir = home.join("later");
     let path = dir.join("pegel.log");
@@ -86,14 +86,17 @@ fn a_place_that_is_not_there_is_said_counted_and_found_when_it_comes() {
         "{}",
         agent.output()
     );
-    says_something(&agent, || lost(&agent) >= 2);
+    log_until(&agent, || lost(&agent) >= 2);
     let metrics = agent.get("/metrics");
     let text = metrics.text();
     assert!(text.contains("pegel_log_lost_total "), "{text}");
     let doctor = agent.client(PEGEL, &["doctor"]);
-    assert!(doctor.stdout.contains("could not be handed to"), "{doctor}");
+    assert!(
+        doctor.stdout.contains("could not be written to"),
+        "{doctor}"
+    );
     fs::create_dir(&dir).expect("made");
-    says_something(&agent, || path.exists());
+    log_until(&agent, || path.exists());
     assert_eq!(agent.stop().code(), Some(0));
     assert!(
         fs::read_to_string(&path)
@@ -102,7 +105,7 @@ fn a_place_that_is_not_there_is_said_counted_and_found_when_it_comes() {
     );
 }
 
-/// Whether there is a journal or a syslog on this machine or not.
+/// Whether or not this machine has a journal or a syslog.
 #[test]
 fn an_agent_runs_with_and_without_the_daemons() {
     for place in ["journal", "syslog"] {

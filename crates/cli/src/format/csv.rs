@@ -1,4 +1,4 @@
-//! CSV as in RFC 4180, except that lines end as the system's do.
+//! CSV as in RFC 4180, except that lines end with LF.
 
 use super::number::exact;
 use crate::api_values::{SeriesInfo, SeriesValue};

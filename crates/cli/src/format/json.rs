@@ -1,9 +1,9 @@
-//! JSON: arrays with the fields and the look that scripts already know, and objects one per line.
+//! JSON: arrays with the fields and layout of TAU's client, which existing scripts parse, and one object per line.
 
 use super::number::{json_float, json_number};
 use crate::api_values::{SeriesInfo, SeriesValue};
 
-/// Text as a JSON string.
+/// Encodes text as a JSON string.
 pub fn string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
@@ -38,7 +38,7 @@ fn array(items: impl Iterator<Item = String>) -> String {
     format!("[\n{}\n]\n", items.join(",\n"))
 }
 
-/// One array inside the outer one; the comma before it belongs to it, so that the file can end here.
+/// Formats one step as an inner array. The separating comma precedes it, so that the file can end after any step.
 pub fn track_step(readings: &[SeriesValue], is_first: bool) -> String {
     let items: Vec<String> = readings
         .iter()
@@ -74,7 +74,7 @@ pub fn value_lines(readings: &[SeriesValue]) -> String {
     readings.iter().map(line).collect()
 }
 
-/// What `version --json` says.
+/// Formats the output of `version --json`.
 pub fn version(version: &str) -> String {
     let (version, arch) = (string(version), string(std::env::consts::ARCH));
     format!("{{\"name\":\"pegel\",\"version\":{version},\"arch\":{arch}}}\n")

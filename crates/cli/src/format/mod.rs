@@ -11,23 +11,25 @@ use std::path::Path;
 
 use crate::api_values::{SeriesInfo, SeriesValue};
 
-/// `-f`.
+/// The output format, option `-f`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum OutputFormat {
-    /// for people
+    /// Human-readable text
     Md,
-    /// one array
+    /// One JSON array
     Json,
+    /// YAML
     Yaml,
-    /// one line each, blanks between
+    /// One line per series, separated by blanks
     Txt,
+    /// CSV
     Csv,
-    /// one JSON object per line
+    /// One JSON object per line
     Ndjson,
 }
 
 impl OutputFormat {
-    /// What the ending of a file's name asks for.
+    /// Returns the format for a file's extension.
     pub fn from_path(path: &Path) -> Option<OutputFormat> {
         Some(
             match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
@@ -42,7 +44,7 @@ impl OutputFormat {
         )
     }
 
-    /// What was asked for, else what the file's name asks for, else the default.
+    /// Returns the given format, else the one of the file's extension, else the default.
     pub fn choose(
         given: Option<OutputFormat>,
         output: Option<&Path>,
@@ -54,12 +56,12 @@ impl OutputFormat {
     }
 }
 
-/// What only the formats for people need to know.
+/// Context of the human-readable formats.
 #[derive(Debug, Clone, Copy)]
 pub struct DisplayContext {
-    /// The time now, in seconds.
+    /// The current time in seconds since 1970.
     pub now: f64,
-    /// The width of the terminal; without it lines are as long as they need to be.
+    /// The width of the terminal; `None` for lines of any length.
     pub width: Option<usize>,
 }
 
@@ -74,9 +76,9 @@ pub fn list(format: OutputFormat, listed: &[SeriesInfo], title: &str) -> String 
     }
 }
 
-pub fn values(format: OutputFormat, readings: &[SeriesValue], page: DisplayContext) -> String {
+pub fn values(format: OutputFormat, readings: &[SeriesValue], context: DisplayContext) -> String {
     match format {
-        OutputFormat::Md => table::values(readings, page),
+        OutputFormat::Md => table::values(readings, context),
         OutputFormat::Json => json::values(readings),
         OutputFormat::Yaml => yaml::values(readings),
         OutputFormat::Txt => plain::values(readings),
@@ -85,7 +87,7 @@ pub fn values(format: OutputFormat, readings: &[SeriesValue], page: DisplayConte
     }
 }
 
-/// The start of what `track` writes.
+/// Returns the start of the output of `track`.
 pub fn track_head(format: OutputFormat) -> &'static str {
     match format {
         OutputFormat::Md => table::TRACK_HEAD,
@@ -96,7 +98,7 @@ pub fn track_head(format: OutputFormat) -> &'static str {
     }
 }
 
-/// What changed in one step of `track`.
+/// Formats the changes of one step of `track`.
 pub fn track_step(format: OutputFormat, readings: &[SeriesValue], is_first: bool) -> String {
     match format {
         OutputFormat::Md => table::track_step(readings),
@@ -108,7 +110,7 @@ pub fn track_step(format: OutputFormat, readings: &[SeriesValue], is_first: bool
     }
 }
 
-/// The end of what `track` writes.
+/// Returns the end of the output of `track`.
 pub fn track_tail(format: OutputFormat, is_empty: bool) -> &'static str {
     match (format, is_empty) {
         (OutputFormat::Json, _) => "\n]\n",

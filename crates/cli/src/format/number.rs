@@ -1,8 +1,8 @@
-//! Numbers and times as text.
+//! Formats numbers and times.
 
 use pegel_metric::{civil, format_value};
 
-/// A JSON number that shows that it is a float: `9.0`. Null for what is not finite.
+/// Formats a JSON number that is recognisable as a float: `9.0`; null if it is not finite.
 pub fn json_float(value: f64) -> String {
     if value.is_finite() {
         format!("{value:?}")
@@ -11,7 +11,7 @@ pub fn json_float(value: f64) -> String {
     }
 }
 
-/// A JSON number, whole where it can be: `9`.
+/// Formats a JSON number, without a fraction if it is whole: `9`; null if it is not finite.
 pub fn json_number(value: f64) -> String {
     if value.is_finite() {
         exact(value)
@@ -20,14 +20,14 @@ pub fn json_number(value: f64) -> String {
     }
 }
 
-/// The shortest text that reads back as the same value.
+/// Returns the shortest text that parses to the same value.
 pub fn exact(value: f64) -> String {
     let mut text = String::new();
     format_value(&mut text, value);
     text
 }
 
-/// For people: at most six decimals, thousands apart.
+/// Formats with at most six decimals and a blank between thousands.
 pub fn human_readable(value: f64) -> String {
     if !value.is_finite() || value.abs() >= 1e15 || (value != 0.0 && value.abs() < 1e-4) {
         return exact(value);
@@ -56,11 +56,11 @@ pub fn human_readable(value: f64) -> String {
     out
 }
 
-/// How long ago something was; the date once that says more.
+/// Formats the time since `ts`; after two days, the date.
 pub fn ago(ts: f64, now: f64) -> String {
     let seconds = now - ts;
     match seconds {
-        // A clock that is a little behind.
+        // Tolerates a clock that is slightly behind.
         s if (-5.0..0.05).contains(&s) => "now".to_owned(),
         s if (0.0..10.0).contains(&s) => format!("{s:.1} s ago"),
         s if (0.0..120.0).contains(&s) => format!("{s:.0} s ago"),
@@ -70,7 +70,7 @@ pub fn ago(ts: f64, now: f64) -> String {
     }
 }
 
-/// `2022-11-03 14:45:17Z`, or the number itself where it is no date.
+/// Formats `2022-11-03 14:45:17Z`, or the number itself if it is out of range.
 pub fn utc(ts: f64) -> String {
     let Some((year, month, day, of_day)) = date(ts) else {
         return exact(ts);
@@ -79,9 +79,9 @@ pub fn utc(ts: f64) -> String {
     format!("{year:04}-{month:02}-{day:02} {h:02}:{m:02}:{s:02}Z")
 }
 
-/// `14:45:17.483`.
+/// Formats `14:45:17.483`.
 pub fn time_of_day(ts: f64) -> String {
-    // A float does not hold every millisecond: 41.36 is 41.3599….
+    // Round: not every millisecond is exact in a float, 41.36 is 41.3599….
     let ts = (ts * 1000.0).round() / 1000.0;
     let Some((_, _, _, of_day)) = date(ts) else {
         return exact(ts);
@@ -95,7 +95,7 @@ pub fn time_of_day(ts: f64) -> String {
     )
 }
 
-/// Year, month, day and second of the day.
+/// Returns year, month, day and second of the day.
 fn date(ts: f64) -> Option<(i64, i64, i64, i64)> {
     // Years 1970 to 9999.
     if !(0.0..253_402_300_800.0).contains(&ts) {
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_for_people() {
+    fn human_readable_numbers() {
         for (value, text) in [
             (0.0, "0"),
             (9.0, "9"),

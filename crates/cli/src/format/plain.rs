@@ -1,4 +1,4 @@
-//! Plain text: a line that names the columns, then one line each.
+//! Plain text: a line with the column names, then one line per series.
 
 use super::json::string;
 use super::number::exact;

@@ -1,4 +1,4 @@
-//! For people: a box and a list of names, a table of values.
+//! Human-readable format: a list of series under a boxed title, and a table of values.
 
 use super::DisplayContext;
 use super::number::{ago, human_readable, time_of_day};
@@ -6,9 +6,9 @@ use crate::api_values::{SeriesInfo, SeriesValue};
 
 pub const TRACK_HEAD: &str = "TIME                     VALUE  NAME\n";
 
-/// The box around a title, and the lines below it, are this wide.
+/// Width of the title's box and of the lines below it.
 const WIDTH: usize = 71;
-/// On a narrow terminal names are cut, but not below this.
+/// Names are not truncated below this on a narrow terminal.
 const NAME_WIDTH_MIN: usize = 20;
 
 pub fn list(listed: &[SeriesInfo], title: &str) -> String {
@@ -33,7 +33,7 @@ fn boxed(title: &str) -> String {
     format!("╔{line}╗\n║{title:^inner$}║\n╚{line}╝\n")
 }
 
-/// Lines of at most so many characters, as far as words allow.
+/// Wraps text into lines of at most `width` characters; longer words are not broken.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -48,7 +48,7 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-pub fn values(readings: &[SeriesValue], page: DisplayContext) -> String {
+pub fn values(readings: &[SeriesValue], context: DisplayContext) -> String {
     let numbers = aligned(
         readings
             .iter()
@@ -61,7 +61,7 @@ pub fn values(readings: &[SeriesValue], page: DisplayContext) -> String {
         .max(5);
     let times: Vec<String> = readings
         .iter()
-        .map(|reading| ago(reading.ts, page.now))
+        .map(|reading| ago(reading.ts, context.now))
         .collect();
     let time_width = times
         .iter()
@@ -74,7 +74,7 @@ pub fn values(readings: &[SeriesValue], page: DisplayContext) -> String {
         .map(|reading| reading.name.chars().count())
         .max()
         .unwrap_or(0);
-    let room = page
+    let room = context
         .width
         .map(|width| width.saturating_sub(number_width + time_width + 6));
     let name_width = room
@@ -93,10 +93,10 @@ pub fn values(readings: &[SeriesValue], page: DisplayContext) -> String {
     out
 }
 
-/// Pads numbers so that their decimal points stand below each other.
+/// Pads numbers to align their decimal points.
 fn aligned(numbers: Vec<String>) -> Vec<String> {
     let parts = |text: &str| match text.find('.') {
-        Some(at) => (at, text.len() - at),
+        Some(point) => (point, text.len() - point),
         None => (text.len(), 0),
     };
     let whole = numbers.iter().map(|text| parts(text).0).max().unwrap_or(0);
@@ -112,7 +112,7 @@ fn aligned(numbers: Vec<String>) -> Vec<String> {
     numbers.iter().map(pad).collect()
 }
 
-/// Shortens a name in its middle: both the metric and the last label stay readable.
+/// Truncates a name in the middle: both the metric and the last label stay readable.
 fn truncate_middle(name: &str, width: usize) -> String {
     let chars: Vec<char> = name.chars().collect();
     if chars.len() <= width {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_stand_below_each_other() {
+    fn decimal_points_are_aligned() {
         let readings = [
             reading("a", 12_441_600.0),
             reading("bb{c=\"d\"}", 6220.11),
@@ -181,7 +181,7 @@ c                    -0.5      0.5 s ago
     }
 
     #[test]
-    fn a_narrow_terminal_cuts_names_in_their_middle() {
+    fn a_narrow_terminal_truncates_names_in_the_middle() {
         let readings = [reading(&"x".repeat(200), 1.0)];
         let text = values(
             &readings,

@@ -1,4 +1,4 @@
-//! YAML. Strings are written as JSON strings, which YAML reads as they are.
+//! YAML. Strings are written as JSON strings, which are valid YAML.
 
 use super::json::string;
 use super::number::exact;
@@ -24,7 +24,7 @@ pub fn values(readings: &[SeriesValue]) -> String {
     or_empty(readings.iter().map(item).collect())
 }
 
-/// One list inside the outer one.
+/// Formats one step as an inner list.
 pub fn track_step(readings: &[SeriesValue]) -> String {
     let mut out = String::new();
     for (index, reading) in readings.iter().enumerate() {
@@ -39,7 +39,7 @@ pub fn track_step(readings: &[SeriesValue]) -> String {
     out
 }
 
-/// YAML has words for what is not finite.
+/// Formats a number; YAML has literals for NaN and infinity.
 fn number(value: f64) -> String {
     if value.is_nan() {
         ".nan".to_owned()

@@ -1,4 +1,5 @@
-//! A daemon's datagram socket. Each message is addressed anew, so that a daemon that was restarted gets the next one.
+//! Writes log messages to a daemon's datagram socket. Each message is sent by path, so that a restarted daemon receives the
+//! next one.
 
 use std::io;
 use std::os::unix::net::UnixDatagram;
@@ -8,13 +9,13 @@ use std::sync::{Mutex, PoisonError};
 use super::LogSink;
 use super::record::LogRecord;
 
-/// How a daemon wants a message to look.
+/// Encodes a record in a daemon's protocol.
 pub type RecordEncoder = fn(&LogRecord) -> Vec<u8>;
 
 #[derive(Debug)]
 pub struct DatagramSink {
     path: PathBuf,
-    /// Made when it is first needed; there may be no descriptor left just then.
+    /// Created on first use, which may fail if no descriptor is free.
     socket: Mutex<Option<UnixDatagram>>,
 }
 
@@ -31,10 +32,10 @@ impl DatagramSink {
         match &*socket {
             Some(socket) => work(socket),
             None => {
-                let made = UnixDatagram::unbound()?;
-                // A daemon that does not keep up must not stop us.
-                made.set_nonblocking(true)?;
-                work(socket.insert(made))
+                let new = UnixDatagram::unbound()?;
+                // A slow daemon must not block the agent.
+                new.set_nonblocking(true)?;
+                work(socket.insert(new))
             }
         }
     }
@@ -46,7 +47,7 @@ impl LogSink for DatagramSink {
     }
 
     fn check(&self) -> io::Result<()> {
-        // On a socket of its own: a connected one would not notice that the daemon was restarted.
+        // Uses a separate socket: a connected one would not follow a restart of the daemon.
         UnixDatagram::unbound()?.connect(&self.path)
     }
 }
@@ -61,24 +62,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_daemon_that_goes_and_comes_back_gets_what_is_sent_while_it_is_there() {
+    fn a_restarted_daemon_receives_messages_again() {
         let dir = TempDir::new();
         let path = dir.join("log");
-        let place = DatagramSink::new(&path);
-        assert!(place.check().is_err());
-        assert!(place.write_message(b"nobody").is_err());
+        let sink = DatagramSink::new(&path);
+        assert!(sink.check().is_err());
+        assert!(sink.write_message(b"lost").is_err());
         for text in ["first", "second"] {
             let daemon = UnixDatagram::bind(&path).expect("bound");
-            let patience = Duration::from_secs(20);
-            daemon.set_read_timeout(Some(patience)).expect("set");
-            place.check().expect("it is there");
-            place.write_message(text.as_bytes()).expect("taken");
+            let timeout = Duration::from_secs(20);
+            daemon.set_read_timeout(Some(timeout)).expect("set");
+            sink.check().expect("a daemon is listening");
+            sink.write_message(text.as_bytes()).expect("sent");
             let mut buffer = [0; 64];
             let count = daemon.recv(&mut buffer).expect("received");
             assert_eq!(&buffer[..count], text.as_bytes());
             drop(daemon);
             assert!(
-                place.write_message(b"nobody").is_err(),
+                sink.write_message(b"lost").is_err(),
                 "a socket file without a daemon"
             );
             fs::remove_file(&path).expect("removed");
@@ -86,13 +87,13 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_does_not_read_does_not_stop_us() {
+    fn a_daemon_that_does_not_read_does_not_block() {
         let dir = TempDir::new();
         let path = dir.join("log");
         let _daemon = UnixDatagram::bind(&path).expect("bound");
-        let place = DatagramSink::new(&path);
-        let refused = (0..100_000).find_map(|_| place.write_message(&[b'x'; 1000]).err());
-        let kind = refused.expect("its queue is not endless").kind();
+        let sink = DatagramSink::new(&path);
+        let error = (0..100_000).find_map(|_| sink.write_message(&[b'x'; 1000]).err());
+        let kind = error.expect("the queue is bounded").kind();
         assert_eq!(kind, io::ErrorKind::WouldBlock);
     }
 }

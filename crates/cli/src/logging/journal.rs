@@ -1,5 +1,5 @@
-//! The journal's own protocol: a datagram of fields. A field is a line `NAME=value`; a value with line breaks is
-//! written as the name, a line break, its length as 64 bits with the lowest byte first, and the value.
+//! Encodes records in the journal's native protocol: a datagram of fields. A field is a line `NAME=value`; a value with
+//! line breaks is written as the name, a line break, its length as 64-bit little-endian integer, and the value.
 
 use super::record::LogRecord;
 
@@ -32,8 +32,8 @@ fn append_field(out: &mut Vec<u8>, name: &str, value: &str) {
     out.push(b'\n');
 }
 
-/// The journal knows names of at most 64 capital letters, digits and underscores. Ours have a beginning of their own,
-/// so that none is taken for one of the journal's.
+/// Converts to a valid field name: at most 64 capital letters, digits and underscores. The prefix `PEGEL_` avoids
+/// collisions with the journal's own fields.
 fn field_name(name: &str) -> String {
     let allowed = name.chars().map(|c| match c.to_ascii_uppercase() {
         c @ ('A'..='Z' | '0'..='9') => c,
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_with_line_breaks_has_its_length_before_it() {
+    fn a_value_with_line_breaks_is_preceded_by_its_length() {
         let mut out = Vec::new();
         append_field(&mut out, "A", "b=c");
         append_field(&mut out, "D", "e\nf");
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_comes_with_its_priority_place_and_fields() {
+    fn a_message_has_priority_source_and_fields() {
         let mut expected = format!(
             "PRIORITY=4\nSYSLOG_IDENTIFIER=pegel\nSYSLOG_PID={}\nMESSAGE\n",
             std::process::id()
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_such_as_the_journal_takes() {
+    fn field_names_are_valid_for_the_journal() {
         assert_eq!(field_name("_pid"), "PEGEL__PID");
         assert_eq!(field_name("größe"), "PEGEL_GR__E");
         assert_eq!(field_name(&"x".repeat(100)).len(), 64);

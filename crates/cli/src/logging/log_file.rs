@@ -1,4 +1,4 @@
-//! A log file. It is opened again on SIGHUP, which is what log rotation sends after it moved the file away.
+//! Writes log messages to a file. SIGHUP, which log rotation sends after renaming the file, reopens it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -25,7 +25,7 @@ impl LogFileSink {
     }
 
     fn open(&self) -> io::Result<File> {
-        // A pipe without a reader would keep us waiting; plain files do not care.
+        // Opening a FIFO without a reader would block; regular files ignore the flag.
         OpenOptions::new()
             .append(true)
             .create(true)
@@ -49,14 +49,14 @@ impl LogSink for LogFileSink {
     }
 
     fn reopen(&self) {
-        // A new one that cannot be opened must not cost the old one.
+        // Keep the old file if the new one cannot be opened.
         let opened = self.open();
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         match opened {
             Ok(opened) => *file = Some(opened),
             Err(error) => {
                 drop(file);
-                tracing::warn!(path = %self.path.display(), %error, "cannot open the log file again");
+                tracing::warn!(path = %self.path.display(), %error, "cannot reopen the log file");
             }
         }
     }
@@ -75,26 +75,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn after_a_rotation_the_new_file_is_written() {
+    fn after_a_rotation_messages_go_to_the_new_file() {
         let dir = TempDir::new();
         let (path, old) = (dir.join("pegel.log"), dir.join("pegel.log.1"));
         let log = LogFileSink::new(&path);
-        log.write_message(b"one\n").expect("taken");
+        log.write_message(b"one\n").expect("written");
         fs::rename(&path, &old).expect("rotated");
         log.write_message(b"two\n").expect("still the old one");
         log.reopen();
-        log.write_message(b"three\n").expect("taken");
+        log.write_message(b"three\n").expect("written");
         assert_eq!(fs::read(&old).expect("there"), b"one\ntwo\n");
         assert_eq!(fs::read(&path).expect("there"), b"three\n");
     }
 
     #[test]
-    fn a_directory_that_comes_later_is_found() {
+    fn a_directory_created_later_is_used() {
         let dir = TempDir::new();
         let log = LogFileSink::new(&dir.join("later/pegel.log"));
         assert!(log.check().is_err() && log.write_message(b"lost\n").is_err());
         fs::create_dir(dir.join("later")).expect("made");
-        log.write_message(b"kept\n").expect("taken");
+        log.write_message(b"kept\n").expect("written");
         assert_eq!(
             fs::read(dir.join("later/pegel.log")).expect("there"),
             b"kept\n"
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_without_a_reader_does_not_keep_us_waiting() {
+    fn a_fifo_without_a_reader_does_not_block() {
         let dir = TempDir::new();
         let path = dir.join("pipe");
         let made = std::process::Command::new("mkfifo").arg(&path).status();

@@ -1,7 +1,7 @@
-//! Where log messages go: standard error, a file, the journal or syslog.
+//! Destinations of log messages: standard error, a file, the journal or syslog.
 //!
-//! Whatever happens to that place, the agent goes on: no message waits for it longer than a moment, and one
-//! that could not be handed over is counted.
+//! Logging never blocks or stops the agent: a message that the destination does not accept within 20 ms is dropped and
+//! counted.
 
 mod datagram_sink;
 mod journal;
@@ -33,21 +33,21 @@ use stream_sink::StreamSink;
 const JOURNAL_SOCKET: &str = "/run/systemd/journal/socket";
 const SYSLOG_SOCKET: &str = "/dev/log";
 
-/// Somewhere that takes whole messages.
+/// A destination of whole messages.
 trait LogSink: Send + Sync + fmt::Debug {
-    /// Takes the message now, or not at all.
+    /// Writes the message without waiting, or fails.
     fn write_message(&self, message: &[u8]) -> io::Result<()>;
 
-    /// Looks for the place again: it was moved away.
+    /// Reopens the destination after it was moved.
     fn reopen(&self) {}
 
-    /// Whether the place is there.
+    /// Fails if the destination is not available.
     fn check(&self) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// The place of this process's messages, and how many of them it did not take.
+/// The destination of this process's messages, and the number of lost ones.
 #[derive(Debug)]
 pub struct Logging {
     name: String,
@@ -55,7 +55,7 @@ pub struct Logging {
     lost: AtomicU64,
 }
 
-/// Sends messages to the place that was asked for. A place that is not there yet is said, and is no reason to stop.
+/// Starts logging to the configured destination. A destination that is not available yet causes a message only.
 pub fn start(log: &Log) -> Arc<Logging> {
     let place = match &log.place {
         LogPlace::Auto if is_journal_stream(std::env::var("JOURNAL_STREAM").ok().as_deref()) => {
@@ -67,7 +67,7 @@ pub fn start(log: &Log) -> Arc<Logging> {
         }
         place => place.clone(),
     };
-    let (sink, form): (Box<dyn LogSink>, Option<RecordEncoder>) = match &place {
+    let (sink, encoder): (Box<dyn LogSink>, Option<RecordEncoder>) = match &place {
         LogPlace::Journal => new_datagram_sink(JOURNAL_SOCKET, journal::encode),
         LogPlace::Syslog => new_datagram_sink(SYSLOG_SOCKET, syslog::encode),
         LogPlace::File(path) => (Box::new(LogFileSink::new(path)), None),
@@ -82,22 +82,25 @@ pub fn start(log: &Log) -> Arc<Logging> {
         && let Err(error) = logging.sink.check()
     {
         output::print_message(&format!(
-            "pegel: cannot log to {place}: {error}; going on, and trying again with each message"
+            "pegel: cannot log to {place}: {error}; retrying with each message"
         ));
     }
-    subscribe(filter(log.level), &logging, form);
+    subscribe(filter(log.level), &logging, encoder);
     logging
 }
 
-fn new_datagram_sink(path: &str, form: RecordEncoder) -> (Box<dyn LogSink>, Option<RecordEncoder>) {
-    (Box::new(DatagramSink::new(Path::new(path))), Some(form))
+fn new_datagram_sink(
+    path: &str,
+    encoder: RecordEncoder,
+) -> (Box<dyn LogSink>, Option<RecordEncoder>) {
+    (Box::new(DatagramSink::new(Path::new(path))), Some(encoder))
 }
 
-fn subscribe(level: LevelFilter, logging: &Arc<Logging>, form: Option<RecordEncoder>) {
-    // Setting it fails only when there is a subscriber already, which is as good.
-    let _ = match form {
-        Some(form) => {
-            let layer = record::LogRecordLayer::new(logging.clone(), form, level);
+fn subscribe(level: LevelFilter, logging: &Arc<Logging>, encoder: Option<RecordEncoder>) {
+    // Fails only if a subscriber is set already, which is then kept.
+    let _ = match encoder {
+        Some(encoder) => {
+            let layer = record::LogRecordLayer::new(logging.clone(), encoder, level);
             set_global_default(Registry::default().with(layer))
         }
         None => set_global_default(
@@ -122,15 +125,15 @@ fn filter(level: LogLevel) -> LevelFilter {
     }
 }
 
-/// systemd says in `JOURNAL_STREAM` which file it gave us as standard error. Someone may have put another one in its
-/// place since.
+/// Returns whether standard error is the journal's stream. `JOURNAL_STREAM` holds device and inode of the file that
+/// systemd passed as standard error, which may have been redirected since.
 fn is_journal_stream(variable: Option<&str>) -> bool {
-    let told = variable.and_then(|text| {
+    let expected = variable.and_then(|text| {
         let (device, inode) = text.split_once(':')?;
         Some((device.parse::<u64>().ok()?, inode.parse::<u64>().ok()?))
     });
-    let found = std::fs::metadata("/proc/self/fd/2").map(|found| (found.dev(), found.ino()));
-    told.is_some() && told == found.ok()
+    let actual = std::fs::metadata("/proc/self/fd/2").map(|stderr| (stderr.dev(), stderr.ino()));
+    expected.is_some() && expected == actual.ok()
 }
 
 impl Logging {
@@ -155,7 +158,7 @@ impl LogOutput for Logging {
     }
 }
 
-/// Lines of text, for the formatter.
+/// Creates writers for the formatter of text lines.
 #[derive(Debug)]
 struct MakeLogLineWriter(Arc<Logging>);
 
@@ -167,13 +170,13 @@ impl<'a> MakeWriter<'a> for MakeLogLineWriter {
     }
 }
 
-/// The formatter hands each message over with a single `write`.
+/// Writes lines of text. The formatter passes each message with a single `write`.
 struct LogLineWriter<'a>(&'a Logging);
 
 impl Write for LogLineWriter<'_> {
     fn write(&mut self, message: &[u8]) -> io::Result<usize> {
         self.0.write_message(message);
-        // The formatter would complain on standard error, which may be the very place.
+        // Report no error: the formatter would print it to standard error, which may be the destination itself.
         Ok(message.len())
     }
 
@@ -187,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn standard_error_leads_to_the_journal_only_if_it_is_the_same_file() {
+    fn standard_error_is_the_journal_only_if_it_is_the_same_file() {
         let found = std::fs::metadata("/proc/self/fd/2").expect("there is one");
         let same = format!("{}:{}", found.dev(), found.ino());
         assert!(is_journal_stream(Some(&same)));
@@ -204,19 +207,19 @@ mod tests {
     }
 
     #[derive(Debug)]
-    struct Refusing;
+    struct FullSink;
 
-    impl LogSink for Refusing {
+    impl LogSink for FullSink {
         fn write_message(&self, _: &[u8]) -> io::Result<()> {
             Err(io::ErrorKind::WouldBlock.into())
         }
     }
 
     #[test]
-    fn what_the_place_does_not_take_is_counted_and_nobody_else_hears_of_it() {
+    fn lost_messages_are_counted_and_cause_no_error() {
         let logging = Arc::new(Logging {
             name: "nowhere".to_owned(),
-            sink: Box::new(Refusing),
+            sink: Box::new(FullSink),
             lost: AtomicU64::new(0),
         });
         let lines = MakeLogLineWriter(logging.clone());

@@ -1,4 +1,4 @@
-//! Messages with their fields, for places that know more than lines of text.
+//! Log messages with their fields, for destinations with structured protocols.
 
 use std::fmt::{self, Write};
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use tracing_subscriber::layer::{Context, Layer};
 use super::Logging;
 use super::datagram_sink::RecordEncoder;
 
-/// No text in a message is longer; the rest of it is cut off. Both daemons have limits of their own.
+/// Longer texts in a message are truncated. Both daemons have limits of their own.
 const TEXT_BYTES_MAX: usize = 16 << 10;
 
-/// One message.
+/// One log message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogRecord {
-    /// As syslog counts: 3 is an error, 7 is for debugging.
+    /// Syslog severity: 3 is an error, 7 is debug.
     pub priority: u8,
     pub message: String,
-    /// Names as in the source, in its order.
+    /// Names and order as in the source.
     pub fields: Vec<(&'static str, String)>,
     pub module: &'static str,
     pub file: &'static str,
@@ -45,7 +45,7 @@ impl LogRecord {
         }
     }
 
-    /// The sentence, then the fields: what somebody reads who sees only one line.
+    /// Formats message and fields as one text.
     pub fn text(&self) -> String {
         let mut text = self.message.clone();
         for (name, value) in &self.fields {
@@ -79,13 +79,13 @@ impl LogRecord {
 
 fn truncate(text: &mut String) {
     if text.len() > TEXT_BYTES_MAX {
-        let end = (0..=TEXT_BYTES_MAX).rfind(|at| text.is_char_boundary(*at));
+        let end = (0..=TEXT_BYTES_MAX).rfind(|index| text.is_char_boundary(*index));
         text.truncate(end.unwrap_or(0));
         text.push('…');
     }
 }
 
-/// Hands each message to a place, in that place's form.
+/// A tracing layer that encodes each message and writes it to the destination.
 pub struct LogRecordLayer {
     logging: Arc<Logging>,
     encoder: RecordEncoder,
@@ -93,10 +93,14 @@ pub struct LogRecordLayer {
 }
 
 impl LogRecordLayer {
-    pub fn new(logging: Arc<Logging>, form: RecordEncoder, level: LevelFilter) -> LogRecordLayer {
+    pub fn new(
+        logging: Arc<Logging>,
+        encoder: RecordEncoder,
+        level: LevelFilter,
+    ) -> LogRecordLayer {
         LogRecordLayer {
             logging,
-            encoder: form,
+            encoder,
             level,
         }
     }
@@ -123,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_texts_are_cut_between_characters() {
+    fn long_texts_are_truncated_between_characters() {
         let mut text = format!("a{}", "ü".repeat(TEXT_BYTES_MAX));
         truncate(&mut text);
         assert!(text.ends_with("ü…") && text.len() <= TEXT_BYTES_MAX + 3);
@@ -133,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_gets_messages_of_its_level_with_their_fields() {
+    fn a_daemon_receives_messages_of_the_level_with_their_fields() {
         use std::os::unix::net::UnixDatagram;
         use std::sync::atomic::AtomicU64;
         use tracing_subscriber::Registry;
@@ -147,10 +151,10 @@ mod tests {
             sink: Box::new(crate::logging::datagram_sink::DatagramSink::new(&path)),
             lost: AtomicU64::new(0),
         });
-        let form = crate::logging::journal::encode;
-        let records = LogRecordLayer::new(logging.clone(), form, LevelFilter::WARN);
+        let encoder = crate::logging::journal::encode;
+        let records = LogRecordLayer::new(logging.clone(), encoder, LevelFilter::WARN);
         tracing::subscriber::with_default(Registry::default().with(records), || {
-            tracing::info!("too quiet");
+            tracing::info!("below the level");
             tracing::error!(count = 3, path = %"/a b", "no room");
             let mut buffer = [0; 1024];
             let length = daemon.recv(&mut buffer).expect("received");
@@ -167,7 +171,7 @@ mod tests {
                 assert!(text.lines().any(|found| found == line), "{line}: {text}");
             }
             drop(daemon);
-            tracing::error!("nobody hears this");
+            tracing::error!("lost");
             assert_eq!(logging.lost.load(std::sync::atomic::Ordering::Relaxed), 1);
         });
     }

@@ -1,4 +1,5 @@
-//! Standard error, which may be a pipe that nobody reads or a terminal that was stopped with Ctrl-S.
+//! Writes log messages to standard error without blocking on it: it may be a pipe without an active reader, or a terminal
+//! stopped with Ctrl-S.
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -8,9 +9,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::LogSink;
 
-/// A pipe that can be written to at all takes this much at once (PIPE_BUF).
+/// A writable pipe accepts this much at once (PIPE_BUF).
 const CHUNK_BYTES: usize = 4096;
-/// How long a reader may take that read so far. One that did not is given no time at all until it reads again.
+/// Time limit for a write. After a timeout, writes do not wait at all until the reader reads again.
 const WRITE_TIMEOUT_MS: i64 = 20;
 
 #[derive(Debug)]
@@ -39,12 +40,12 @@ impl<W: Write + AsFd + Send + std::fmt::Debug> LogSink for StreamSink<W> {
     fn write_message(&self, message: &[u8]) -> io::Result<()> {
         let mut inner = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         for piece in message.chunks(CHUNK_BYTES) {
-            let patience = if inner.is_blocked {
+            let timeout_ms = if inner.is_blocked {
                 0
             } else {
                 WRITE_TIMEOUT_MS
             };
-            inner.is_blocked = !can_write(&inner.stream, patience)?;
+            inner.is_blocked = !can_write(&inner.stream, timeout_ms)?;
             if inner.is_blocked {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
@@ -54,15 +55,15 @@ impl<W: Write + AsFd + Send + std::fmt::Debug> LogSink for StreamSink<W> {
     }
 }
 
-fn can_write(stream: &impl AsFd, patience_ms: i64) -> io::Result<bool> {
+fn can_write(stream: &impl AsFd, timeout_ms: i64) -> io::Result<bool> {
     let mut descriptors = [PollFd::new(stream, PollFlags::OUT)];
-    let patience = Timespec {
+    let timeout = Timespec {
         tv_sec: 0,
-        tv_nsec: patience_ms * 1_000_000,
+        tv_nsec: timeout_ms * 1_000_000,
     };
-    match poll(&mut descriptors, Some(&patience)) {
+    match poll(&mut descriptors, Some(&timeout)) {
         Ok(count) => Ok(count > 0),
-        // By a signal: for this message that is as if nobody read.
+        // EINTR is treated as a timeout.
         Err(rustix::io::Errno::INTR) => Ok(false),
         Err(error) => Err(error.into()),
     }
@@ -76,29 +77,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pipe_that_nobody_reads_does_not_stop_us() {
+    fn a_pipe_without_an_active_reader_does_not_block() {
         let (mut reader, writer) = io::pipe().expect("a pipe");
         let stream = StreamSink::new(writer);
         let line = [b'x'; 1000];
         let started = Instant::now();
-        let refused = (0..10_000)
+        let lost = (0..10_000)
             .filter(|_| stream.write_message(&line).is_err())
             .count();
-        assert!((9_000..10_000).contains(&refused), "{refused}");
+        assert!((9_000..10_000).contains(&lost), "{lost}");
         assert!(started.elapsed() < Duration::from_secs(10));
         let mut buffer = [0; 64 << 10];
         let count = reader.read(&mut buffer).expect("read");
         assert!(count >= CHUNK_BYTES, "{count}");
-        stream.write_message(&line).expect("there is room again");
+        stream
+            .write_message(&line)
+            .expect("the pipe has room again");
     }
 
     #[test]
-    fn a_reader_that_is_gone_is_an_error_and_no_signal() {
+    fn a_closed_reader_is_an_error_and_raises_no_signal() {
         let (reader, writer) = io::pipe().expect("a pipe");
         drop(reader);
         let error = StreamSink::new(writer)
             .write_message(b"x\n")
-            .expect_err("nobody reads");
+            .expect_err("the reader is closed");
         assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
     }
 }

@@ -1,5 +1,5 @@
-//! The form in which programs of this machine write to `/dev/log` (RFC 3164, section 4.1, less the time and the name of
-//! the machine: the daemon knows both, and the form has no time zone).
+//! Encodes records for `/dev/log` (RFC 3164, section 4.1, without timestamp and host name: the local daemon adds both, and
+//! the format has no time zone).
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ pub fn encode(record: &LogRecord) -> Vec<u8> {
     let priority = DAEMON | record.priority;
     let mut out = format!("<{priority}>pegel[{}]: ", std::process::id());
     for c in record.text().chars() {
-        // One message is one line, whatever is in it.
+        // Escape control characters: one message is one line.
         if c.is_control() {
             let _ = write!(out, "{}", c.escape_default());
         } else {
