@@ -1,4 +1,4 @@
-//! `-S PID`: a process that runs already.
+//! `-S PID`: attaching to a running process.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::wrapped::{BOUND, Way, compile, isolate, pegel, read_report};
 
-/// A program of our own; killed at the end.
+/// A target program, killed on drop.
 struct Target(Child);
 
 impl Target {
@@ -78,7 +78,7 @@ fn an_interrupt_lets_the_process_live() {
                 false => Err(process.output()),
             }
         });
-        // Long enough for some rounds of every thread.
+        // Long enough for several rounds of every thread.
         std::thread::sleep(Duration::from_millis(300));
         process.signal(signal);
         let finished = process.wait(BOUND);
@@ -87,7 +87,7 @@ fn an_interrupt_lets_the_process_live() {
         assert_eq!(target.tracer(), "0");
         let calls = read_report(&home.join("report.json"));
         assert!(calls["getppid"][0] > 10, "{calls:?}");
-        // It still does its work: the processor time goes on.
+        // It still works: its CPU time increases.
         let before = cpu_ticks(target.0.id());
         eventually("it works", || match cpu_ticks(target.0.id()) > before {
             true => Ok(()),
@@ -158,7 +158,7 @@ fn a_process_that_cannot_be_watched_is_left_alone() {
             &format!("is traced already, by process {by} (strace)"),
         );
         assert!(target.is_alive() && tracer.is_alive());
-        // Otherwise the target would be stopped for good.
+        // Otherwise the target would stay stopped.
         let pid = Pid::from_raw(tracer.0.id().cast_signed()).expect("a number");
         kill_process(pid, Signal::INT).expect("ours");
         tracer.0.wait().expect("ended");

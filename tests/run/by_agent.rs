@@ -1,4 +1,4 @@
-//! An agent that may load eBPF counts for users who may not.
+//! An agent that can load eBPF counts on behalf of users who cannot.
 
 use std::collections::HashSet;
 use std::fs;
@@ -18,7 +18,7 @@ use serde_json::json;
 
 use crate::wrapped::{BOUND, PEGEL, Way, compile, copy_pegel, isolate, read_report, value};
 
-/// An agent of root, and a place from which another user runs programs.
+/// An agent of root, and a directory from which another user runs programs.
 struct Scene {
     agent: AgentProcess,
     stranger: Stranger,
@@ -27,7 +27,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// None where this machine does not allow it.
+    /// Returns `None` if this machine does not permit it.
     fn new(allowed: &[u32]) -> Option<Scene> {
         let stranger = Stranger::new()?;
         if !Way::counting().contains(&Way::Ebpf) {
@@ -88,7 +88,7 @@ impl Scene {
         });
     }
 
-    /// A directory in which the other user may write.
+    /// Creates a directory that the other user can write to.
     fn place(&self) -> PathBuf {
         let place = self.home.join("place");
         fs::create_dir(&place).expect("made");
@@ -96,14 +96,14 @@ impl Scene {
         place
     }
 
-    /// A connection of the other user: the kernel remembers who made it.
+    /// Connects as the other user: the kernel records the connecting user.
     fn connect(&self) -> UnixStream {
         let socket = &self.agent.socket;
         let connect = || UnixStream::connect(socket).expect("the socket is open to all");
         self.stranger.act(connect)
     }
 
-    /// What is said to the lines of another user.
+    /// Returns the reply to lines sent by another user.
     fn say(&self, lines: &[&str]) -> Vec<String> {
         let mut stream = self.connect();
         let mut answers = BufReader::new(stream.try_clone().expect("a second handle"));
@@ -180,7 +180,7 @@ fn it_counts_many_at_a_time_and_their_children() {
         &scene.agent,
         "strace_hits_total{scall=\"getppid\",user=\"nobody\"}",
     );
-    // The shell asks for its parent once itself, or not.
+    // The shell itself may call getppid once.
     let hits = hits.expect("counted");
     assert!(hits >= 2.0 * 12.0 * 260.0, "{hits}");
     assert!(hits <= 2.0 * 12.0 * 260.0 + 12.0, "{hits}");
@@ -217,7 +217,7 @@ fn programs_with_rights_of_their_own_get_them_and_are_not_counted() {
     let count = finished.stdout.matches("uid 65534 euid 0").count();
     assert_eq!(count, 3, "{finished}");
     let calls = read_report(&scene.home.join("report.json"));
-    // The shell, and the one ordinary program that it starts. The others are let go when their exec is done.
+    // The shell and the one ordinary program that it starts. The others are detached after their exec.
     assert_eq!(calls["execve"][0], 2, "{calls:?}");
 }
 
@@ -323,7 +323,7 @@ fn it_tells_nothing_about_processes_of_others() {
     assert_eq!(scene.watched(), 0);
 }
 
-/// A process of the other user, and what it takes to name it.
+/// A process of the other user, with the data that identifies it.
 struct Named {
     child: Child,
     pid: u32,
@@ -414,7 +414,7 @@ fn what_cannot_be_counted_is_refused() {
     assert_eq!(scene.watched(), 0);
 }
 
-/// Two who count the same process would each have a part.
+/// Two clients counting the same process would each get a part.
 #[test]
 fn a_process_is_counted_by_one_and_let_go_with_the_connection() {
     let Some(scene) = Scene::new(&[Stranger::UID]) else {
@@ -445,7 +445,7 @@ fn a_process_is_counted_by_one_and_let_go_with_the_connection() {
     assert_eq!(scene.say(&[&request]), ["ok"], "once more");
 }
 
-/// Letting a program go waits for the kernel: a thread of its own does it, not those that serve connections.
+/// Detaching a program waits for the kernel: a separate thread does it, not those that serve connections.
 #[test]
 fn connections_that_end_do_not_delay_others() {
     let (Some(scene), Some(strace)) = (Scene::new(&[Stranger::UID]), need("strace")) else {
@@ -506,7 +506,7 @@ fn thread_ids(pid: &str) -> HashSet<String> {
         .collect()
 }
 
-/// Whoever asked may have forgotten about it, or be stopped.
+/// The client may be stuck or stopped.
 #[test]
 fn the_end_of_a_process_is_not_kept_back_for_long() {
     let Some(scene) = Scene::new(&[Stranger::UID]) else {
@@ -527,7 +527,7 @@ fn the_end_of_a_process_is_not_kept_back_for_long() {
     });
 }
 
-/// As by Ctrl-C right after the start: there is no program, and nobody who would count it.
+/// As with Ctrl-C right after the start: neither the program nor its counting process remains.
 #[test]
 fn a_wrapper_that_is_killed_as_it_starts_leaves_nobody() {
     let Some(scene) = Scene::new(&[Stranger::UID]) else {
@@ -552,7 +552,7 @@ fn an_agent_that_does_not_answer_does_not_keep_a_program_from_starting() {
         return;
     };
     scene.agent.signal(Signal::STOP);
-    // More than the kernel keeps for it.
+    // More connections than the listen queue holds.
     let socket = &scene.agent.socket;
     let waiting: Vec<_> = (0..300).map_while(|_| connect_at_once(socket)).collect();
     assert!(
@@ -571,7 +571,7 @@ fn an_agent_that_does_not_answer_does_not_keep_a_program_from_starting() {
     scene.agent.signal(Signal::CONT);
 }
 
-/// None when the one who serves has too many waiting.
+/// Connects without waiting; returns `None` if the listen queue is full.
 fn connect_at_once(path: &Path) -> Option<OwnedFd> {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;

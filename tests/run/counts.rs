@@ -1,4 +1,4 @@
-//! Counts are exact: what the program knows it did, and what strace says.
+//! Counts are exact: they equal what the program reports and what strace counts.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -7,7 +7,7 @@ use pegel_testkit::{Process, TempDir, eventually, need};
 
 use crate::wrapped::{BOUND, Way, compile, isolate, pegel, read_report};
 
-/// How often the small program does its round.
+/// Number of rounds of the test program.
 const ROUNDS: u64 = 260;
 
 fn report(way: Way, home: &TempDir, argv: &[&str]) -> BTreeMap<String, [u64; 3]> {
@@ -21,7 +21,7 @@ fn report(way: Way, home: &TempDir, argv: &[&str]) -> BTreeMap<String, [u64; 3]>
     let args = [&options[..], argv].concat();
     let finished = Process::start(&mut pegel(home, &args)).wait(BOUND);
     assert!(finished.status.code().is_some(), "{finished}");
-    // It is there when the command returns; but the end of a thread that took the place of the first cannot be held.
+    // The report exists when the command returns, except after an exec by another thread, whose exit cannot be delayed.
     if way == Way::Ebpf && argv[0].ends_with("/exec_from_thread") {
         eventually("the report", || {
             let text = std::fs::read_to_string(&path).unwrap_or_default();
@@ -57,7 +57,7 @@ fn calls_of_threads_children_and_programs_are_counted_exactly() {
     }
 }
 
-/// As ranks under mpirun: those who come later share what the first one loaded, also after it has ended.
+/// Like ranks under mpirun: later ones share the BPF programs that the first one loaded, even after it has exited.
 #[test]
 fn many_at_once_are_counted_apart() {
     let homes: Vec<TempDir> = (0..8).map(|_| TempDir::new()).collect();
@@ -94,7 +94,7 @@ fn many_at_once_are_counted_apart() {
     }
 }
 
-/// Calls whose number depends on how threads happen to meet, and on when a child ends.
+/// Calls whose number depends on the timing of threads and of a child's exit.
 const BY_CHANCE: [&str; 8] = [
     "wait4",
     "rt_sigreturn",
@@ -147,7 +147,7 @@ fn strace_counts_the_same() {
     }
 }
 
-/// Programs of the zoo, and the calls whose number does not depend on chance; all others, where none is named.
+/// The zoo's programs with the calls whose number is deterministic; without names, all other calls.
 const ZOO: [(&str, &[&str]); 7] = [
     ("forks", &[]),
     ("spawns", &[]),
@@ -156,7 +156,7 @@ const ZOO: [(&str, &[&str]); 7] = [
         "threads",
         &["clone3", "getppid", "execve", "set_robust_list"],
     ),
-    // The first thread may be ended before it knows that it made the last one.
+    // The first thread may be killed before its last call returns.
     ("exec_from_thread", &["execve", "getpid"]),
     ("leader_leaves", &["clone3", "clock_nanosleep", "execve"]),
     (
@@ -165,7 +165,7 @@ const ZOO: [(&str, &[&str]); 7] = [
     ),
 ];
 
-/// Forks, threads, programs executed by children, by threads and in the place of others, vfork, clone3, stops.
+/// Forks, threads, exec by children, by threads and in place, vfork, clone3, stops.
 #[test]
 fn strace_counts_the_zoo_the_same() {
     let Some(strace) = need("strace") else {
@@ -198,8 +198,8 @@ fn strace_counts_the_zoo_the_same() {
     }
 }
 
-/// What the program with handlers, timers and a queue of signals does is known without strace, which counts a call
-/// once more when it goes on after a handler.
+/// The calls of the program with handlers, timers and queued signals are known without strace, which counts a call
+/// again when it is restarted after a handler.
 #[test]
 fn signals_are_no_calls() {
     let home = TempDir::new();
@@ -219,7 +219,7 @@ fn signals_are_no_calls() {
     }
 }
 
-/// Hits and errors of each call in the table of `strace -c`.
+/// Parses hits and errors of each call from the table of `strace -c`.
 fn read_table(table: &str) -> BTreeMap<String, (u64, u64)> {
     let mut calls = BTreeMap::new();
     for line in table.lines() {
@@ -276,7 +276,7 @@ fn a_filter_counts_calls_that_move_bytes_and_no_others() {
     }
 }
 
-/// Where nothing is allowed the program runs all the same.
+/// Without any permission the program still runs.
 #[test]
 fn without_permission_the_program_runs_uncounted() {
     let Some(setpriv) = need("setpriv") else {
@@ -303,7 +303,7 @@ fn without_permission_the_program_runs_uncounted() {
         "{finished}"
     );
     assert!(finished.stderr.contains("counted by ptrace"), "{finished}");
-    // A process that may not be traced at all.
+    // A process for which all tracing is denied.
     let mut command = pegel(
         &home,
         &["-v", "-s", "--method", "ptrace", "--", "sh", "-c", "exit 4"],
@@ -314,7 +314,7 @@ fn without_permission_the_program_runs_uncounted() {
     assert!(finished.stderr.contains("allows no ptrace"), "{finished}");
 }
 
-/// Kernels before 5.3 do not tell where a traced thread stands.
+/// Kernels before 5.3 lack PTRACE_GET_SYSCALL_INFO.
 #[test]
 fn an_old_kernel_counts_the_same() {
     let home = TempDir::new();
@@ -343,7 +343,7 @@ fn an_old_kernel_counts_the_same() {
 #[repr(C)]
 struct Step(u16, u8, u8, u32);
 
-/// A filter, as containers have it, under which ptrace fails, or one request of it.
+/// Installs a seccomp filter, as containers do, under which ptrace or one of its requests fails.
 fn forbid_ptrace(command: &mut Command, request: Option<u32>) {
     use std::os::unix::process::CommandExt;
     #[repr(C)]
@@ -353,7 +353,7 @@ fn forbid_ptrace(command: &mut Command, request: Option<u32>) {
     } else {
         101
     };
-    // The number of the call, then its first argument where one request is meant.
+    // Compares the call's number, then its first argument for a single request.
     let is_all = u8::from(request.is_none());
     let steps: &'static [Step; 6] = Box::leak(Box::new([
         Step(0x20, 0, 0, 0),
@@ -365,7 +365,7 @@ fn forbid_ptrace(command: &mut Command, request: Option<u32>) {
     ]));
     let install = move || {
         let filter = Filter(steps.len() as u16, steps.as_ptr());
-        // SAFETY: the kernel copies and checks the filter, whose length is as said.
+        // SAFETY: the filter outlives the call, and its length is that of the array; the kernel copies it.
         let done = unsafe {
             libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
             libc::prctl(libc::PR_SET_SECCOMP, 2, &raw const filter)
@@ -375,6 +375,6 @@ fn forbid_ptrace(command: &mut Command, request: Option<u32>) {
             _ => Err(std::io::Error::last_os_error()),
         }
     };
-    // SAFETY: two system calls between fork and exec.
+    // SAFETY: the closure makes two system calls only, which are async-signal-safe after fork.
     unsafe { command.pre_exec(install) };
 }

@@ -1,4 +1,4 @@
-//! What a program inherits from whoever starts it, of which the wrapper stands between the two: all of it arrives.
+//! Attributes that a program inherits from its parent pass through the wrapper unchanged.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -9,7 +9,7 @@ use pegel_testkit::{Finished, Process, Stranger, TempDir};
 
 use crate::wrapped::{BOUND, Way, compile, copy_pegel, isolate};
 
-/// A program that sets the unusual, and one that says what it finds.
+/// A program that sets unusual attributes, and one that prints them.
 struct Pair {
     home: TempDir,
     gives: PathBuf,
@@ -37,7 +37,7 @@ impl Pair {
     }
 }
 
-/// Each of these is set before the wrapper starts, and a line that tells that it was.
+/// Attributes set before the wrapper starts, each with the line printed if it was inherited.
 const GIVEN: [(&str, &str); 11] = [
     ("usual", "blocked 0, pending 0, "),
     ("signals", ", pending 1000000800, "),
@@ -70,7 +70,7 @@ fn everything_arrives() {
     }
 }
 
-/// Without the variable that makes the loader take the library for MPI calls.
+/// Removes the variable that makes the loader preload the MPI library.
 fn without_library(text: &str) -> String {
     let is_other = |line: &&str| !line.starts_with("variable: LD_PRELOAD=");
     let lines: Vec<&str> = text.lines().filter(is_other).collect();
@@ -97,8 +97,7 @@ fn the_library_for_mpi_adds_one_variable_and_nothing_else() {
     }
 }
 
-/// Nothing is left for the one who counts, nor for the file with the counts or the library: the program runs all the
-/// same.
+/// Without resources for the counting process, the lane or the library, the program still runs.
 #[test]
 fn where_nothing_is_left_for_us_the_program_runs() {
     for what in ["no-descriptors", "small-files"] {
@@ -122,7 +121,7 @@ fn where_nothing_is_left_for_us_the_program_runs() {
     }
 }
 
-/// For root there is no such limit.
+/// Root has no such limit.
 #[test]
 fn where_no_process_may_be_made_the_program_runs() {
     let (Some(pair), Some(_)) = (Pair::new(), Stranger::new()) else {
@@ -138,7 +137,7 @@ fn where_no_process_may_be_made_the_program_runs() {
     let lanes = pair.home.join("lanes");
     std::fs::create_dir(&lanes).expect("made");
     open(&lanes, 0o1777);
-    // The limit is for all processes of a user: one that has no others.
+    // The limit counts all processes of a user: use one without any.
     let uid = 300_000_000 + std::process::id();
     let run = |way: Way, more: &[&str]| {
         let mut words = way.words_with(&binary);

@@ -1,4 +1,4 @@
-//! Whoever is killed: the others go on, and what was counted stays.
+//! After a kill of program, counting process or agent, the others continue and no counts are lost.
 
 use std::process::Command;
 use std::time::Duration;
@@ -121,7 +121,7 @@ fn start(
     Process::start(&mut command)
 }
 
-/// The helper keeps the wrapper's command line, in which the directory of this test stands.
+/// Finds the helper by its command line, which is the wrapper's and contains this test's directory.
 fn helper_by_marker(home: &TempDir) -> Pid {
     let marker = home.path().display().to_string();
     eventually("somebody counts", || {
@@ -137,7 +137,7 @@ fn helper_by_marker(home: &TempDir) -> Pid {
     })
 }
 
-/// As under mpirun: so many at once, all at their first thousand.
+/// Like ranks under mpirun: several programs at once, each after its first thousand calls.
 struct Ranks {
     agent: AgentProcess,
     homes: Vec<TempDir>,
@@ -154,7 +154,7 @@ impl Ranks {
         let mut processes = Vec::new();
         for home in &homes {
             processes.push(start(way, &agent, home, &program, "rank"));
-            // One after the other, so that it is the first who loaded what they share.
+            // Sequentially, so that the first one loads what they share.
             helper_by_marker(home);
         }
         let ranks = Ranks {
@@ -180,7 +180,7 @@ impl Ranks {
         });
     }
 
-    /// The others make their second thousand and end as they should.
+    /// Lets the others make their second thousand calls and exit normally.
     fn go_on(&mut self, way: Way) {
         self.step("second");
         for process in self.processes.drain(..) {
@@ -215,7 +215,7 @@ fn when_the_one_who_counts_a_rank_is_killed_the_others_are_counted() {
                 return;
             };
             kill_process(helper_by_marker(&ranks.homes[victim]), Signal::KILL).expect("ours");
-            // That rank goes on as well, and nobody counts it.
+            // That rank continues too, uncounted.
             ranks.go_on(way);
             let text = format!("{way:?}: all but the second thousand of rank {victim}");
             ranks.expect(2 * RANKS - 1, &text);
@@ -223,7 +223,7 @@ fn when_the_one_who_counts_a_rank_is_killed_the_others_are_counted() {
     }
 }
 
-/// At once, with all who count and the agent: the next agent finds what they did.
+/// Kills all programs, counting processes and the agent at once: the next agent finds the counts.
 #[test]
 fn when_all_are_killed_their_counts_stay() {
     for way in Way::counting() {

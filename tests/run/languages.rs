@@ -1,4 +1,4 @@
-//! Programs in languages that bring a whole machine with them: they run to their end, and are counted as they count
+//! Programs in languages with a large runtime run to their end, and are counted as they count
 //! themselves.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../tests/run/zoo/{name}"))
 }
 
-/// In a place of its own: name of the call, hits and bytes in the report, or nothing where nothing is counted.
+/// Runs in a directory of its own. Returns hits, bytes and errors by call, or nothing if nothing is counted.
 fn run(way: Way, argv: &[String]) -> (Finished, BTreeMap<String, [u64; 3]>) {
     let home = TempDir::new();
     let report = home.join("report.json");
@@ -38,7 +38,7 @@ fn run(way: Way, argv: &[String]) -> (Finished, BTreeMap<String, [u64; 3]>) {
     (finished, calls)
 }
 
-/// Runs it in all ways and compares what it prints: how often it made some calls, and with how many bytes.
+/// Runs the program in all ways and compares the counts with its output: number of calls and bytes.
 fn assert_counted(argv: &[String], least: usize) {
     let (plain, _) = run(Way::Plain, argv);
     assert_eq!(plain.code(), Some(42), "{plain}");
@@ -63,7 +63,7 @@ fn a_python_program_is_counted_as_it_counts_itself() {
     let Some(python) = need("python3") else {
         return;
     };
-    // Itself, where that is a script that chooses among several.
+    // Resolves the interpreter itself, which may be behind a wrapper script.
     let asked = Command::new(python)
         .args(["-c", "import sys; print(sys.executable)"])
         .output()

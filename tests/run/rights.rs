@@ -1,4 +1,4 @@
-//! Programs with rights of their own (set-uid, set-gid, file capabilities) get them, however they are started.
+//! Programs with privileges of their own (set-uid, set-gid, file capabilities) get them, however they are started.
 
 use std::ffi::CString;
 use std::fs;
@@ -12,7 +12,7 @@ use pegel_testkit::{Finished, Process, Stranger, TempDir, need_hardware};
 
 use crate::wrapped::{BOUND, Way, compile, copy_pegel, isolate};
 
-/// A user without rights, and a place where that one can reach everything.
+/// An unprivileged user, and a directory in which that user can reach everything.
 struct Scene {
     home: TempDir,
     pegel: PathBuf,
@@ -38,7 +38,7 @@ impl Scene {
         Some(Scene { home, pegel, uid })
     }
 
-    /// A program with an owner and a mode.
+    /// Installs a program with an owner and a mode.
     #[track_caller]
     fn program(&self, name: &str, owner: u32, mode: u32) -> Option<String> {
         let program = compile(&self.home, name, &[])?;
@@ -49,7 +49,7 @@ impl Scene {
         Some(named.display().to_string())
     }
 
-    /// A program that executes others in several ways, and one that is set-user-ID root.
+    /// Builds a program that executes others in several ways, and one that is set-user-ID root.
     #[track_caller]
     fn execs_and_set_uid(&self) -> Option<(String, String)> {
         let execs = self.program("execs", 0, 0o755)?;
@@ -73,7 +73,7 @@ impl Scene {
         Process::start(&mut command).wait(BOUND)
     }
 
-    /// By itself, as a child of a shell and in its place: the same as without us.
+    /// Runs directly, as a child of a shell and by exec: the result is the same as without the wrapper.
     #[track_caller]
     fn assert_same(&self, uid: u32, program: &str, line: &str) {
         let script = format!("{program}; {program} & wait; exec {program}");
@@ -87,7 +87,7 @@ impl Scene {
         let plain = self.run(Way::Plain, uid, &[], argv);
         assert!(plain.stdout.contains(line), "{line}: {plain}");
         for way in Way::wrapped() {
-            // A user without rights has no eBPF; ptrace takes its place, which is another way below.
+            // An unprivileged user has no eBPF; ptrace is tested separately below.
             if way == Way::Ebpf && uid != 0 {
                 continue;
             }
@@ -152,7 +152,7 @@ fn rights_are_given_however_the_program_is_named() {
     for way in ["path", "proc", "thread", "dev", "root", "empty"] {
         scene.assert_same_command(scene.uid, &[&execs, way, &ids], SET_UID_LINE);
     }
-    // From a program whose memory its user may not read, so that the path cannot be known.
+    // From a program whose memory is not readable, so that the path is unknown.
     let execs = scene.program("execs", 0, 0o711).expect("compiled before");
     scene.assert_same_command(scene.uid, &[&execs, "path", &ids], SET_UID_LINE);
 }
@@ -166,7 +166,7 @@ fn rights_are_given_by_calls_of_32_bits() {
     let Some((execs, ids)) = scene.execs_and_set_uid() else {
         return;
     };
-    // Without libraries: those of 32 bits are rarely installed.
+    // Without libraries: 32-bit ones are rarely installed.
     let alone = ["-m32", "-nostdlib", "-static", "-fno-pic", "-no-pie"];
     let Some(small) = compile(&scene.home, "execs32", &alone) else {
         return;
@@ -196,12 +196,12 @@ fn a_program_with_file_capabilities_gets_them() {
     let Some(program) = scene.program("ids", 0, 0o755) else {
         return;
     };
-    // CAP_NET_BIND_SERVICE, effective at once, in the kernel's second form.
+    // CAP_NET_BIND_SERVICE with the effective flag, in revision 2 of the format.
     let words = [0x0200_0001_u32, 1 << 10, 0, 0, 0].map(u32::to_le_bytes);
     let path = CString::new(Path::new(&program).as_os_str().as_bytes()).expect("a path");
     let value = words.concat();
     let name = c"security.capability";
-    // SAFETY: two C strings, and a value of the length that is said.
+    // SAFETY: both strings are NUL-terminated, and the length is that of the value.
     let set = unsafe {
         libc::setxattr(
             path.as_ptr(),
@@ -217,7 +217,7 @@ fn a_program_with_file_capabilities_gets_them() {
     scene.assert_same(scene.uid, &program, "CapEff:\t0000000000000400\n");
 }
 
-/// The whole of it: other ids, a child, its exit code and its signal.
+/// Other user IDs, a child, its exit code and its signal.
 #[test]
 fn a_program_like_sudo_works() {
     let Some(scene) = Scene::new() else {
@@ -251,7 +251,7 @@ fn a_program_like_sudo_works() {
     assert!(said.stderr.contains("rights of its own"), "{said}");
 }
 
-/// A shell says that there is no such command, and so do we, although a directory in which it could be is closed.
+/// Like a shell, reports "command not found" even if a directory of the path cannot be searched.
 #[test]
 fn a_directory_that_may_not_be_searched_hides_the_command() {
     let Some(scene) = Scene::new() else {

@@ -1,4 +1,4 @@
-//! The same program with and without the wrapper: exit status, output, environment, everything that it can see.
+//! The same program with and without the wrapper: exit status, output, environment and everything else it can observe.
 
 use std::fs;
 use std::io::Read;
@@ -10,7 +10,7 @@ use pegel_testkit::{Finished, Process, TempDir, need_hardware};
 
 use crate::wrapped::{BOUND, Way, compile, isolate, pegel};
 
-/// What can be told about a run from outside.
+/// The observable result of a run.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     status: std::process::ExitStatus,
@@ -26,7 +26,7 @@ fn seen(finished: Finished) -> Seen {
     }
 }
 
-/// Runs it in all ways, one after the other in the same place, and compares.
+/// Runs the command in all ways, one after another in the same directory, and compares.
 #[track_caller]
 fn assert_same(argv: &[&str]) -> Seen {
     let home = TempDir::new();
@@ -44,7 +44,7 @@ fn exit_codes_are_the_programs_own() {
         let seen = assert_same(&["sh", "-c", &format!("echo out; echo err >&2; exit {code}")]);
         assert_eq!(seen.status.code(), Some(code));
     }
-    // Many more, as a shell sees them.
+    // Many more, as seen by a shell.
     let home = TempDir::new();
     for way in Way::wrapped() {
         let words = way.words().join(" ");
@@ -67,10 +67,10 @@ fn exit_codes_are_the_programs_own() {
 
 #[test]
 fn signals_end_the_program_as_they_would() {
-    // Without those that stop or do nothing; and some of those that have no names.
+    // Without those that stop or do nothing; with some real-time signals.
     let named = (1..=31).filter(|signal| ![17, 18, 19, 20, 21, 22, 23, 28].contains(signal));
     for signal in named.chain([34, 35, 50, 63, 64]) {
-        // Under nohup the hangup is ignored, by the program as by everybody.
+        // Under nohup SIGHUP is ignored, and children inherit that.
         if is_ignored(signal) {
             continue;
         }
@@ -112,7 +112,7 @@ fn a_core_is_dumped_as_it_would_be() {
     }
 }
 
-/// Its parent sees each stop, and the end.
+/// The parent sees each stop and the exit.
 #[test]
 fn signals_that_stop_the_program_stop_it() {
     use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
@@ -121,7 +121,7 @@ fn signals_that_stop_the_program_stop_it() {
             let home = TempDir::new();
             let script = format!("kill -{} $$; exit 7", signal.as_raw());
             let mut command = way.command(&home, &["sh", "-c", &script]);
-            // In a group whose leader has no parent in the session, nothing but SIGSTOP stops.
+            // In an orphaned process group, only SIGSTOP stops a process.
             let mut child = command.process_group(0).spawn().expect("started");
             let pid = Pid::from_child(&child);
             let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED)
@@ -169,7 +169,7 @@ fn a_signal_from_outside_reaches_the_program() {
 
 #[test]
 fn the_program_finds_everything_as_without_us() {
-    // The command's number differs from run to run; who traces it cannot be hidden.
+    // The process ID differs from run to run, and the tracer cannot be hidden.
     let status = "exec grep -E '^(Umask|PPid|Uid|Gid|Groups|SigPnd|SigBlk|SigIgn|SigCgt|Shd|Cap|NoNewPrivs|Seccomp|Threads|Cpus_allowed)' /proc/self/status";
     for script in [
         "env | sort",
@@ -183,7 +183,7 @@ fn the_program_finds_everything_as_without_us() {
         assert_same(&["sh", "-c", script]);
     }
     assert_same(&["sh", "-c", status]);
-    // Without a shell between, which would change some of it.
+    // Without a shell in between, which would change some attributes.
     assert_same(&[
         "grep",
         "-E",
@@ -269,7 +269,7 @@ fn a_command_that_cannot_run_exits_as_in_a_shell() {
             assert_eq!(finished.stderr.lines().count(), 1, "{finished}");
         }
     }
-    // An option that is none is no command.
+    // An unknown option is not a command.
     for args in [
         &["-s"][..],
         &["--bogus", "--", "true"],
@@ -312,7 +312,7 @@ fn what_is_asked_for_is_said_with_v_and_only_then() {
     assert_eq!(finished.code(), Some(0));
 }
 
-/// Whether this process, and so every program that it starts, ignores a signal.
+/// Returns whether this process, and thus every program that it starts, ignores a signal.
 fn is_ignored(signal: i32) -> bool {
     let status = fs::read_to_string("/proc/self/status").expect("readable");
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,4 +1,4 @@
-//! What goes through a program's pipes: all of it, in order, whoever counts.
+//! Data through a program's pipes arrives complete and in order, with every method of counting.
 
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
@@ -11,7 +11,7 @@ use crate::wrapped::{BOUND, Way, isolate, pegel, read_report};
 const BLOCK: usize = 1 << 20;
 const BLOCKS: u64 = 1000;
 
-/// A block of which each copy is known by its number.
+/// A block whose copies are distinguished by a number.
 struct Blocks(Vec<u8>);
 
 impl Blocks {
@@ -57,7 +57,7 @@ fn a_gigabyte_passes_from_input_to_output() {
     }
 }
 
-/// Between two programs that are both counted: every byte of it is counted once on each side.
+/// Between two counted programs: every byte is counted once on each side.
 #[test]
 fn a_gigabyte_passes_between_two_programs() {
     let script = "dd if=/dev/zero bs=1M count=1000 status=none | { dd of=/dev/null bs=1M status=none count=900 iflag=fullblock; wc -c; }";
@@ -77,10 +77,10 @@ fn a_gigabyte_passes_between_two_programs() {
         assert_eq!((finished.code(), finished.stderr.as_str()), (Some(0), ""));
         if way != Way::Wrapped {
             let calls = read_report(&home.join("report.json"));
-            // The first program writes all of it, the second writes nine tenths again, and the third a number.
+            // The first program writes all bytes, the second nine tenths of them, and the third a number.
             let (all, part) = (1000 << 20, 900 << 20);
             assert_eq!(calls["write"][1], all + part + 10, "{way:?}: {calls:?}");
-            // Read once from the device and once from the pipe, beside the libraries' first bytes.
+            // Read once from the device and once from the pipe, plus the headers of libraries.
             let more = calls["read"][1].checked_sub(2 * all);
             assert!(
                 more.is_some_and(|more| more < 1 << 20),
@@ -105,16 +105,16 @@ fn a_broken_pipe_ends_the_program() {
     }
 }
 
-/// A test beside this one may have descriptors that a child inherits.
+/// Closes descriptors of concurrent tests that a child would inherit.
 fn close_inherited(command: &mut Command) {
     let close = || {
-        // SAFETY: sets flags of descriptors, between fork and exec.
+        // SAFETY: only sets flags of descriptors, which is async-signal-safe after fork.
         match unsafe { libc::close_range(3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC as i32) } {
             0 => Ok(()),
             _ => Err(std::io::Error::last_os_error()),
         }
     };
-    // SAFETY: one system call between fork and exec.
+    // SAFETY: the closure makes one system call only, which is async-signal-safe after fork.
     unsafe { command.pre_exec(close) };
 }
 
@@ -145,7 +145,7 @@ fn closed_descriptors_stay_closed() {
         let plain = run(Way::Plain, "");
         for way in Way::wrapped() {
             assert_eq!(run(way, " run "), plain, "{way:?} {close}");
-            // Words that have nowhere to go must not end up in a file that took their place.
+            // Messages for a closed stderr must not reach a file that reuses the descriptor.
             assert_eq!(run(way, " run -v "), plain, "{way:?} -v {close}");
         }
     }

@@ -1,4 +1,4 @@
-//! In a terminal, under a shell with job control: stops, continues and interrupts as without the wrapper.
+//! Under a shell with job control, the program stops, continues and is interrupted as without the wrapper.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -11,19 +11,19 @@ use pegel_testkit::{TempDir, eventually, need};
 
 use crate::wrapped::{Way, isolate};
 
-/// A shell in a terminal of its own.
+/// A shell in a pseudo-terminal of its own.
 struct Terminal {
     keys: File,
     shell: Child,
     screen: Arc<Mutex<String>>,
-    /// How much of the screen was looked at.
+    /// Number of bytes of output already examined.
     seen: usize,
 }
 
 impl Terminal {
     fn open(home: &TempDir, bash: &std::path::Path) -> Terminal {
         let (mut master, mut slave) = (0, 0);
-        // Wide enough for the longest command: the shell would scroll it.
+        // Wide enough for the longest command, which the shell would scroll otherwise.
         let mut size = libc::winsize {
             ws_row: 24,
             ws_col: 2000,
@@ -31,10 +31,10 @@ impl Terminal {
             ws_ypixel: 0,
         };
         let (null, size) = (std::ptr::null_mut(), &raw mut size);
-        // SAFETY: both numbers and the size are ours; no name and no settings are asked for.
+        // SAFETY: both descriptors and the size are valid for the call; name and settings are null.
         let made = unsafe { libc::openpty(&mut master, &mut slave, null, null.cast(), size) };
         assert_eq!(made, 0, "a terminal");
-        // SAFETY: the descriptor was made just now.
+        // SAFETY: the descriptor was just opened and has no other owner.
         let master = unsafe { OwnedFd::from_raw_fd(master) };
         // SAFETY: as above.
         let slave = unsafe { OwnedFd::from_raw_fd(slave) };
@@ -50,7 +50,7 @@ impl Terminal {
         // SAFETY: a few system calls between fork and exec.
         unsafe {
             command.pre_exec(|| {
-                // A test that runs in the background ignores what the keyboard sends, and so would the shell.
+                // A test in the background ignores signals from the keyboard, which the shell would inherit.
                 for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP, libc::SIGTSTP] {
                     libc::signal(signal, libc::SIG_DFL);
                 }
@@ -87,7 +87,7 @@ impl Terminal {
             .expect("the shell reads");
     }
 
-    /// Waits until this appears behind what was seen before.
+    /// Waits until the text appears in the output after the part already examined.
     #[track_caller]
     fn wait_for(&mut self, text: &str) -> String {
         let screen = self.screen.clone();
@@ -107,7 +107,7 @@ impl Terminal {
         self.wait_for("\nready> ");
     }
 
-    /// All that was on the screen, without what only the wrapper adds: its words and the line at the end.
+    /// Returns the output without the wrapper's own words and its final line.
     fn transcript(&self, words: &str) -> String {
         let mut screen = self.screen.lock().expect("no panic").replace(words, "");
         while let Some(at) = screen.find("pegel: ") {
@@ -128,7 +128,7 @@ impl Drop for Terminal {
     }
 }
 
-/// A program runs in the foreground, and Ctrl-Z has stopped it.
+/// Starts a program in the foreground and stops it with Ctrl-Z.
 fn with_a_stopped_job(words: &str, home: &TempDir, bash: &std::path::Path) -> Terminal {
     let mut terminal = Terminal::open(home, bash);
     terminal.press(&format!("{words}sh -c 'echo \"\"up; exec sleep 1000'\r"));
@@ -145,7 +145,7 @@ fn session(way: Way, home: &TempDir, bash: &std::path::Path) -> (String, String)
     terminal.run("echo stopped=$?; jobs | cut -c1-20");
     terminal.press("fg\r");
     terminal.wait_for("sleep 1000'\n");
-    // Twice: the second stop must be seen as well as the first.
+    // Twice: the shell must notice the second stop too.
     terminal.press("\u{1a}");
     terminal.wait_for("Stopped");
     terminal.wait_for("\nready> ");
@@ -205,14 +205,14 @@ fn job_control_is_as_without_us() {
     for way in Way::wrapped() {
         let (transcript, screen) = session(way, &home, &bash);
         assert_eq!(transcript, plain, "{way:?}");
-        // One line at the end of each program that was counted.
+        // One final line per counted program.
         let lines = screen.matches("pegel: ").count();
         let expected = if way == Way::Wrapped { 0 } else { 5 };
         assert_eq!(lines, expected, "{way:?}: {screen}");
     }
 }
 
-/// In the background, in a pipeline, and in a window that changes its size.
+/// Runs jobs in the background, in a pipeline, and in a window that is resized.
 fn background(way: Way, home: &TempDir, bash: &std::path::Path) -> String {
     let words: String = way.words().iter().map(|word| format!("{word} ")).collect();
     let mut terminal = with_a_stopped_job(&words, home, bash);
@@ -224,7 +224,7 @@ fn background(way: Way, home: &TempDir, bash: &std::path::Path) -> String {
     terminal.wait_for("Quit");
     terminal.wait_for("ready> ");
     terminal.run("echo quit=$?");
-    // It wants what is typed, which it gets only in the foreground.
+    // It reads from the terminal, which is permitted in the foreground only.
     terminal.run(&format!("{words}cat &"));
     terminal.run("until jobs -s | grep -q cat; do sleep 0.02; done; jobs | cut -c1-20");
     terminal.press("fg\r");
@@ -233,7 +233,7 @@ fn background(way: Way, home: &TempDir, bash: &std::path::Path) -> String {
     terminal.wait_for("typed\ntyped\n");
     terminal.press("\u{4}");
     terminal.wait_for("ready> ");
-    // All of a pipeline is one job.
+    // A whole pipeline is one job.
     terminal.press(&format!(
         "{words}sh -c 'echo \"\"up >&2; exec sleep 1000' | {words}cat\r"
     ));
@@ -257,8 +257,7 @@ fn background(way: Way, home: &TempDir, bash: &std::path::Path) -> String {
     terminal.wait_for("31 2000\n");
     terminal.wait_for("ready> ");
     terminal.run("echo resized=$?");
-    // The number of a process in the background is another each time, and that it stopped is said when bash notices, with
-    // empty lines as it sees fit.
+    // Process IDs of background jobs differ between runs, and bash reports stops, with empty lines, at varying times.
     let is_certain =
         |line: &&str| !line.is_empty() && !line.starts_with("[1] ") && !line.ends_with("  cat");
     let transcript = terminal.transcript(&words);

@@ -1,4 +1,4 @@
-//! What is counted is at the agent when the command returns.
+//! The counts are at the agent when the command returns.
 
 use std::process::Command;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn counts_are_there_when_the_command_returns() {
         for _ in 0..5 {
             runs += 1.0;
             let words = way.words();
-            // The agent says itself where programs should put their lanes.
+            // The agent provides the directory of lanes.
             let mut command = Command::new(&words[0]);
             command
                 .args(["run", "-u"])
@@ -73,7 +73,7 @@ fn a_job_is_named_by_its_scheduler_or_by_hand() {
     }
 }
 
-/// Several at once, as under mpirun: one agent wins, serves all of them, and ends after the last.
+/// Several at once, as under mpirun: one agent wins, serves all of them, and exits after the last.
 #[test]
 fn an_agent_is_started_where_there_is_none() {
     let home = TempDir::new();

@@ -1,4 +1,4 @@
-//! Programs with and without the wrapper.
+//! Helpers to run programs with and without the wrapper.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -16,14 +16,14 @@ pub const BOUND: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     Plain,
-    /// Wrapped, but nothing is counted.
+    /// Wrapped without counting.
     Wrapped,
     Ptrace,
     Ebpf,
 }
 
 impl Way {
-    /// All ways of counting that this machine allows.
+    /// Returns all methods of counting that this machine permits.
     pub fn counting() -> Vec<Way> {
         let mut ways = vec![Way::Ptrace];
         if rustix::process::geteuid().is_root() && Path::new("/sys/kernel/btf/vmlinux").exists() {
@@ -38,7 +38,7 @@ impl Way {
         ways
     }
 
-    /// What stands before the command, with the binary in a place of one's choice.
+    /// Returns the words before the command, for a binary at the given path.
     pub fn words_with(self, pegel: &Path) -> Vec<String> {
         let words: &[&str] = match self {
             Way::Plain => return Vec::new(),
@@ -55,7 +55,7 @@ impl Way {
         self.words_with(Path::new(PEGEL))
     }
 
-    /// A command run this way, at home in a directory of its own.
+    /// Returns the command run this way, with `home` as its home directory.
     pub fn command(self, home: &TempDir, argv: &[&str]) -> Command {
         let words = self.words();
         let all: Vec<&str> = words
@@ -63,7 +63,7 @@ impl Way {
             .map(String::as_str)
             .chain(argv.iter().copied())
             .collect();
-        // By its path: for a name to look up, the standard library would start it in another way.
+        // By path: for a bare name, the standard library would start it in another way.
         let program = if all[0].contains('/') {
             PathBuf::from(all[0])
         } else {
@@ -84,7 +84,7 @@ fn find(program: &str) -> PathBuf {
         .unwrap_or_else(|| PathBuf::from(program))
 }
 
-/// Neither the caller's agent nor the caller's lanes.
+/// Isolates a command from the caller's agent and lanes.
 pub fn isolate(command: &mut Command, home: &TempDir) {
     let lanes = home.join("lanes");
     let _ = std::fs::create_dir(&lanes);
@@ -97,24 +97,24 @@ pub fn isolate(command: &mut Command, home: &TempDir) {
         .current_dir(home.path());
     let default_signals = || {
         for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
-            // SAFETY: no handler is involved.
+            // SAFETY: sets the default disposition; no handler is installed.
             unsafe { libc::signal(signal, libc::SIG_DFL) };
         }
         Ok(())
     };
-    // Tests that run in the background of a script ignore what the keyboard sends.
-    // SAFETY: a few system calls between fork and exec.
+    // Tests in the background of a script ignore signals from the keyboard.
+    // SAFETY: the closure makes a few system calls only, which are async-signal-safe after fork.
     unsafe { command.pre_exec(default_signals) };
 }
 
-/// The binary where another user can reach it. By another program: a file that this one has open for writing cannot be
-/// executed, and a test beside this one may start a process that holds it a moment longer.
+/// Copies the binary to a path that another user can reach. Uses another program: executing a file that is open for writing
+/// fails with ETXTBSY, and a child of a concurrent test could inherit the descriptor and hold it a moment longer.
 pub fn copy_pegel(to: &Path) {
     let done = Command::new("cp").arg(PEGEL).arg(to).status();
     assert!(done.expect("cp starts").success());
 }
 
-/// `pegel run` with these arguments.
+/// Returns `pegel run` with these arguments.
 pub fn pegel<S: AsRef<OsStr>>(home: &TempDir, args: &[S]) -> Command {
     let mut command = Command::new(PEGEL);
     command.arg("run").args(args);
@@ -122,7 +122,7 @@ pub fn pegel<S: AsRef<OsStr>>(home: &TempDir, args: &[S]) -> Command {
     command
 }
 
-/// Compiles one of the small programs.
+/// Compiles one of the test programs.
 #[track_caller]
 pub fn compile(home: &TempDir, name: &str, more: &[&str]) -> Option<PathBuf> {
     let cc = need("cc")?;
@@ -141,7 +141,7 @@ pub fn compile(home: &TempDir, name: &str, more: &[&str]) -> Option<PathBuf> {
     Some(program)
 }
 
-/// Hits, bytes and errors of each call in a report.
+/// Parses hits, bytes and errors of each call from a report.
 pub fn read_report(path: &Path) -> BTreeMap<String, [u64; 3]> {
     let text = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let report: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
@@ -157,7 +157,7 @@ pub fn read_report(path: &Path) -> BTreeMap<String, [u64; 3]> {
         .collect()
 }
 
-/// The current value of a series at an agent; None if it has none.
+/// Returns the current value of a series at an agent.
 pub fn value(agent: &AgentProcess, series: &str) -> Option<f64> {
     let text = agent.get("/metrics").text().to_owned();
     let line = text.lines().find_map(|line| line.strip_prefix(series))?;
