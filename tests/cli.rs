@@ -1,4 +1,4 @@
-//! Every command against an agent that always gives the same answers: output, exit codes, files.
+//! Every command against an agent with canned responses: output, exit codes, files.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -18,13 +18,13 @@ const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/cl
 const BOUND: Duration = Duration::from_secs(30);
 const EXEC: &str = "tau_metric_proxy_run_total{operation=\"exec\"}";
 
-/// Answers as an agent does, always the same.
+/// An agent with constant responses.
 struct CannedAgent {
     home: TempDir,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the stream does after its last event.
+/// Behaviour of the stream after its last event.
 #[derive(Clone, Copy, PartialEq)]
 enum StreamEnd {
     Close,
@@ -53,7 +53,7 @@ fn values() -> Vec<Value> {
     ]
 }
 
-/// The first step is everything, as an agent sends it; then only what changed.
+/// The steps of the stream: all values first, as an agent sends them, then changes only.
 fn steps() -> Vec<Value> {
     vec![
         Value::Array(values()),
@@ -88,8 +88,8 @@ fn parameter(target: &str, key: &str) -> Option<String> {
         .find_map(|pair| Some(decode(pair.strip_prefix(key)?.strip_prefix('=')?)))
 }
 
-/// Stands in for the agent's own matching: enough for the questions that are asked here.
-fn chosen(target: &str, all: Vec<Value>) -> Vec<Value> {
+/// Replaces the agent's matching, as far as these tests need it.
+fn matching(target: &str, all: Vec<Value>) -> Vec<Value> {
     let names = parameter(target, "names");
     let pattern = parameter(target, "match");
     let fits = |value: &Value| {
@@ -120,16 +120,16 @@ fn serve(stream: &mut UnixStream, stream_end: StreamEnd) -> std::io::Result<()> 
     let ok = "HTTP/1.0 200 OK\r\ncontent-type: application/json\r\n\r\n";
     match target.split('?').next().unwrap_or_default() {
         "/api/v1/list" => write!(stream, "{ok}{}", list()),
-        "/api/v1/values" => write!(stream, "{ok}{}", Value::Array(chosen(target, values()))),
+        "/api/v1/values" => write!(stream, "{ok}{}", Value::Array(matching(target, values()))),
         "/api/v1/stream" => {
             assert!(parameter(target, "rate").is_some(), "{target}");
             write!(stream, "{ok}: hello\n\n")?;
             for step in steps() {
                 let step = step.as_array().expect("a list").clone();
-                write!(stream, "data: {}\n\n", Value::Array(chosen(target, step)))?;
+                write!(stream, "data: {}\n\n", Value::Array(matching(target, step)))?;
             }
             if stream_end == StreamEnd::Hold {
-                // Returns when the client hangs up.
+                // Returns when the client closes the connection.
                 reader.read_to_end(&mut Vec::new())?;
             }
             Ok(())
@@ -152,8 +152,8 @@ impl CannedAgent {
                     return;
                 }
                 let mut stream = stream.expect("a connection");
-                // One thread each: the client asks for the list while it follows the stream. A client
-                // that hangs up early is not this server's problem.
+                // One thread per connection: the client requests the list while it follows the stream. Errors of
+                // clients that close early are ignored.
                 std::thread::spawn(move || drop(serve(&mut stream, stream_end)));
             }
         });
@@ -181,7 +181,7 @@ impl CannedAgent {
         Process::start(&mut self.command(PEGEL, args)).wait(BOUND)
     }
 
-    /// The client under its old name.
+    /// Runs the binary as `tau_metric_client`.
     fn tau(&self, args: &[&str]) -> Finished {
         Process::start(&mut self.command(self.tau_path(), args)).wait(BOUND)
     }
@@ -218,7 +218,7 @@ fn assert_ok(finished: &Finished) {
 const FORMATS: [&str; 6] = ["md", "json", "yaml", "txt", "csv", "ndjson"];
 
 #[test]
-fn every_question_in_every_format() {
+fn every_query_in_every_format() {
     let agent = CannedAgent::start(StreamEnd::Close);
     for format in FORMATS {
         for (name, args) in [
@@ -248,7 +248,7 @@ fn track_in_every_format() {
     for format in FORMATS {
         let all = agent.pegel(&["track", "-f", format]);
         assert_eq!(all.code(), Some(3), "the canned agent goes away: {all}");
-        assert_eq!(all.stderr, "pegel: the agent went away\n");
+        assert_eq!(all.stderr, "pegel: lost connection to the agent\n");
         assert_golden(golden(&format!("track.{format}")), &all.stdout);
         let named = agent.pegel(&["track", "node_load1", "-F", "1000", "-f", format]);
         assert_eq!(named.code(), Some(3), "{named}");
@@ -257,7 +257,7 @@ fn track_in_every_format() {
 }
 
 #[test]
-fn json_is_json_and_counters_only_are_tracked() {
+fn json_parses_and_only_counters_are_tracked() {
     let agent = CannedAgent::start(StreamEnd::Close);
     let steps: Value =
         serde_json::from_str(&agent.pegel(&["track", "-f", "json"]).stdout).expect("JSON");
@@ -288,7 +288,7 @@ fn json_is_json_and_counters_only_are_tracked() {
 }
 
 #[test]
-fn what_is_tracked_when_a_signal_comes_is_a_whole_file() {
+fn a_signal_leaves_a_complete_file() {
     let agent = CannedAgent::start(StreamEnd::Hold);
     for signal in [Signal::INT, Signal::TERM] {
         let file = agent.home.join("log.json");
@@ -314,13 +314,13 @@ fn what_is_tracked_when_a_signal_comes_is_a_whole_file() {
 }
 
 #[test]
-fn an_agent_that_goes_away_leaves_a_whole_file() {
+fn a_lost_agent_leaves_a_complete_file() {
     let agent = CannedAgent::start(StreamEnd::Close);
     let finished = agent.pegel(&["track", "node_load1", "-o", "log.json"]);
     assert_eq!(finished.code(), Some(3), "{finished}");
     assert_eq!(
         finished.stderr,
-        "pegel: the agent went away; log.json holds what came until then\n"
+        "pegel: lost connection to the agent; log.json holds the values received so far\n"
     );
     let text = fs::read_to_string(agent.home.join("log.json")).expect("the file");
     assert_eq!(
@@ -330,7 +330,7 @@ fn an_agent_that_goes_away_leaves_a_whole_file() {
 }
 
 #[test]
-fn files_choose_their_format() {
+fn the_extension_selects_the_format() {
     let agent = CannedAgent::start(StreamEnd::Close);
     for (file, format) in [
         ("a.json", "json"),
@@ -352,7 +352,7 @@ fn files_choose_their_format() {
 }
 
 #[test]
-fn patterns_choose_series() {
+fn patterns_select_series() {
     let agent = CannedAgent::start(StreamEnd::Close);
     let listed = agent.pegel(&["list", "--match", "strace*"]);
     assert!(
@@ -390,28 +390,28 @@ fn exit_codes_and_messages() {
         (
             vec!["values", "--match", "nope*"],
             4,
-            "pegel: no series fits \"nope*\"; `pegel list` shows all\n",
+            "pegel: no series matches \"nope*\"; `pegel list` lists all\n",
         ),
         (
             vec!["list", "--match", "nope*"],
             4,
-            "pegel: none of 6 series fits \"nope*\"\n",
+            "pegel: none of 6 series matches \"nope*\"\n",
         ),
         (
             vec!["get", "nope"],
             4,
-            "pegel: no series named nope; `pegel list` shows all\n",
+            "pegel: no series named nope; `pegel list` lists all\n",
         ),
         (
             vec!["track", "nope"],
             4,
-            "pegel: no series named nope; `pegel list` shows all\n",
+            "pegel: no series named nope; `pegel list` lists all\n",
         ),
-        (vec!["get", ","], 2, "pegel: no name is given\n"),
+        (vec!["get", ","], 2, "pegel: no name given\n"),
         (
             vec!["track", "-F", "1001"],
             2,
-            "pegel: -F 1001: a number of times per second is needed, more than 0 and at most 1000\n",
+            "pegel: -F 1001: expected a frequency in Hz, greater than 0 and at most 1000\n",
         ),
         (
             vec!["values", "--match", ""],
@@ -450,7 +450,7 @@ fn exit_codes_and_messages() {
 }
 
 #[test]
-fn without_an_agent_the_message_says_how_to_start_one() {
+fn without_an_agent_the_message_explains_how_to_start_one() {
     let home = TempDir::new();
     let socket = home.join("none.sock");
     for args in [["list", "-u"], ["values", "-u"], ["track", "-u"]] {
@@ -459,7 +459,7 @@ fn without_an_agent_the_message_says_how_to_start_one() {
         let finished = Process::start(&mut command).wait(BOUND);
         assert_eq!(finished.code(), Some(3), "{finished}");
         let expected = format!(
-            "pegel: no agent answers on {}\nhint: start one with `pegel agent`, or name its socket with -u or $PEGEL_SOCKET\n",
+            "pegel: no agent is listening on {}\nhint: start one with `pegel agent`, or pass its socket with -u or $PEGEL_SOCKET\n",
             socket.display()
         );
         assert_eq!(finished.stderr, expected);
@@ -467,14 +467,14 @@ fn without_an_agent_the_message_says_how_to_start_one() {
 }
 
 #[test]
-fn a_strangers_socket_gets_nothing() {
+fn nothing_is_sent_to_a_socket_of_another_user() {
     let is_root = rustix::process::geteuid().is_root();
     if need_hardware(is_root, "root privilege to be another user").is_none()
         || need("python3").is_none()
     {
         return;
     }
-    // The kernel remembers who listened: here, a user that is neither root nor ours.
+    // SO_PEERCRED reports the user that called listen(): here neither root nor this user.
     let script = "\
 import os, socket, sys
 s = socket.socket(socket.AF_UNIX)
@@ -509,7 +509,7 @@ print(repr(c.recv(10)), flush=True)
 }
 
 #[test]
-fn a_closed_pipe_ends_quietly() {
+fn a_closed_pipe_exits_without_a_message() {
     let agent = CannedAgent::start(StreamEnd::Close);
     let script = format!("{PEGEL} values | true; {PEGEL} completions bash | head -n 1 >/dev/null");
     let finished = Process::start(&mut agent.command("/bin/sh", &["-c", &script])).wait(BOUND);
@@ -608,7 +608,7 @@ fn help_is_stable() {
 }
 
 #[test]
-fn the_old_client_keeps_its_formats() {
+fn tau_metric_client_keeps_its_formats() {
     let agent = CannedAgent::start(StreamEnd::Close);
     for format in ["md", "json", "yaml", "txt"] {
         for (name, args) in [
@@ -643,9 +643,9 @@ fn the_old_client_keeps_its_formats() {
     assert_eq!(both.stdout.lines().count(), 3, "{both}");
 }
 
-/// The examples of the old client's manual, to the letter.
+/// The examples of the manual of TAU's client, to the letter.
 #[test]
-fn the_old_client_prints_what_its_manual_shows() {
+fn tau_metric_client_prints_what_its_manual_shows() {
     let agent = CannedAgent::start(StreamEnd::Close);
     let listed = agent.tau(&["-l"]).stdout;
     let shown = "\
@@ -671,7 +671,7 @@ fn the_old_client_prints_what_its_manual_shows() {
 }
 
 #[test]
-fn the_old_client_tracks_to_a_file() {
+fn tau_metric_client_tracks_to_a_file() {
     let agent = CannedAgent::start(StreamEnd::Hold);
     let args = [
         "-T",
@@ -706,7 +706,7 @@ fn the_old_client_tracks_to_a_file() {
 }
 
 #[test]
-fn the_old_client_complains_as_it_did() {
+fn tau_metric_client_keeps_its_error_messages() {
     let agent = CannedAgent::start(StreamEnd::Close);
     for (args, message) in [
         (

@@ -52,7 +52,7 @@ fn valid_files_are_accepted() {
         // They name files of other machines.
         let finished = pegel(dir, &["config", "check", "--text-only", name(&path)], &[]);
         assert_eq!(finished.code(), Some(0), "{}: {finished}", path.display());
-        assert_eq!(finished.stdout, format!("{}: no mistakes\n", name(&path)));
+        assert_eq!(finished.stdout, format!("{}: no errors\n", name(&path)));
         assert_eq!(
             pegel(dir, &["config", "show", "--config", name(&path)], &[]).code(),
             Some(0)
@@ -334,7 +334,7 @@ fn arguments_and_variables_are_checked_too() {
         (
             vec!["config", "check"],
             vec![],
-            "pegel: no file to check: name one, or set $PEGEL_CONFIG\n",
+            "pegel: no file to check: pass FILE or set $PEGEL_CONFIG\n",
         ),
     ] {
         let finished = pegel(home.path(), &args, &variables);

@@ -206,7 +206,7 @@ fn a_thread_that_ends_unexpectedly_ends_the_agent_with_status_1() {
     assert!(
         finished
             .stderr
-            .contains("the agent cannot go on: thread statsd"),
+            .contains("the agent cannot continue: thread statsd"),
         "{finished}"
     );
     assert!(finished.stderr.contains("ended unexpectedly"), "{finished}");

@@ -1,4 +1,4 @@
-//! `pegel push` and the lines of the agent's socket, with a real agent.
+//! `pegel push` and the text protocol of the agent's socket, with a real agent.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -34,7 +34,7 @@ fn now() -> u128 {
 }
 
 #[test]
-fn what_was_pushed_is_there_when_the_command_returns() {
+fn pushed_values_are_readable_when_the_command_returns() {
     let agent = AgentBuilder::new(PEGEL).start();
     pushed(&agent, &["queue.depth=42", "--tag", "q=main"]);
     assert_eq!(value(&agent, "queue.depth{q=\"main\"}"), Some(42.0));
@@ -79,16 +79,16 @@ fn what_was_pushed_is_there_when_the_command_returns() {
 }
 
 #[test]
-fn what_goes_wrong_has_a_message_and_a_code() {
+fn errors_have_a_message_and_an_exit_code() {
     let agent = AgentBuilder::new(PEGEL).start();
     for (args, code, message) in [
-        (&["x"][..], 2, "\"x\" is not NAME=VALUE"),
-        (&["x=one"], 2, "x=one: the value is not a number"),
-        (&["x=1e400"], 2, "not a finite number"),
-        (&["=1"], 2, "the name before = is empty"),
-        (&["a b=1"], 2, "cannot be part of a name"),
-        (&["x=1", "--tag", "q"], 2, "is not KEY=VALUE"),
-        (&["-t", "counter", "x=-1"], 2, "a counter only grows"),
+        (&["x"][..], 2, "\"x\": expected NAME=VALUE"),
+        (&["x=one"], 2, "x=one: value is not a number"),
+        (&["x=1e400"], 2, "value is not finite"),
+        (&["=1"], 2, "empty name; expected NAME=VALUE"),
+        (&["a b=1"], 2, "is not permitted in a name"),
+        (&["x=1", "--tag", "q"], 2, "expected KEY=VALUE"),
+        (&["-t", "counter", "x=-1"], 2, "a counter cannot decrease"),
         (&[], 2, "<NAME=VALUE>"),
         (
             &["x=1", "--level", "4"],
@@ -104,7 +104,7 @@ fn what_goes_wrong_has_a_message_and_a_code() {
         (
             &["x=1", "-u", "/nonexistent/push.sock"],
             3,
-            "no agent answers on /nonexistent/push.sock",
+            "no agent is listening on /nonexistent/push.sock",
         ),
     ] {
         let finished = push(&agent, args);
@@ -114,7 +114,7 @@ fn what_goes_wrong_has_a_message_and_a_code() {
     let finished = push(&agent, &["good=1", "node_load1=2", "also=3"]);
     assert_eq!(finished.code(), Some(1), "{finished}");
     assert!(
-        finished.stderr.contains("the agent refused 1 of 3 values"),
+        finished.stderr.contains("the agent rejected 1 of 3 values"),
         "{finished}"
     );
     assert_eq!(value(&agent, "good"), Some(1.0), "the others are stored");
@@ -122,7 +122,7 @@ fn what_goes_wrong_has_a_message_and_a_code() {
 }
 
 #[test]
-fn a_value_that_was_acknowledged_survives_kill_9() {
+fn acknowledged_values_survive_sigkill() {
     let dir = TempDir::new();
     let start = || AgentBuilder::new(PEGEL).dir(dir.join("store")).start();
     let mut total = 0.0;
@@ -133,7 +133,7 @@ fn a_value_that_was_acknowledged_survives_kill_9() {
         let stream = UnixStream::connect(&agent.socket).expect("connected");
         let mut writer = stream.try_clone().expect("cloned");
         let begun = now() - 600_000;
-        // One thread sends for as long as it can, one counts what was acknowledged, and the agent is killed.
+        // One thread sends until the connection breaks, one counts acknowledgements, and the agent is killed.
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 for at in 0.. {
@@ -159,7 +159,7 @@ fn a_value_that_was_acknowledged_survives_kill_9() {
         });
         let acknowledged = acknowledged.load(Ordering::Relaxed);
         let agent = start();
-        // Counters go on where they were as soon as somebody counts again.
+        // Counters continue from their last value with the next increment.
         pushed(&agent, &["-t", "counter", "acked=0"]);
         let counted = value(&agent, "acked").expect("a counter");
         assert!(
@@ -185,12 +185,12 @@ fn a_value_that_was_acknowledged_survives_kill_9() {
 }
 
 #[test]
-fn another_user_may_not_push() {
+fn other_users_are_not_permitted_to_push() {
     let Some(stranger) = Stranger::new() else {
         return;
     };
     let agent = AgentBuilder::new(PEGEL).start();
-    // Neither by the socket's mode, nor where that was widened.
+    // Denied by the socket's mode, and by the agent if that mode is widened.
     let finished = stranger.run(
         PEGEL,
         &["push", "x=1", "-u", agent.socket.to_str().expect("UTF-8")],

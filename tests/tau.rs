@@ -1,4 +1,4 @@
-//! `tau_metric_proxy`, `tau_metric_proxy_run` and `tau_metric_client` by their names, each as its users know it.
+//! `tau_metric_proxy`, `tau_metric_proxy_run` and `tau_metric_client` under their own names, with TAU's behaviour.
 
 #[path = "tau/options.rs"]
 mod options;

@@ -1,4 +1,4 @@
-//! Options: those that the programs have, and no others.
+//! The programs accept TAU's options and no others.
 
 use std::os::unix::fs::symlink;
 use std::process::Command;
@@ -8,7 +8,7 @@ use pegel_testkit::{Process, TempDir};
 use crate::user::{BOUND, PEGEL};
 
 #[test]
-fn only_the_options_of_those_programs_are_taken() {
+fn only_taus_options_are_accepted() {
     let home = TempDir::new();
     let run = |name: &str, args: &[&str]| {
         let program = home.join(name);

@@ -1,4 +1,4 @@
-//! The proxy: its first lines, its port and its link.
+//! The proxy: its startup messages, its port and its symlink.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ fn is_link(path: &Path) -> bool {
         .is_ok_and(|found| found.is_symlink())
 }
 
-/// The TCP ports on which a process listens, in its own network.
+/// Returns the TCP ports on which a process listens, in its network namespace.
 fn listening(pid: u32) -> Vec<u16> {
     let table = fs::read_to_string(format!("/proc/{pid}/net/tcp")).expect("it runs");
     let mut ports: Vec<u16> = table
@@ -31,7 +31,7 @@ fn listening(pid: u32) -> Vec<u16> {
 }
 
 #[test]
-fn the_proxy_says_where_it_listens_and_leaves_nothing_behind() {
+fn the_proxy_prints_its_addresses_and_cleans_up() {
     let Some(user) = User::new() else {
         return;
     };
@@ -39,7 +39,7 @@ fn the_proxy_says_where_it_listens_and_leaves_nothing_behind() {
     let lines = user.first_lines(HTTP, &user.link());
     assert_eq!(proxy.stderr(), lines);
     assert!(is_link(&user.link()));
-    // The address of its manual, with a slash at the end.
+    // The URL in TAU's manual ends with a slash.
     let address = Address::Tcp(HTTP.parse().expect("an address"));
     let answer = user
         .island
@@ -47,7 +47,7 @@ fn the_proxy_says_where_it_listens_and_leaves_nothing_behind() {
         .expect("an answer");
     assert_eq!(answer.status, 200);
     assert!(answer.text().contains("\nnode_load1 "));
-    // It had this port and the socket, and so it has.
+    // TAU's proxy has only this port and the socket.
     assert_eq!(listening(proxy.pid()), [1337]);
     assert_eq!(user.run("tau_metric_client", &["-l"]).code(), Some(0));
     let link = user.link().display().to_string();
@@ -63,7 +63,7 @@ fn the_proxy_says_where_it_listens_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn the_proxy_says_which_port_it_got() {
+fn the_proxy_prints_the_bound_port() {
     let Some(user) = User::new() else {
         return;
     };
@@ -78,7 +78,7 @@ fn the_proxy_says_which_port_it_got() {
         .island
         .visit(|| get(&Address::Tcp(address), "/metrics"));
     assert_eq!(answer.expect("an answer").status, 200);
-    // With nothing to say it makes its link all the same.
+    // With logging off, it still creates the symlink.
     drop(proxy);
     fs::remove_file(user.link()).expect("left by the one that was killed");
     let mut quiet = user.command("tau_metric_proxy", &[]);
@@ -93,7 +93,7 @@ fn the_proxy_says_which_port_it_got() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_an_error_that_names_the_holder() {
+fn a_port_in_use_is_an_error_that_names_the_holder() {
     let Some(user) = User::new() else {
         return;
     };
@@ -108,13 +108,13 @@ fn a_port_that_is_taken_is_an_error_that_names_the_holder() {
     let words = format!("tau_metric_proxy: {HTTP} is taken by pid {}", proxy.pid());
     assert!(finished.stderr.starts_with(&words), "{finished}");
     assert!(finished.stderr.contains("PEGEL_LISTEN"), "{finished}");
-    // Whoever runs keeps what it has.
+    // The running proxy keeps its symlink.
     assert!(is_link(&user.link()));
     assert_eq!(user.run("tau_metric_client", &["-l"]).code(), Some(0));
 }
 
 #[test]
-fn the_link_of_a_proxy_that_was_killed_is_replaced() {
+fn a_stale_symlink_is_replaced() {
     let Some(user) = User::new() else {
         return;
     };
@@ -126,7 +126,7 @@ fn the_link_of_a_proxy_that_was_killed_is_replaced() {
     assert_eq!(proxy.stderr(), user.first_lines(HTTP, &user.link()));
     let target = fs::read_link(user.link()).expect("a link");
     assert!(target.starts_with(&other), "{}", target.display());
-    // Killed and started in the same place, it finds its own.
+    // After a kill and a restart with the same socket, the symlink is reused.
     proxy.kill();
     let proxy = user.proxy(&[("XDG_RUNTIME_DIR", &other)]);
     proxy.signal(Signal::INT);
@@ -135,7 +135,7 @@ fn the_link_of_a_proxy_that_was_killed_is_replaced() {
 }
 
 #[test]
-fn what_is_not_its_link_is_left_alone() {
+fn a_foreign_file_or_symlink_is_kept() {
     let Some(user) = User::new() else {
         return;
     };
@@ -155,7 +155,7 @@ fn what_is_not_its_link_is_left_alone() {
             .unwrap_or_else(|| panic!("{what}: {text}"));
         let start = format!("WARNING: {} {words}", link.display());
         assert!(warning.starts_with(&start), "{what}: {warning}");
-        // It works, at the place that it names.
+        // The proxy works on the printed socket.
         assert_eq!(user.run("tau_metric_client", &["-l"]).code(), Some(0));
         proxy.signal(Signal::TERM);
         assert_eq!(proxy.wait(BOUND).code(), Some(0));
@@ -163,15 +163,15 @@ fn what_is_not_its_link_is_left_alone() {
     };
     fs::write(&link, "mine").expect("written");
     chown(&link, Some(user.uid), Some(user.uid)).expect("given");
-    check("the user's own file", "is no link of ours");
+    check("the user's own file", "is not our symlink");
     assert_eq!(fs::read(&link).expect("read"), b"mine");
     fs::remove_file(&link).expect("ours");
     symlink("/nowhere", &link).expect("made");
-    check("a link of root's", "is no link of ours (user 0 owns it)");
+    check("a link of root's", "is not our symlink (owned by user 0)");
     assert_eq!(fs::read_link(&link).expect("a link"), Path::new("/nowhere"));
     fs::remove_file(&link).expect("ours");
 
-    // Two proxies of one user: the link belongs to the first.
+    // Two proxies of one user: the symlink belongs to the first.
     let first = user.proxy(&[]);
     let other = user.home.join("other");
     user.make_dir(&other);
@@ -182,7 +182,7 @@ fn what_is_not_its_link_is_left_alone() {
     ]);
     eventually("a warning", || {
         let text = second.stderr();
-        text.contains("leads to another proxy")
+        text.contains("points to another running proxy")
             .then_some(())
             .ok_or(text)
     });

@@ -1,4 +1,4 @@
-//! Somebody who has only those programs.
+//! A user account with TAU's programs only.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -13,11 +13,11 @@ use serde_json::Value;
 
 pub const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
 pub const BOUND: Duration = Duration::from_secs(60);
-/// Where the proxy serves HTTP.
+/// The proxy's HTTP address.
 pub const HTTP: &str = "127.0.0.1:1337";
 
-/// A user of those programs: the link and the port are one per user and per machine, so that each test has a user and
-/// a network of its own.
+/// A user of those programs. The symlink is unique per user and the port per machine, so that each test has its own user and
+/// network namespace.
 pub struct User {
     pub island: Island,
     pub uid: u32,
@@ -36,8 +36,7 @@ impl User {
         let home = TempDir::new();
         let bin = home.join("bin");
         fs::create_dir(&bin).expect("made");
-        // Where the user can reach it; by another program, because a file that we have open for writing could not be
-        // executed.
+        // Copied by another program: executing a file that any thread here holds open for writing fails with ETXTBSY.
         let copied = Command::new("cp")
             .arg(PEGEL)
             .arg(bin.join("pegel"))
@@ -56,13 +55,13 @@ impl User {
         Some(User { island, uid, home })
     }
 
-    /// One of the programs, in the user's home.
+    /// Returns a command for one of the programs, in the user's home.
     pub fn command(&self, name: &str, args: &[&str]) -> Command {
         let mut command = Command::new(self.home.join("bin").join(name));
         command
             .args(args)
             .env_clear()
-            // Nothing that is for root alone.
+            // Only directories that the user can read.
             .env("PATH", "/usr/bin:/bin")
             .env("HOME", self.home.path())
             .env("TMPDIR", self.home.path())
@@ -82,7 +81,7 @@ impl User {
         self.start(self.command(name, args)).wait(BOUND)
     }
 
-    /// The proxy, with lanes of its own, when it has said its first lines.
+    /// Starts a proxy with its own lanes, and waits for its startup messages.
     pub fn proxy(&self, variables: &[(&str, &Path)]) -> Process {
         let lanes = self.home.join("lanes");
         if !lanes.exists() {
@@ -101,7 +100,7 @@ impl User {
         process
     }
 
-    /// A directory of the user's own.
+    /// Creates a directory owned by the user.
     pub fn make_dir(&self, path: &Path) {
         fs::create_dir(path).expect("made");
         chown(path, Some(self.uid), Some(self.uid)).expect("given");
@@ -111,7 +110,7 @@ impl User {
         PathBuf::from(format!("/tmp/tau_metric_proxy.{}.unix", self.uid))
     }
 
-    /// The first lines, as its manual shows them but for the address, which is the one that was bound.
+    /// Returns the startup messages as in TAU's manual, with the bound address.
     pub fn first_lines(&self, address: &str, socket: &Path) -> String {
         format!(
             "INFO (tau_metric_exporter_init:483): now listening on {address}\n\
@@ -120,7 +119,7 @@ impl User {
         )
     }
 
-    /// A value by the client that comes with the proxy.
+    /// Returns a value, queried with `tau_metric_client`.
     pub fn value(&self, args: &[&str], series: &str) -> Option<f64> {
         let finished = self.run(
             "tau_metric_client",

@@ -1,4 +1,4 @@
-//! The wrapper: its counts are at the proxy, where the client finds them.
+//! The wrapper: its counts reach the proxy, and the client reads them.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -17,12 +17,12 @@ fn hits(call: &str) -> String {
 }
 
 #[test]
-fn what_a_wrapped_program_does_is_at_the_proxy() {
+fn counts_of_a_wrapped_program_reach_the_proxy() {
     let Some(user) = User::new() else {
         return;
     };
     let run = |args: &[&str]| user.run("tau_metric_proxy_run", args);
-    // With no proxy it works all the same.
+    // The program also runs without a proxy.
     let finished = run(&["-s", "--", "sh", "-c", "echo out; echo err >&2; exit 7"]);
     assert_eq!(finished.code(), Some(7), "{finished}");
     assert_eq!(
@@ -38,14 +38,14 @@ fn what_a_wrapped_program_does_is_at_the_proxy() {
         (finished.stdout.as_str(), finished.stderr.as_str()),
         ("out\n", "err\n")
     );
-    // Where the proxy reads lanes it was told by the proxy, which it found by the link.
+    // The wrapper finds the proxy by its symlink, and gets the directory of lanes from it.
     assert_eq!(user.value(&[], &hits("execve")), Some(1.0));
     assert_eq!(user.value(&[], &hits("write")), Some(2.0));
     let bytes = "strace_size_total{scall=\"write\"}";
     assert_eq!(user.value(&[], bytes), Some(8.0));
     assert_eq!(user.value(&[], EXEC), Some(1.0));
 
-    // Without options it only counts that it ran; what looks like one behind the command is the command's.
+    // Without options only the run is counted; options after the command belong to the command.
     assert_eq!(run(&["printf", "%s", "-s"]).stdout, "-s");
     assert_eq!(run(&["--", "false"]).code(), Some(1));
     assert_eq!(run(&["-sv", "--", "no-such-command"]).code(), Some(127));
@@ -88,7 +88,7 @@ fn another_proxy_is_reached_by_its_socket() {
     assert_eq!(user.value(&there, &hits("write")), Some(1.0));
     assert_eq!(user.value(&there, EXEC), Some(1.0));
     assert_eq!(user.value(&[], EXEC), None);
-    // One that does not answer is no reason not to run.
+    // The program also runs if the proxy does not respond.
     drop(usual);
     let nowhere = user.home.join("nowhere").display().to_string();
     let finished = user.run(
@@ -97,13 +97,13 @@ fn another_proxy_is_reached_by_its_socket() {
     );
     assert_eq!(finished.code(), Some(0), "{finished}");
     assert!(
-        finished.stderr.contains("no agent answers on"),
+        finished.stderr.contains("no agent is listening on"),
         "{finished}"
     );
 }
 
 #[test]
-fn mpi_calls_are_at_the_proxy() {
+fn mpi_calls_reach_the_proxy() {
     let (Some(user), Some(mpicc)) = (User::new(), need("mpicc.mpich")) else {
         return;
     };
@@ -129,7 +129,7 @@ fn mpi_calls_are_at_the_proxy() {
 }
 
 #[test]
-fn a_process_that_runs_is_watched_until_an_interrupt() {
+fn a_running_process_is_counted_until_an_interrupt() {
     let (Some(user), Some(_)) = (User::new(), Stranger::new()) else {
         return;
     };
@@ -148,7 +148,7 @@ fn a_process_that_runs_is_watched_until_an_interrupt() {
         .current_dir("/");
     let mut target = Process::start(&mut command);
     let pid = target.pid().to_string();
-    // MPI and a command mean nothing then.
+    // -m and a command are ignored with -S.
     let args = ["-m", "-v", "-S", &pid, "--", "false"];
     let watcher = user.start(user.command("tau_metric_proxy_run", &args));
     eventually("it counts", || {

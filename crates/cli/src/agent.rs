@@ -1,3 +1,6 @@
+//! `pegel agent`: runs the agent until a signal, the end of a process or the end of all lanes. Also holds
+//! the flags that override configuration keys, which `pegel config show` shares.
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,69 +12,70 @@ use crate::command_error::{CommandError, FAILED, USAGE};
 use crate::format::{self, OutputFormat};
 use crate::{logging, output};
 
-/// How long an orderly stop may take after a thread ended unexpectedly.
+/// Time limit for an orderly stop after a thread ended unexpectedly.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Sample this node, keep its samples and serve them, until interrupted
+/// Sample this node, store the samples and serve them until interrupted
 #[derive(Debug, Default, clap::Args)]
 pub struct AgentArgs {
     #[command(flatten)]
     pub config_flags: ConfigFlags,
-    /// End together with the process PID
+    /// Exit when process PID exits
     #[arg(long, value_name = "PID", allow_negative_numbers = true)]
     until_pid: Option<i32>,
-    /// End when no program counts through shared memory any more
+    /// Exit when the last program that counts through shared memory exits
     #[arg(long, conflicts_with = "until_pid")]
     until_lanes_end: bool,
-    /// Take one sample, store it, print it and end
+    /// Take one sample, store and print it, then exit
     #[arg(long, conflicts_with_all = ["until_pid", "until_lanes_end"])]
     once: bool,
-    /// With --once: the form of the values [default: Prometheus text]
+    /// Output format of --once [default: Prometheus text]
     #[arg(short, long, value_enum, requires = "once")]
     format: Option<OutputFormat>,
 }
 
-/// What the command line can say about the configuration. It wins over environment and file.
+/// Flags that set configuration keys. They override environment and file.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct ConfigFlags {
     /// Configuration file [default: $PEGEL_CONFIG, $DRAGON_TELEMETRY_CONFIG]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Serve HTTP here; may be repeated, and replaces the whole list
+    /// Address for HTTP; may be repeated, replaces the configured list
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Vec<String>,
-    /// Take statsd lines here: udp:ADDRESS:PORT, tcp:ADDRESS:PORT, unix:PATH, or off; may be repeated, and
-    /// replaces all addresses
+    /// Address for statsd lines: udp:ADDRESS:PORT, tcp:ADDRESS:PORT, unix:PATH, or off; may be repeated,
+    /// replaces the configured list
     #[arg(long, value_name = "PROTOCOL:ADDRESS:PORT")]
     pub statsd: Vec<String>,
-    /// The UNIX socket for programs and for the other commands
+    /// UNIX socket for programs and for the other commands
     #[arg(long, value_name = "PATH")]
     socket: Option<String>,
-    /// Where the store is
+    /// Directory of the store
     #[arg(long, value_name = "DIR")]
     dir: Option<String>,
-    /// The time between two samples: 500ms, 5s; a plain number is seconds
+    /// Sampling interval: 500ms, 5s; a plain number means seconds
     #[arg(long, value_name = "TIME")]
     rate: Option<String>,
-    /// How much detail to keep, 0 to 4
+    /// Highest metric level to keep, 0 to 4
     #[arg(long, value_name = "N")]
     level: Option<String>,
-    /// What this node is called
+    /// Name of this node
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
-    /// When a port is busy, take the next free one
+    /// Use the next free port if a port is in use
     #[arg(long)]
     port_search: bool,
-    /// Allow addresses that other machines can reach, without TLS and without a token
+    /// Permit addresses reachable from other machines without TLS and without a token
     #[arg(long)]
     insecure: bool,
-    /// What to log and where: error, warn, info, debug, off; journal, syslog, stderr or /a/file; journal:info
+    /// Log level and destination: error, warn, info, debug or off; journal, syslog, stderr or a file's path;
+    /// or both, such as journal:info
     #[arg(long, value_name = "LEVEL|PLACE[:LEVEL]")]
     log: Option<String>,
 }
 
 impl ConfigFlags {
-    /// Reads file, environment and command line. Mistakes exit with 2.
+    /// Reads file, environment and command line. Errors exit with 2.
     pub fn load(&self) -> anyhow::Result<Loaded> {
         pegel_agent::load(self.config.clone(), &self.arguments(), &|name| {
             std::env::var_os(name)
@@ -134,7 +138,7 @@ pub fn run(args: &AgentArgs) -> anyhow::Result<()> {
     })
 }
 
-/// The same with other first words, which are left out where nothing is to be logged.
+/// Runs the agent. `announce` prints the startup messages; its flag is true if logging is off.
 pub fn run_with(args: &AgentArgs, announce: impl FnOnce(&Node, bool)) -> anyhow::Result<()> {
     let loaded = args.config_flags.load()?;
     let log = &loaded.config.own.log;
@@ -142,7 +146,7 @@ pub fn run_with(args: &AgentArgs, announce: impl FnOnce(&Node, bool)) -> anyhow:
     let mut plan = Plan::new(&loaded, &|name| std::env::var_os(name));
     plan.log = Some(logging);
     plan.ends_with_job |= args.until_pid.is_some() || args.until_lanes_end;
-    // A wrong number is found before anything is touched.
+    // Reject an invalid PID before starting anything.
     let mut until = args.until_pid.map(Until::pid).transpose()?;
     if args.until_lanes_end {
         let lanes = plan.lanes.iter().flat_map(|lanes| &lanes.directories);
@@ -155,8 +159,7 @@ pub fn run_with(args: &AgentArgs, announce: impl FnOnce(&Node, bool)) -> anyhow:
     }
     let mut node = Node::start(plan)?;
     announce(&node, log.level == LogLevel::Off);
-    let ended = node.wait(until).context("the agent cannot go on");
-    match ended {
+    match node.wait(until).context("the agent cannot continue") {
         Ok(signals) => {
             exit_on_second_signal(&node, signals);
             node.stop();
@@ -186,11 +189,11 @@ fn run_once(plan: Plan, format: Option<OutputFormat>) -> anyhow::Result<()> {
     output::write(None, &text)
 }
 
-/// Ends the process if a part of the agent that is stuck keeps it from an orderly stop.
-#[allow(clippy::exit)] // There is no other way to leave a thread that does not return.
+/// Exits after `time` if a stuck thread prevents an orderly stop.
+#[allow(clippy::exit)] // The only way to end a thread that does not return.
 fn exit_after(time: Duration, error: &anyhow::Error) {
     let message = format!("pegel: {error:#}");
-    // Without a thread for it, the service manager ends the agent a little later.
+    // If no thread can be started, the service manager kills the agent a little later.
     let _ = std::thread::Builder::new().spawn(move || {
         std::thread::sleep(time);
         output::print_message(&message);
@@ -198,8 +201,8 @@ fn exit_after(time: Duration, error: &anyhow::Error) {
     });
 }
 
-/// Whoever asks a second time does not want to wait for an orderly end.
-#[allow(clippy::exit)] // Ends the process at once, and only when told twice.
+/// Exits at once on a second signal, without waiting for the orderly stop.
+#[allow(clippy::exit)] // Skips the orderly stop on purpose.
 fn exit_on_second_signal(node: &Node, mut signals: StopSignals) {
     node.runtime().spawn(async move {
         signals.next().await;

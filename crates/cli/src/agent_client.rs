@@ -1,4 +1,6 @@
-//! Asks an agent over its UNIX socket. HTTP/1.0, so that an answer is simply what comes until the end.
+//! Client for the HTTP API on an agent's UNIX socket. It uses HTTP/1.0, so that a response ends with the connection.
+//! Before it sends anything, it verifies that the agent runs as this user, as root, or as a user to whom root delegated
+//! the socket's directory.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -10,30 +12,30 @@ use anyhow::{Context, bail};
 
 use crate::command_error::{CommandError, NO_AGENT};
 
-/// How long an agent may take to answer.
+/// Time limit for connecting and for each read.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// The largest answer that is taken; 200,000 series of ordinary length have about 40 MB.
+/// The largest accepted response; 200,000 series of typical length need about 40 MB.
 const RESPONSE_BYTES_MAX: u64 = 512 << 20;
 const HEAD_BYTES_MAX: u64 = 64 << 10;
 
-/// How long a program that is about to start waits for an agent.
+/// Time limit for `pegel run`, which delays the start of a program.
 pub const STARTUP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// An agent's socket, found and checked.
+/// A client of one agent, whose socket answered.
 #[derive(Debug)]
 pub struct AgentClient {
     socket: PathBuf,
     timeout: Duration,
 }
 
-/// An answer whose body is still to be read.
+/// A response whose body is still unread.
 #[derive(Debug)]
 pub struct AgentResponse {
     pub status: u16,
     pub body: BufReader<UnixStream>,
 }
 
-/// Where agents are looked for: on the given socket alone, or on the usual ones and some more.
+/// Returns the sockets to try: the given one alone, else $PEGEL_SOCKET alone, else the default ones and `more`.
 pub fn candidate_sockets(given: Option<&Path>, more: &[PathBuf]) -> Vec<PathBuf> {
     let named = given.map(Path::to_owned).or_else(|| {
         std::env::var_os("PEGEL_SOCKET")
@@ -50,24 +52,24 @@ pub fn candidate_sockets(given: Option<&Path>, more: &[PathBuf]) -> Vec<PathBuf>
 }
 
 impl AgentClient {
-    /// The agent on the given socket, else on the first of the usual ones that answers.
+    /// Finds the agent on the given socket, else on the first default socket that accepts a connection.
     pub fn find(given: Option<&Path>, more: &[PathBuf]) -> anyhow::Result<AgentClient> {
         AgentClient::find_within(TIMEOUT, given, more)
     }
 
-    /// The same for somebody who does not wait longer than this for an answer.
+    /// Like [`AgentClient::find`], with a time limit.
     pub fn find_within(
-        patience: Duration,
+        timeout: Duration,
         given: Option<&Path>,
         more: &[PathBuf],
     ) -> anyhow::Result<AgentClient> {
         let candidates = candidate_sockets(given, more);
         for socket in &candidates {
-            match connect(socket, patience) {
+            match connect(socket, timeout) {
                 Ok(_) => {
                     return Ok(AgentClient {
                         socket: socket.clone(),
-                        timeout: patience,
+                        timeout,
                     });
                 }
                 Err(ConnectError::NotListening) => {}
@@ -77,7 +79,7 @@ impl AgentClient {
         Err(no_agent_error(&candidates))
     }
 
-    /// A connection of one's own to the agent.
+    /// Opens a new connection to the agent.
     pub fn connect(&self) -> anyhow::Result<UnixStream> {
         let stream = match connect(&self.socket, self.timeout) {
             Ok(stream) => stream,
@@ -92,7 +94,7 @@ impl AgentClient {
         Ok(stream)
     }
 
-    /// Sends a request and reads the head of the answer.
+    /// Sends a request and reads the response headers.
     pub fn request(&self, path: &str, query: &[(&str, &str)]) -> anyhow::Result<AgentResponse> {
         let mut stream = self.connect()?;
         let request = format!(
@@ -106,14 +108,14 @@ impl AgentClient {
         Ok(AgentResponse { status, body })
     }
 
-    /// The whole answer as JSON.
+    /// Sends a request and parses the whole response as JSON.
     pub fn get(&self, path: &str, query: &[(&str, &str)]) -> anyhow::Result<serde_json::Value> {
         let answer = self.request(path, query)?;
         let status = answer.status;
         let mut text = String::new();
         let what = || {
             format!(
-                "the agent on {} broke off its answer",
+                "truncated response from the agent on {}",
                 self.socket.display()
             )
         };
@@ -129,11 +131,11 @@ impl AgentClient {
     }
 }
 
-/// The agent's own words about a request that it refused.
+/// Builds an error from the agent's error response, with the agent's message.
 pub fn response_error(status: u16, text: &str) -> anyhow::Error {
-    let said = serde_json::from_str::<serde_json::Value>(text).ok();
-    let message = said.as_ref().and_then(|said| {
-        let error = said.get("error")?;
+    let json = serde_json::from_str::<serde_json::Value>(text).ok();
+    let message = json.as_ref().and_then(|json| {
+        let error = json.get("error")?;
         error.as_str().or_else(|| error.get("message")?.as_str())
     });
     let message = message.unwrap_or(text.trim());
@@ -143,7 +145,7 @@ pub fn response_error(status: u16, text: &str) -> anyhow::Error {
     }
 }
 
-/// A connection to an agent that can be trusted, for a program that is about to start.
+/// Connects to a trusted agent on behalf of a program that is about to start.
 pub fn connect_trusted(socket: &Path) -> io::Result<UnixStream> {
     connect(socket, STARTUP_TIMEOUT).map_err(|error| match error {
         ConnectError::NotListening => io::ErrorKind::NotFound.into(),
@@ -152,17 +154,17 @@ pub fn connect_trusted(socket: &Path) -> io::Result<UnixStream> {
 }
 
 enum ConnectError {
-    /// No socket there, or nobody behind it.
+    /// The socket does not exist, or no process listens on it.
     NotListening,
     Other(anyhow::Error),
 }
 
-/// Connects, and makes sure of whom we talk to before anything is sent.
-fn connect(socket: &Path, patience: Duration) -> Result<UnixStream, ConnectError> {
-    let stream = open_stream(socket, patience).map_err(|error| match error.kind() {
+/// Connects and verifies the user that serves the socket, before anything is sent.
+fn connect(socket: &Path, timeout: Duration) -> Result<UnixStream, ConnectError> {
+    let stream = open_stream(socket, timeout).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ConnectError::NotListening,
         io::ErrorKind::WouldBlock => ConnectError::Other(anyhow::anyhow!(
-            "the agent on {} does not answer: it takes no connections",
+            "the agent on {} does not respond: its connection queue is full",
             socket.display()
         )),
         _ => ConnectError::Other(
@@ -173,21 +175,21 @@ fn connect(socket: &Path, patience: Duration) -> Result<UnixStream, ConnectError
     Ok(stream)
 }
 
-/// Connecting waits while the agent has too many others to welcome, but not for ever.
-fn open_stream(socket: &Path, patience: Duration) -> io::Result<UnixStream> {
+/// Connects with a time limit: connect() blocks while the listen queue is full.
+fn open_stream(socket: &Path, timeout: Duration) -> io::Result<UnixStream> {
     use rustix::net::sockopt::{Timeout, set_socket_timeout};
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
     let kind = SocketType::STREAM;
     let stream = rustix::net::socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
-    set_socket_timeout(&stream, Timeout::Send, Some(patience))?;
+    set_socket_timeout(&stream, Timeout::Send, Some(timeout))?;
     rustix::net::connect(&stream, &SocketAddrUnix::new(socket)?)?;
     Ok(UnixStream::from(stream))
 }
 
-/// In a directory that others can write to, anyone can put a socket: ask the kernel whose it is.
+/// Verifies the owner of the serving process by SO_PEERCRED: in a directory writable by others, anyone can bind a socket.
 fn check_owner(socket: &Path, stream: &UnixStream) -> anyhow::Result<()> {
     let peer = rustix::net::sockopt::socket_peercred(stream)
-        .with_context(|| format!("cannot tell who serves {}", socket.display()))?;
+        .with_context(|| format!("cannot determine which user serves {}", socket.display()))?;
     let (uid, own) = (peer.uid.as_raw(), rustix::process::getuid().as_raw());
     if uid == own || uid == 0 {
         return Ok(());
@@ -197,15 +199,15 @@ fn check_owner(socket: &Path, stream: &UnixStream) -> anyhow::Result<()> {
     }
     let file_owner = std::fs::metadata(socket).map_or(uid, |metadata| metadata.uid());
     bail!(
-        "{} is served by user {uid} (process {}), its file belongs to user {file_owner}; \
-         only your own agent (user {own}) or root's is trusted",
+        "{} is served by user {uid} (process {}) and owned by user {file_owner}; \
+         only agents of user {own} or root are trusted",
         socket.display(),
         peer.pid.as_raw_nonzero(),
     )
 }
 
-/// Whether root made the socket's directory for this user, and nobody else can put anything there: so it does for the
-/// daemon of the whole system, which runs as a user of its own.
+/// Returns whether root created the socket's directory for this user and no other user can write to it. This holds for
+/// the system service, which runs as a user of its own.
 fn is_delegated_by_root(socket: &Path, uid: u32) -> bool {
     let found = |path: Option<&Path>| std::fs::symlink_metadata(path?).ok();
     let is_for = |found: &std::fs::Metadata, uid: u32| {
@@ -213,7 +215,7 @@ fn is_delegated_by_root(socket: &Path, uid: u32) -> bool {
     };
     let dir = socket.parent();
     found(dir).is_some_and(|dir| is_for(&dir, uid))
-        && found(dir.and_then(Path::parent)).is_some_and(|above| is_for(&above, 0))
+        && found(dir.and_then(Path::parent)).is_some_and(|parent| is_for(&parent, 0))
 }
 
 fn no_agent_error(tried: &[PathBuf]) -> anyhow::Error {
@@ -222,7 +224,7 @@ fn no_agent_error(tried: &[PathBuf]) -> anyhow::Error {
         .map(|path| path.display().to_string())
         .collect();
     let message = format!(
-        "no agent answers on {}\nhint: start one with `pegel agent`, or name its socket with -u or $PEGEL_SOCKET",
+        "no agent is listening on {}\nhint: start one with `pegel agent`, or pass its socket with -u or $PEGEL_SOCKET",
         tried.join(" or ")
     );
     CommandError::with_code(NO_AGENT, message)
@@ -254,11 +256,11 @@ fn read_head(body: &mut BufReader<UnixStream>) -> anyhow::Result<u16> {
         .strip_prefix("HTTP/1.")
         .and_then(|rest| rest.get(2..5))
         .and_then(|code| code.parse().ok())
-        .with_context(|| format!("not an HTTP answer: {:?}", line.trim_end()))?;
+        .with_context(|| format!("malformed HTTP status line {:?}", line.trim_end()))?;
     loop {
         line.clear();
         if head.read_line(&mut line)? == 0 {
-            bail!("the head of the answer does not end");
+            bail!("response headers are incomplete");
         }
         if line.trim_end().is_empty() {
             return Ok(status);
@@ -280,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_agents_own_words_are_kept() {
+    fn the_agents_error_message_is_kept() {
         assert_eq!(
             response_error(400, "{\"error\":\"bad match\"}").to_string(),
             "bad match"
@@ -292,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_root_gave_to_a_user_is_that_users() {
+    fn a_directory_counts_as_delegated_only_if_root_controls_its_parent() {
         use std::os::unix::fs::{PermissionsExt, chown};
         let is_root = rustix::process::geteuid().is_root();
         if pegel_testkit::need_hardware(is_root, "root privilege to give files away").is_none() {
@@ -312,18 +314,18 @@ mod tests {
         assert!(is_delegated_by_root(&socket, 4711));
         assert!(!is_delegated_by_root(&socket, 4712));
         set(&dir, 4711, 0o777);
-        assert!(
-            !is_delegated_by_root(&socket, 4711),
-            "everyone can write there"
-        );
+        assert!(!is_delegated_by_root(&socket, 4711), "writable by everyone");
         set(&dir, 4711, 0o755);
         set(home.path(), 0, 0o1777);
         assert!(
             !is_delegated_by_root(&socket, 4711),
-            "anyone could have made it"
+            "parent is writable by everyone"
         );
         set(home.path(), 4711, 0o755);
-        assert!(!is_delegated_by_root(&socket, 4711), "not root made it");
+        assert!(
+            !is_delegated_by_root(&socket, 4711),
+            "parent is not owned by root"
+        );
         assert!(!is_delegated_by_root(Path::new("push.sock"), 4711));
     }
 }

@@ -1,4 +1,4 @@
-//! The options that all questions to an agent share, and the questions themselves.
+//! Options and requests shared by the commands that query an agent: `list`, `values`, `get`, `track`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use crate::output;
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct AgentQueryArgs {
-    /// The agent's socket [default: $PEGEL_SOCKET, yours, the system's]
+    /// The agent's socket [default: $PEGEL_SOCKET, the user's, the system's]
     #[arg(short = 'u', value_name = "SOCKET")]
     pub socket: Option<PathBuf>,
-    /// The form of the answer [default: by the ending of FILE, else md]
+    /// Output format [default: by the extension of FILE, else md]
     #[arg(short, long, value_enum)]
     pub format: Option<OutputFormat>,
     /// Write to FILE instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Only series that fit: `node_cpu*`, `*{mode="idle"}`
+    /// Show only matching series: `node_cpu*`, `*{mode="idle"}`
     #[arg(long = "match", value_name = "GLOB")]
     pub pattern: Option<String>,
 }
@@ -70,14 +70,14 @@ pub fn parse_selector(pattern: &str) -> anyhow::Result<Selector> {
         .map_err(|error| CommandError::usage(format!("--match \"{pattern}\": {error}")))
 }
 
-/// All series that the agent knows, sorted by name.
+/// Fetches all series of the agent, sorted by name.
 pub fn fetch_series_list(client: &AgentClient) -> anyhow::Result<Vec<SeriesInfo>> {
     let mut all = parse_series_list(&client.get("/api/v1/list", &[])?)?;
     all.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(all)
 }
 
-/// The values that fit the query, sorted by name.
+/// Fetches the values that match the query, sorted by name.
 pub fn fetch_values(
     client: &AgentClient,
     query: &[(&str, &str)],
@@ -87,9 +87,9 @@ pub fn fetch_values(
     Ok(all)
 }
 
-/// Whether a series text such as `name{k="v"}` fits.
+/// Returns whether a series such as `name{k="v"}` matches.
 pub fn series_matches(selector: &Selector, text: &str) -> bool {
-    // Only name and labels matter to a selector.
+    // A selector compares name and labels only.
     let family = |name: &str| {
         Arc::new(Family {
             name: name.to_owned().into(),
@@ -103,7 +103,7 @@ pub fn series_matches(selector: &Selector, text: &str) -> bool {
     Series::parse(text, family).is_ok_and(|series| selector.matches(&series))
 }
 
-/// The text of a series from its parts, as the agent writes it.
+/// Formats name and labels as the agent does: `name{k="v"}`.
 pub fn series_text(name: &str, labels: &[(&str, &str)]) -> Option<String> {
     let family = Family {
         name: name.to_owned().into(),
@@ -117,7 +117,7 @@ pub fn series_text(name: &str, labels: &[(&str, &str)]) -> Option<String> {
     Some(series.text().to_owned())
 }
 
-/// The names that several arguments hold, each a list with commas.
+/// Splits arguments, each a comma-separated list, into names.
 pub fn parse_names(arguments: &[String]) -> anyhow::Result<Vec<String>> {
     let names: Vec<String> = arguments
         .iter()
@@ -125,14 +125,14 @@ pub fn parse_names(arguments: &[String]) -> anyhow::Result<Vec<String>> {
         .map(str::to_owned)
         .collect();
     if names.is_empty() {
-        return Err(CommandError::usage("no name is given"));
+        return Err(CommandError::usage("no name given"));
     }
     Ok(names)
 }
 
-/// Those of the names that none of the answers belongs to.
+/// Returns the names that match none of the values.
 pub fn unmatched_names<'a>(names: &'a [String], readings: &[SeriesValue]) -> Vec<&'a str> {
-    let answers = |name: &str| {
+    let is_matched = |name: &str| {
         let Ok(selector) = Selector::parse(name) else {
             return false;
         };
@@ -143,6 +143,6 @@ pub fn unmatched_names<'a>(names: &'a [String], readings: &[SeriesValue]) -> Vec
     names
         .iter()
         .map(String::as_str)
-        .filter(|name| !answers(name))
+        .filter(|name| !is_matched(name))
         .collect()
 }

@@ -1,9 +1,9 @@
-//! What an agent answers, as values.
+//! Parses the agent's JSON responses: the list of series and their values.
 
 use anyhow::Context;
 use serde_json::Value;
 
-/// One line of `/api/v1/list`.
+/// One entry of `/api/v1/list`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SeriesInfo {
     pub name: String,
@@ -12,7 +12,7 @@ pub struct SeriesInfo {
     pub unit: String,
 }
 
-/// One current value; `ts` is when it last changed, in seconds.
+/// One current value; `ts` is the time of its last change, in seconds since 1970.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SeriesValue {
     pub name: String,
@@ -21,14 +21,16 @@ pub struct SeriesValue {
 }
 
 pub fn parse_series_list(json: &Value) -> anyhow::Result<Vec<SeriesInfo>> {
-    let items = json.as_array().context("the agent's list is not a list")?;
+    let items = json
+        .as_array()
+        .context("malformed response: the series list is not an array")?;
     items
         .iter()
         .map(|item| {
             let text = |key: &str| item[key].as_str().unwrap_or_default().to_owned();
             let name = item["name"]
                 .as_str()
-                .context("the agent's list has an item without name")?;
+                .context("malformed response: series without \"name\"")?;
             Ok(SeriesInfo {
                 name: name.to_owned(),
                 doc: text("doc"),
@@ -42,16 +44,17 @@ pub fn parse_series_list(json: &Value) -> anyhow::Result<Vec<SeriesInfo>> {
 pub fn parse_values(json: &Value) -> anyhow::Result<Vec<SeriesValue>> {
     let items = json
         .as_array()
-        .context("the agent's values are not a list")?;
+        .context("malformed response: the values are not an array")?;
     items
         .iter()
         .map(|item| {
             let name = item["name"]
                 .as_str()
-                .context("the agent sent a value without name")?;
-            let ts = parse_number(&item["ts"]).context("the agent sent a value without time")?;
-            let value =
-                parse_number(&item["value"]).context("the agent sent a name without value")?;
+                .context("malformed response: value without \"name\"")?;
+            let ts = parse_number(&item["ts"])
+                .with_context(|| format!("malformed response: {name} has no \"ts\""))?;
+            let value = parse_number(&item["value"])
+                .with_context(|| format!("malformed response: {name} has no \"value\""))?;
             Ok(SeriesValue {
                 name: name.to_owned(),
                 ts,
@@ -61,7 +64,7 @@ pub fn parse_values(json: &Value) -> anyhow::Result<Vec<SeriesValue>> {
         .collect()
 }
 
-/// JSON has no word for what is not finite: it comes as text, or as null.
+/// Parses a number. JSON cannot express NaN and infinity: the agent sends them as a string or as null.
 fn parse_number(json: &Value) -> Option<f64> {
     match json {
         Value::Null => Some(f64::NAN),
@@ -75,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn readings_may_be_infinite() {
+    fn values_may_be_infinite_or_nan() {
         let json = serde_json::json!([
             {"name": "a", "ts": 1.5, "value": 2},
             {"name": "b", "ts": 1.5, "value": "+Inf"},

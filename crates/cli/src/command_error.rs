@@ -1,4 +1,4 @@
-//! How a command ends when it does not end well.
+//! Errors of commands and their exit codes.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ pub const USAGE: u8 = 2;
 pub const NO_AGENT: u8 = 3;
 pub const NOTHING_MATCHED: u8 = 4;
 
-/// An error that knows its exit code. Every other error exits with [`FAILED`].
+/// An error with an exit code of its own. Every other error exits with [`FAILED`].
 #[derive(Debug)]
 pub struct CommandError {
     pub code: u8,
@@ -42,17 +42,21 @@ impl fmt::Display for CommandError {
 
 impl std::error::Error for CommandError {}
 
-/// The exit code of an error, and whether it is worth a message.
+/// Returns the exit code of an error, and whether to print the error.
 pub fn exit_code(error: &anyhow::Error) -> (u8, bool) {
     if let Some(failure) = error.downcast_ref::<CommandError>() {
         return (failure.code, true);
     }
-    // The reader of our output went away: `pegel list | head` is no failure.
-    let gone = error
+    // The reader of our output closed the pipe: `pegel list | head` succeeds.
+    let is_closed_pipe = error
         .chain()
         .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
         .any(|cause| cause.kind() == std::io::ErrorKind::BrokenPipe);
-    if gone { (OK, false) } else { (FAILED, true) }
+    if is_closed_pipe {
+        (OK, false)
+    } else {
+        (FAILED, true)
+    }
 }
 
 #[cfg(test)]
@@ -60,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_closed_pipe_ends_quietly() {
+    fn a_closed_pipe_exits_with_0_and_prints_nothing() {
         let pipe = std::io::Error::from(std::io::ErrorKind::BrokenPipe);
         assert_eq!(
             exit_code(&anyhow::Error::from(pipe).context("cannot write")),

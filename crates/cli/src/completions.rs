@@ -1,8 +1,10 @@
+//! `pegel completions`: shell completions, generated from the command line's definition.
+
 use clap_complete::Shell;
 
 use crate::output;
 
-/// Write the completions for a shell
+/// Print shell completions
 ///
 /// For bash: `pegel completions bash > ~/.local/share/bash-completion/completions/pegel`
 #[derive(Debug, clap::Args)]

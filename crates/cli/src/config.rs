@@ -1,3 +1,5 @@
+//! `pegel config`: writes the default configuration, checks a file, shows the effective settings.
+
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::PathBuf;
@@ -10,7 +12,7 @@ use crate::agent::ConfigFlags;
 use crate::command_error::{CommandError, USAGE};
 use crate::output;
 
-/// Make, check or show a configuration
+/// Create, check or show the configuration
 #[derive(Debug, clap::Args)]
 pub struct ConfigArgs {
     #[command(subcommand)]
@@ -19,22 +21,22 @@ pub struct ConfigArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum ConfigAction {
-    /// Write the default file, with every key explained
+    /// Write the default configuration file with every key explained
     Init {
-        /// Where to; an existing file is left alone [default: standard output]
+        /// Output file; must not exist yet [default: standard output]
         file: Option<PathBuf>,
     },
-    /// Find every mistake in a file, and say what would be right
+    /// Check a configuration file and report all errors
     ///
-    /// The files and directories that it names are tried as well, as an agent of the same user would at its start.
+    /// Also checks access to the files and directories that it names, as an agent of the same user does at startup.
     Check {
-        /// The file [default: $PEGEL_CONFIG, $DRAGON_TELEMETRY_CONFIG]
+        /// Configuration file [default: $PEGEL_CONFIG, $DRAGON_TELEMETRY_CONFIG]
         file: Option<PathBuf>,
-        /// Look at the text alone: the file is for another machine or another user
+        /// Check the text only, for a file of another machine or another user
         #[arg(long)]
         text_only: bool,
     },
-    /// Show what is in force, and where each value comes from
+    /// Show the effective configuration and the origin of each value
     Show(Box<ConfigFlags>),
 }
 
@@ -61,20 +63,20 @@ fn init(file: Option<&PathBuf>) -> anyhow::Result<()> {
 
 fn check(file: Option<PathBuf>, text_only: bool) -> anyhow::Result<()> {
     let environment = |name: &str| std::env::var_os(name);
-    let mistakes = |error: ConfigError| CommandError::with_code(USAGE, error.to_string());
-    let loaded = pegel_agent::load(file, &[], &environment).map_err(mistakes)?;
+    let usage_error = |error: ConfigError| CommandError::with_code(USAGE, error.to_string());
+    let loaded = pegel_agent::load(file, &[], &environment).map_err(usage_error)?;
     let Some(file) = &loaded.file else {
         return Err(CommandError::usage(
-            "no file to check: name one, or set $PEGEL_CONFIG",
+            "no file to check: pass FILE or set $PEGEL_CONFIG",
         ));
     };
     if !text_only {
-        pegel_agent::check(&loaded, &environment).map_err(mistakes)?;
+        pegel_agent::check(&loaded, &environment).map_err(usage_error)?;
     }
-    output::write(None, &format!("{}: no mistakes\n", file.display()))
+    output::write(None, &format!("{}: no errors\n", file.display()))
 }
 
-/// One key per line, with the place that set it.
+/// Formats one key per line, followed by the origin of its value.
 fn show(loaded: &Loaded) -> String {
     let mut lines = Vec::new();
     if let Written::Map(entries) = loaded.config.written() {
@@ -94,7 +96,7 @@ fn show(loaded: &Loaded) -> String {
         .collect()
 }
 
-/// Sections become blocks, so that each inner key has its own line.
+/// Writes maps in block style, so that each nested key has its own line and origin.
 fn flatten(
     loaded: &Loaded,
     path: &str,

@@ -1,13 +1,15 @@
+//! `pegel get`: the current values of the named series.
+
 use crate::agent_query::{self, AgentQueryArgs};
 use crate::command_error::CommandError;
 use crate::{format, output};
 
 /// Show the current values of named series
 ///
-/// A bare name stands for all its series.
+/// A name without labels selects all its series.
 #[derive(Debug, clap::Args)]
 pub struct GetArgs {
-    /// Names or series, with commas between them: node_load1,node_cpu_seconds_total{cpu="0",mode="idle"}
+    /// Comma-separated names or series: node_load1,node_cpu_seconds_total{cpu="0",mode="idle"}
     #[arg(required = true)]
     names: Vec<String>,
     #[command(flatten)]
@@ -25,7 +27,7 @@ pub fn run(args: &GetArgs) -> anyhow::Result<()> {
     }
     if readings.is_empty() {
         let message = format!(
-            "no series named {}; `pegel list` shows all",
+            "no series named {}; `pegel list` lists all",
             names.join(", ")
         );
         return Err(CommandError::nothing_matched(message));

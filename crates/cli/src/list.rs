@@ -1,8 +1,10 @@
+//! `pegel list`: the agent's series with type, unit and help text.
+
 use crate::agent_query::{AgentQueryArgs, fetch_series_list, series_matches};
 use crate::command_error::CommandError;
 use crate::format;
 
-/// Show which series there are, and what they mean
+/// List the series with type, unit and help text
 #[derive(Debug, clap::Args)]
 pub struct ListArgs {
     #[command(flatten)]
@@ -18,7 +20,7 @@ pub fn run(args: &ListArgs) -> anyhow::Result<()> {
     }
     if listed.is_empty() {
         return Err(CommandError::nothing_matched(match &args.query.pattern {
-            Some(pattern) => format!("none of {total} series fits \"{pattern}\""),
+            Some(pattern) => format!("none of {total} series matches \"{pattern}\""),
             None => "the agent has no series".to_owned(),
         }));
     }

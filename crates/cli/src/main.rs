@@ -1,4 +1,6 @@
-//! `pegel`: one file per command.
+//! The binary `pegel`, one file per command. It parses the command line, runs the command and maps the
+//! result to an exit code. Called as `tau_metric_client`, `tau_metric_proxy` or `tau_metric_proxy_run`, it
+//! accepts the options of those programs instead.
 
 mod agent;
 mod agent_client;
@@ -34,9 +36,9 @@ use clap::{CommandFactory, Parser};
 
 use command_error::{OK, USAGE};
 
-/// What compute nodes and the programs on them do, while they do it and afterwards
+/// Sample, store and serve the metrics of a compute node and its programs
 ///
-/// Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 no agent, 4 nothing matched.
+/// Exit codes: 0 success, 1 failure, 2 usage or configuration error, 3 no agent, 4 no match.
 #[derive(Debug, Parser)]
 #[command(name = "pegel", version, max_term_width = 100)]
 struct Cli {
@@ -64,29 +66,29 @@ enum CliCommand {
     Man(man::ManArgs),
 }
 
-/// The command line, for completions and manual pages.
+/// Returns the command line's definition, for completions and manual pages.
 fn command() -> clap::Command {
     Cli::command()
 }
 
 fn main() -> ExitCode {
-    // One provider of cryptography for the whole process. It fails only when there is one already.
+    // One crypto provider for the whole process. Installing fails only if one is installed already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let arguments: Vec<OsString> = std::env::args_os().collect();
-    let called = arguments.first().map(Path::new).and_then(Path::file_name);
-    if called == Some(tau_client::NAME.as_ref()) {
+    let program = arguments.first().map(Path::new).and_then(Path::file_name);
+    if program == Some(tau_client::NAME.as_ref()) {
         return report_result(tau_client::run(arguments.into_iter()), None);
     }
-    if called == Some(run::tau_run::NAME.as_ref()) {
+    if program == Some(run::tau_run::NAME.as_ref()) {
         return report_result(run::tau_run::run(arguments.into_iter()), None);
     }
-    if called == Some(tau_proxy::NAME.as_ref()) {
+    if program == Some(tau_proxy::NAME.as_ref()) {
         return report_result(tau_proxy::run(arguments.into_iter()), None);
     }
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are answers, not mistakes. A closed pipe is no reason to complain.
+            // Help and version are printed to stdout and exit with 0. Errors are ignored: the pipe may be closed.
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { USAGE } else { OK });
         }
@@ -112,13 +114,13 @@ fn main() -> ExitCode {
     report_result(result, Some("pegel"))
 }
 
-/// Says what went wrong, with all its causes, and chooses the exit code.
+/// Prints an error with its causes and returns the exit code.
 fn report_result(result: anyhow::Result<()>, name: Option<&str>) -> ExitCode {
     let Err(error) = result else {
         return ExitCode::from(OK);
     };
-    let (code, is_said) = command_error::exit_code(&error);
-    if is_said {
+    let (code, is_printed) = command_error::exit_code(&error);
+    if is_printed {
         match name {
             Some(name) => output::print_message(&format!("{name}: {error:#}")),
             None => output::print_message(&format!("{error:#}")),

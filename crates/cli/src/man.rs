@@ -1,3 +1,5 @@
+//! `pegel man`: manual pages, generated from the command line's definition.
+
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -5,7 +7,7 @@ use anyhow::Context;
 /// Write the manual pages to a directory
 #[derive(Debug, clap::Args)]
 pub struct ManArgs {
-    /// Where to; it is made if need be
+    /// Output directory; created if missing
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
 }

@@ -1,4 +1,4 @@
-//! The only place that writes to the terminal.
+//! Writes results to standard output or a file, and messages to standard error. No other module prints.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Context;
 
-/// Where a command's result goes: a file, or standard output.
+/// Opens the destination of a command's result: `path`, or standard output.
 pub fn open(path: Option<&Path>) -> anyhow::Result<Box<dyn Write>> {
     Ok(match path {
         Some(path) => {
@@ -18,21 +18,21 @@ pub fn open(path: Option<&Path>) -> anyhow::Result<Box<dyn Write>> {
     })
 }
 
-/// Writes a whole result at once.
+/// Writes a complete result to `path`, or to standard output.
 pub fn write(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
     let mut out = open(path)?;
-    let place = path.map_or("standard output".into(), |path| path.display().to_string());
+    let destination = path.map_or("standard output".into(), |path| path.display().to_string());
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())
-        .with_context(|| format!("cannot write {place}"))
+        .with_context(|| format!("cannot write {destination}"))
 }
 
-/// A message to the person at the terminal. One that nobody can read is no reason to fail.
+/// Prints a message to standard error. Errors are ignored: stderr may be closed.
 pub fn print_message(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// A line that the next one replaces.
+/// Prints a progress line, which the next one overwrites.
 pub fn progress(text: &str) {
     let mut err = io::stderr();
     let _ = write!(err, "\r{text}\u{1b}[K").and_then(|()| err.flush());
@@ -42,7 +42,7 @@ pub fn stderr_is_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
-/// The width of the terminal that standard output is; `None` when it is none.
+/// Returns the terminal width of standard output; `None` if it is not a terminal.
 pub fn terminal_width() -> Option<usize> {
     let stdout = io::stdout();
     if !stdout.is_terminal() {

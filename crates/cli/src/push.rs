@@ -1,4 +1,4 @@
-//! Values from scripts, over the text protocol of the agent's socket.
+//! `pegel push`: sends values from scripts over the text protocol of the agent's socket.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,35 +10,35 @@ use anyhow::{Context, bail};
 use crate::agent_client::AgentClient;
 use crate::command_error::CommandError;
 
-/// An answer is a word and a reason.
+/// The longest accepted reply, which is `ok` or `error REASON`.
 const REPLY_BYTES_MAX: u64 = 16 << 10;
 
-/// Send values of your own to the agent
+/// Send values to the agent
 ///
-/// A gauge is set to VALUE, a counter grows by it, and a timer takes it as one duration in milliseconds. When
-/// the command returns, the values are stored and can be read.
+/// Sets a gauge to VALUE, increments a counter by VALUE, or records VALUE as one duration of a timer in milliseconds.
+/// When the command returns, the values are stored and can be read.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     pegel push queue.depth=42 --tag q=main\n  \
     pegel push -t counter jobs.done=1 jobs.bytes=4096\n  \
     pegel push loss=0.031 --ts 1713379493250")]
 pub struct PushArgs {
-    /// What to send; may be repeated
+    /// Name and value to send; may be repeated
     #[arg(required = true, value_name = "NAME=VALUE")]
     values: Vec<String>,
-    /// What the values mean
+    /// Metric type of the values
     #[arg(short = 't', long = "type", value_enum, default_value_t = PushKind::Gauge)]
     kind: PushKind,
-    /// A label of all of them; may be repeated
+    /// Label for all values; may be repeated
     #[arg(long = "tag", value_name = "KEY=VALUE")]
     tags: Vec<String>,
-    /// When it was: milliseconds since 1970 (up to 10 digits: seconds). VALUE is then stored as it is
+    /// Timestamp in milliseconds since 1970 (up to 10 digits: seconds); VALUE is then stored as is
     #[arg(long, value_name = "MS")]
     ts: Option<u64>,
-    /// How detailed it is: an agent of a lower level does not keep it
+    /// Metric level of the values; agents with a lower level drop them
     #[arg(long, value_name = "N")]
     level: Option<u8>,
-    /// The agent's socket [default: $PEGEL_SOCKET, yours, the system's]
+    /// The agent's socket [default: $PEGEL_SOCKET, the user's, the system's]
     #[arg(short = 'u', value_name = "SOCKET")]
     socket: Option<PathBuf>,
 }
@@ -51,64 +51,66 @@ enum PushKind {
 }
 
 pub fn run(args: &PushArgs) -> anyhow::Result<()> {
-    // Mistakes are found before anybody is asked.
+    // Reject malformed arguments before connecting.
     let lines = args.lines().map_err(CommandError::usage)?;
     let client = AgentClient::find(args.socket.as_deref(), &[])?;
-    let answers = exchange(client.connect()?, &lines)?;
-    let refused = args
+    let replies = exchange(client.connect()?, &lines)?;
+    let rejected = args
         .values
         .iter()
-        .zip(&answers)
-        .filter_map(|(value, answer)| {
-            let reason = answer.strip_prefix("error ")?;
+        .zip(&replies)
+        .filter_map(|(value, reply)| {
+            let reason = reply.strip_prefix("error ")?;
             Some(format!("{value}: {reason}"))
         });
-    let refused: Vec<String> = refused.collect();
-    if refused.is_empty() {
+    let rejected: Vec<String> = rejected.collect();
+    if rejected.is_empty() {
         return Ok(());
     }
     bail!(
-        "the agent refused {} of {} values\n{}\nhint: `pegel doctor` says more about an agent's limits",
-        refused.len(),
+        "the agent rejected {} of {} values\n{}\nhint: `pegel doctor` shows the agent's limits",
+        rejected.len(),
         args.values.len(),
-        refused.join("\n")
+        rejected.join("\n")
     )
 }
 
-/// Sends all lines at once and reads an answer to each.
+/// Sends all lines at once and reads one reply per line.
 fn exchange(mut stream: UnixStream, lines: &str) -> anyhow::Result<Vec<String>> {
-    let broke_off = "the agent broke off; some values may not be stored";
-    stream.write_all(lines.as_bytes()).context(broke_off)?;
-    let mut answers = BufReader::new(stream);
-    let mut read = Vec::new();
+    let closed = "the agent closed the connection; some values may not be stored";
+    stream.write_all(lines.as_bytes()).context(closed)?;
+    let mut reader = BufReader::new(stream);
+    let mut replies = Vec::new();
     for _ in lines.lines() {
-        let mut answer = String::new();
-        let count = answers
+        let mut reply = String::new();
+        let count = reader
             .by_ref()
             .take(REPLY_BYTES_MAX)
-            .read_line(&mut answer)
-            .context(broke_off)?;
-        let answer = answer.trim_end();
+            .read_line(&mut reply)
+            .context(closed)?;
+        let reply = reply.trim_end();
         if count == 0 {
-            bail!(broke_off);
+            bail!(closed);
         }
-        if answer != "ok" && !answer.starts_with("error ") {
-            bail!("not an answer of an agent: {answer:?}; is it older than this command?");
+        if reply != "ok" && !reply.starts_with("error ") {
+            bail!(
+                "unexpected reply {reply:?}, expected \"ok\" or \"error …\"; the agent may be older than this command"
+            );
         }
-        read.push(answer.to_owned());
+        replies.push(reply.to_owned());
     }
-    Ok(read)
+    Ok(replies)
 }
 
 impl PushArgs {
-    /// One line of the protocol for each value.
+    /// Formats one protocol line per value.
     fn lines(&self) -> Result<String, String> {
         let tags = self.tags()?;
         let mut lines = String::new();
         for text in &self.values {
             let (name, value) = text
                 .rsplit_once('=')
-                .ok_or_else(|| format!("{text:?} is not NAME=VALUE, such as queue.depth=42"))?;
+                .ok_or_else(|| format!("{text:?}: expected NAME=VALUE, such as queue.depth=42"))?;
             check_name(name)?;
             let number = parse_number(name, value)?;
             if let Some(level) = self.level {
@@ -134,19 +136,19 @@ impl PushArgs {
         let (value, kind) = match self.kind {
             PushKind::Counter if number < 0.0 => {
                 return Err(format!(
-                    "{name}={value}: a counter only grows; use -t gauge"
+                    "{name}={value}: a counter cannot decrease; use -t gauge"
                 ));
             }
             PushKind::Counter => (value.to_owned(), "c"),
             PushKind::Timer => (value.to_owned(), "ms"),
-            // With a sign a gauge would move: it is set to zero first, in the same line.
+            // A signed value changes a gauge by that amount: set it to zero first, in the same line.
             PushKind::Gauge if is_signed => (format!("0:{value}"), "g"),
             PushKind::Gauge => (value.to_owned(), "g"),
         };
         let _ = write!(lines, "{name}:{value}|{kind}");
-        for (at, (key, value)) in tags.iter().enumerate() {
-            let before = if at == 0 { "|#" } else { "," };
-            let _ = write!(lines, "{before}{key}:{value}");
+        for (index, (key, value)) in tags.iter().enumerate() {
+            let separator = if index == 0 { "|#" } else { "," };
+            let _ = write!(lines, "{separator}{key}:{value}");
         }
         lines.push('\n');
         Ok(())
@@ -157,15 +159,13 @@ impl PushArgs {
         for text in &self.tags {
             let (key, value) = text
                 .split_once('=')
-                .ok_or_else(|| format!("--tag {text:?} is not KEY=VALUE, such as q=main"))?;
+                .ok_or_else(|| format!("--tag {text:?}: expected KEY=VALUE, such as q=main"))?;
             if key.is_empty() || value.is_empty() {
-                return Err(format!(
-                    "--tag {text:?}: neither key nor value may be empty"
-                ));
+                return Err(format!("--tag {text:?}: key and value must not be empty"));
             }
             let in_key = find_forbidden_char(key, "{}\"=,!~:|");
             if let Some(c) = in_key.or_else(|| find_forbidden_char(value, ",|")) {
-                return Err(format!("--tag {text:?}: {c:?} cannot be sent in a tag"));
+                return Err(format!("--tag {text:?}: {c:?} is not permitted in a tag"));
             }
             tags.push((key, value));
         }
@@ -173,26 +173,26 @@ impl PushArgs {
     }
 }
 
-/// A character that cannot be sent.
-fn find_forbidden_char(text: &str, not: &str) -> Option<char> {
+/// Returns the first character that the protocol cannot carry: control, white space, or one of `forbidden`.
+fn find_forbidden_char(text: &str, forbidden: &str) -> Option<char> {
     text.chars()
-        .find(|c| c.is_control() || c.is_whitespace() || not.contains(*c))
+        .find(|c| c.is_control() || c.is_whitespace() || forbidden.contains(*c))
 }
 
 fn check_name(name: &str) -> Result<(), String> {
     if name.is_empty() {
-        return Err("the name before = is empty; write NAME=VALUE".to_owned());
+        return Err("empty name; expected NAME=VALUE".to_owned());
     }
     if name.len() > pegel_metric::NAME_BYTES_MAX {
         let max = pegel_metric::NAME_BYTES_MAX;
         return Err(format!(
-            "a name has {} bytes; at most {max} are accepted",
+            "name of {} bytes exceeds the limit of {max}",
             name.len()
         ));
     }
     match find_forbidden_char(name, "{}\":|") {
         Some(c) => Err(format!(
-            "{name:?}: {c:?} cannot be part of a name; labels go into --tag"
+            "{name:?}: {c:?} is not permitted in a name; pass labels with --tag"
         )),
         None => Ok(()),
     }
@@ -201,8 +201,8 @@ fn check_name(name: &str) -> Result<(), String> {
 fn parse_number(name: &str, value: &str) -> Result<f64, String> {
     match value.parse::<f64>() {
         Ok(number) if number.is_finite() => Ok(number),
-        Ok(_) => Err(format!("{name}={value}: the value is not a finite number")),
-        Err(_) => Err(format!("{name}={value}: the value is not a number")),
+        Ok(_) => Err(format!("{name}={value}: value is not finite")),
+        Err(_) => Err(format!("{name}={value}: value is not a number")),
     }
 }
 
@@ -256,39 +256,36 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn malformed_arguments_are_reported() {
         let error = |value: &str| args(&[value]).lines().expect_err("wrong");
         assert_eq!(
             error("x"),
-            "\"x\" is not NAME=VALUE, such as queue.depth=42"
+            "\"x\": expected NAME=VALUE, such as queue.depth=42"
         );
-        assert_eq!(
-            error("x=1e400"),
-            "x=1e400: the value is not a finite number"
-        );
-        assert_eq!(error("x=nan"), "x=nan: the value is not a finite number");
-        assert_eq!(error("x=one"), "x=one: the value is not a number");
-        assert_eq!(error("x="), "x=: the value is not a number");
-        assert_eq!(error("=1"), "the name before = is empty; write NAME=VALUE");
+        assert_eq!(error("x=1e400"), "x=1e400: value is not finite");
+        assert_eq!(error("x=nan"), "x=nan: value is not finite");
+        assert_eq!(error("x=one"), "x=one: value is not a number");
+        assert_eq!(error("x="), "x=: value is not a number");
+        assert_eq!(error("=1"), "empty name; expected NAME=VALUE");
         assert_eq!(
             error("a b=1"),
-            "\"a b\": ' ' cannot be part of a name; labels go into --tag"
+            "\"a b\": ' ' is not permitted in a name; pass labels with --tag"
         );
-        assert!(error("x{a=\"b\"}=1").contains("labels go into --tag"));
-        assert!(error(&format!("{}=1", "x".repeat(1025))).starts_with("a name has 1025 bytes"));
+        assert!(error("x{a=\"b\"}=1").contains("pass labels with --tag"));
+        assert!(error(&format!("{}=1", "x".repeat(1025))).starts_with("name of 1025 bytes"));
         let mut counter = args(&["x=-1"]);
         counter.kind = PushKind::Counter;
         assert_eq!(
             counter.lines().expect_err("wrong"),
-            "x=-1: a counter only grows; use -t gauge"
+            "x=-1: a counter cannot decrease; use -t gauge"
         );
         for (tag, reason) in [
-            ("q", "is not KEY=VALUE"),
-            ("=v", "neither key nor value may be empty"),
-            ("k=", "neither key nor value may be empty"),
-            ("k=a,b", "',' cannot be sent"),
-            ("k:x=1", "':' cannot be sent"),
-            ("k=a b", "' ' cannot be sent"),
+            ("q", "expected KEY=VALUE"),
+            ("=v", "key and value must not be empty"),
+            ("k=", "key and value must not be empty"),
+            ("k=a,b", "',' is not permitted"),
+            ("k:x=1", "':' is not permitted"),
+            ("k=a b", "' ' is not permitted"),
         ] {
             let mut args = args(&["x=1"]);
             args.tags = vec![tag.to_owned()];

@@ -1,3 +1,5 @@
+//! `pegel snapshot`: hardware, kernel, cloud and job of this machine, read without an agent.
+
 use std::path::PathBuf;
 
 use pegel_snapshot::{Snapshot, Timestamp};
@@ -5,10 +7,10 @@ use pegel_snapshot::{Snapshot, Timestamp};
 use crate::command_error::{CommandError, USAGE};
 use crate::output;
 
-/// Show what this machine is, on one page; no agent is needed
+/// Describe this machine on one page; requires no agent
 #[derive(Debug, clap::Args)]
 pub struct SnapshotArgs {
-    /// The form of the answer [default: by the ending of FILE, else md]
+    /// Output format [default: by the extension of FILE, else md]
     #[arg(short, long, value_enum)]
     format: Option<SnapshotFormat>,
     /// Write to FILE instead of standard output
@@ -21,16 +23,17 @@ pub struct SnapshotArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum SnapshotFormat {
-    /// for people
+    /// Markdown
     Md,
-    /// one object
+    /// One JSON object
     Json,
+    /// YAML
     Yaml,
 }
 
 impl SnapshotFormat {
-    fn from_extension(ending: &str) -> Option<SnapshotFormat> {
-        match ending.to_ascii_lowercase().as_str() {
+    fn from_extension(extension: &str) -> Option<SnapshotFormat> {
+        match extension.to_ascii_lowercase().as_str() {
             "md" => Some(SnapshotFormat::Md),
             "json" => Some(SnapshotFormat::Json),
             "yaml" | "yml" => Some(SnapshotFormat::Yaml),
@@ -51,11 +54,11 @@ pub fn run(args: &SnapshotArgs) -> anyhow::Result<()> {
     let environment = |name: &str| std::env::var_os(name);
     let loaded = pegel_agent::load(args.config.clone(), &[], &environment)
         .map_err(|error| CommandError::with_code(USAGE, error.to_string()))?;
-    let ending = args.output.as_ref().and_then(|path| path.extension());
-    let ending = ending.and_then(|ending| ending.to_str());
+    let extension = args.output.as_ref().and_then(|path| path.extension());
+    let extension = extension.and_then(|extension| extension.to_str());
     let format = args
         .format
-        .or_else(|| ending.and_then(SnapshotFormat::from_extension));
+        .or_else(|| extension.and_then(SnapshotFormat::from_extension));
     let subject = pegel_agent::snapshot_subject(&loaded, &environment);
     let snapshot = subject.take(Timestamp::now());
     let text = format.unwrap_or(SnapshotFormat::Md).text(&snapshot);

@@ -1,5 +1,5 @@
-//! `tau_metric_client`: the same questions under the options and formats that its users' scripts
-//! have. What is not written down about it follows `pegel list`, `values`, `get` and `track`.
+//! `tau_metric_client`: the queries of `pegel list`, `values`, `get` and `track` with the options and formats of TAU's
+//! client, for existing scripts. Undocumented details follow the commands of pegel.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -141,7 +141,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
 fn parse_names(list: &str, option: &str) -> anyhow::Result<Vec<String>> {
     let names: Vec<String> = split_names(list).into_iter().map(str::to_owned).collect();
     if names.is_empty() {
-        return Err(usage(&format!("argument {option}: no name is given")));
+        return Err(usage(&format!("argument {option}: no name given")));
     }
     Ok(names)
 }

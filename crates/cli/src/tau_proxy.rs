@@ -1,5 +1,5 @@
-//! `tau_metric_proxy`: the agent under the name that its users' scripts have. It takes no options but `-h`, prints where it
-//! really listens, and puts a link where its clients look for its socket.
+//! `tau_metric_proxy`: the agent under the name of TAU's proxy, for existing scripts. It takes no options but `-h`, prints
+//! the addresses that it listens on, and creates a symlink at the path where TAU's clients expect the socket.
 
 use std::ffi::OsString;
 use std::fs;
@@ -20,7 +20,7 @@ pub const NAME: &str = "tau_metric_proxy";
 const HELP: &str = "\
 tau_metric_proxy [-h]
 
-Takes in the metrics of programs on this node and serves them to Prometheus.
+Receives the metrics of programs on this node and serves them to Prometheus.
 
 -h: show this help
 ";
@@ -46,17 +46,18 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
     args.config_flags = default_flags()?;
     let mut link = None;
     agent::run_with(&args, |node, is_quiet| link = announce(node, is_quiet)).map_err(|error| {
-        // What the agent says speaks of options, which this name does not take.
-        let hint = match error.is::<StartError>() {
-            true => "\nhint: under this name, PEGEL_LISTEN, PEGEL_SOCKET and PEGEL_DIR take the place of options",
-            false => "",
+        // The agent's messages name options that tau_metric_proxy does not have.
+        let hint = if error.is::<StartError>() {
+            "\nhint: tau_metric_proxy has no such options; set PEGEL_LISTEN, PEGEL_SOCKET and PEGEL_DIR instead"
+        } else {
+            ""
         };
         anyhow::anyhow!("{NAME}: {error:#}{hint}")
     })
 }
 
-/// That program has a port for Prometheus and a socket. The agent's other ports, which its user knows nothing of and
-/// cannot turn off, are for those who name them in a configuration.
+/// TAU's proxy has one port for Prometheus and one socket. The agent's other ports, which its users do not expect and
+/// could not turn off by option, open only if a configuration names them.
 fn default_flags() -> anyhow::Result<ConfigFlags> {
     let mut settings = ConfigFlags::default();
     let loaded = settings.load()?;
@@ -70,36 +71,36 @@ fn default_flags() -> anyhow::Result<ConfigFlags> {
     Ok(settings)
 }
 
-/// The first lines, and the link that they speak of.
+/// Prints the startup messages of TAU's proxy and creates the symlink to the socket.
 fn announce(node: &Node, is_quiet: bool) -> Option<SocketLink> {
-    let say = |text: &str| {
+    let print = |text: &str| {
         if !is_quiet {
             output::print_message(text);
         }
     };
     if let Some(address) = node.http_addresses().first() {
-        say(&format!(
+        print(&format!(
             "INFO (tau_metric_exporter_init:483): now listening on {address}"
         ));
     }
     let socket = node.socket_path()?;
     let link = SocketLink::new(socket);
     let shown = link.as_ref().map_or(socket, |link| &link.path);
-    say(&format!(
+    print(&format!(
         "INFO (__bind_unix_socket:212): UNIX push gateway running on {}",
         shown.display()
     ));
-    link.map_err(|error| say(&format!("WARNING: {error:#}")))
+    link.map_err(|error| print(&format!("WARNING: {error:#}")))
         .ok()
 }
 
-/// Where that program's clients look for its socket.
+/// Returns the path at which TAU's clients expect the socket.
 pub fn default_socket() -> PathBuf {
     let uid = rustix::process::geteuid().as_raw();
     PathBuf::from(format!("/tmp/{NAME}.{uid}.unix"))
 }
 
-/// The link to the agent's socket; gone with the agent.
+/// The symlink to the agent's socket, removed on drop.
 #[derive(Debug)]
 struct SocketLink {
     path: PathBuf,
@@ -117,21 +118,22 @@ impl SocketLink {
             let is_own = found.uid() == rustix::process::geteuid().as_raw();
             if !is_own || !found.is_symlink() {
                 bail!(
-                    "{shown} is no link of ours (user {} owns it), so it stays as it is: \
-                     remove it, or use -u with the socket above",
+                    "{shown} is not our symlink (owned by user {}); leaving it in place: \
+                     remove it, or pass the socket above with -u",
                     found.uid()
                 );
             }
             if UnixStream::connect(&path).is_ok() {
                 bail!(
-                    "{shown} leads to another proxy, which is running: \
-                     use -u with the socket above to reach this one"
+                    "{shown} points to another running proxy; \
+                     to reach this one, pass the socket above with -u"
                 );
             }
-            // One that was killed left it.
+            // Stale symlink of a proxy that was killed.
             fs::remove_file(&path).with_context(|| format!("cannot replace {shown}"))?;
         }
-        symlink(socket, &path).with_context(|| format!("cannot make {}", path.display()))?;
+        symlink(socket, &path)
+            .with_context(|| format!("cannot create symlink {}", path.display()))?;
         Ok(SocketLink::to(socket, path))
     }
 
@@ -143,7 +145,7 @@ impl SocketLink {
 
 impl Drop for SocketLink {
     fn drop(&mut self) {
-        // Another proxy may have taken its place.
+        // Another proxy may have replaced it.
         if links_to(&self.path, &self.socket) {
             let _ = fs::remove_file(&self.path);
         }

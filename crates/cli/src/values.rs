@@ -1,3 +1,5 @@
+//! `pegel values`: the current value of every series.
+
 use crate::agent_query::{self, AgentQueryArgs};
 use crate::command_error::CommandError;
 use crate::format;
@@ -10,7 +12,7 @@ pub struct ValuesArgs {
 }
 
 pub fn run(args: &ValuesArgs) -> anyhow::Result<()> {
-    // A pattern that is wrong is said before anyone is asked.
+    // Reject a malformed pattern before connecting.
     args.query.selector()?;
     let query: Vec<(&str, &str)> = args
         .query
@@ -21,7 +23,7 @@ pub fn run(args: &ValuesArgs) -> anyhow::Result<()> {
     let readings = agent_query::fetch_values(&args.query.client()?, &query)?;
     if readings.is_empty() {
         return Err(CommandError::nothing_matched(match &args.query.pattern {
-            Some(pattern) => format!("no series fits \"{pattern}\"; `pegel list` shows all"),
+            Some(pattern) => format!("no series matches \"{pattern}\"; `pegel list` lists all"),
             None => "the agent has no values".to_owned(),
         }));
     }

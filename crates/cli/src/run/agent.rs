@@ -1,4 +1,4 @@
-//! The agent that is to have the counts: found, or started.
+//! Finds or starts the agent that receives the counts of `pegel run`.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use super::RunArgs;
 use crate::agent_client::{AgentClient, STARTUP_TIMEOUT};
 
-/// How long an agent may take to start before the program runs without it.
+/// Time limit for a started agent to accept connections; then the program runs without it.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Sees to it that the counts get to the agent that the user means. Whatever fails is only said: the program runs.
+/// Directs the counts to the requested agent. Best effort: failures are reported with `note`, and the program runs.
 pub fn connect_or_start(args: &RunArgs, note: &dyn Fn(&str)) {
     let socket = args.socket.as_deref();
     let is_wanted = args.agent
@@ -29,7 +29,7 @@ pub fn connect_or_start(args: &RunArgs, note: &dyn Fn(&str)) {
             let error = error.to_string();
             let first = error.lines().next().unwrap_or_default();
             note(&format!(
-                "{first}; an agent that starts later gets the counts"
+                "{first}; an agent that starts later receives the counts"
             ));
             None
         }
@@ -39,7 +39,7 @@ pub fn connect_or_start(args: &RunArgs, note: &dyn Fn(&str)) {
     }
 }
 
-/// Starts an agent that ends with the last program. Of several that start at once, the socket's lock lets one win.
+/// Starts an agent that exits with the last program. If several start at once, the socket's lock admits one.
 fn start(socket: Option<&Path>, note: &dyn Fn(&str)) -> Option<AgentClient> {
     let binary = std::env::current_exe().ok()?;
     let mut command = Command::new(binary);
@@ -50,26 +50,26 @@ fn start(socket: Option<&Path>, note: &dyn Fn(&str)) -> Option<AgentClient> {
             .arg(std::path::absolute(socket).ok()?);
     }
     let started = pegel_run::start_apart(|| {
-        // It returns only if there is nothing to execute, which the wait below finds out.
+        // exec returns only on failure, which the wait below detects.
         let _ = command.exec();
     });
     if let Err(error) = started {
-        note(&format!("no agent could be started: {error}"));
+        note(&format!("cannot start an agent: {error}"));
         return None;
     }
     let deadline = Instant::now() + START_TIMEOUT;
     while Instant::now() < deadline {
         if let Ok(client) = AgentClient::find_within(STARTUP_TIMEOUT, socket, &[]) {
-            note("an agent was started; it ends with the last program");
+            note("started an agent; it exits with the last program");
             return Some(client);
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    note("no agent answers; the program runs without one");
+    note("the started agent does not respond; the program runs without one");
     None
 }
 
-/// An agent reads lanes where it was told to: programs must put them there.
+/// Makes the program create its lanes in a directory that the agent reads.
 fn use_lane_directory_of(client: &AgentClient, note: &dyn Fn(&str)) {
     if std::env::var_os("PEGEL_LANES").is_some_and(|path| !path.is_empty()) {
         return;
@@ -94,11 +94,11 @@ fn use_lane_directory_of(client: &AgentClient, note: &dyn Fn(&str)) {
     let Some(directory) = directories.iter().find(can_write) else {
         let first = directories[0].display();
         note(&format!(
-            "the agent reads lanes in {first}, where this user cannot write: it does not get the counts"
+            "the agent reads lanes in {first}, which this user cannot write to: it does not receive the counts"
         ));
         return;
     };
     note(&format!("the agent reads lanes in {}", directory.display()));
-    // SAFETY: this process has one thread.
+    // SAFETY: set_var requires that no other thread accesses the environment; this process has one thread.
     unsafe { std::env::set_var("PEGEL_LANES", directory) };
 }

@@ -1,4 +1,4 @@
-//! `pegel run`: a program, watched.
+//! `pegel run`: launches a program, or attaches to a process, and counts its MPI and system calls.
 
 mod agent;
 mod report;
@@ -14,19 +14,19 @@ use crate::{agent_client, output};
 
 /// Run a program and count its MPI calls and system calls
 ///
-/// The program runs as if it were not wrapped: the same exit code, signals, terminal and environment. What it counts
-/// goes to the agent of this node; with none it runs all the same, and an agent that starts later gets the totals.
-/// A command that is not found exits with 127, one that cannot be executed with 126.
+/// The program runs as if it were not wrapped: same exit code, signals, terminal and environment. The counts go to the
+/// agent of this node; without an agent the program runs unchanged, and an agent that starts later receives the totals.
+/// Exits with 127 if COMMAND is not found, and with 126 if it cannot be executed.
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "pegel run [OPTIONS] -- COMMAND...\n       pegel run [OPTIONS] -S PID")]
 pub struct RunArgs {
-    /// Count MPI calls: how often, how many bytes, how long
+    /// Count MPI calls, their bytes and their time
     #[arg(short)]
     pub mpi: bool,
-    /// Count system calls: how often, how many bytes, how long, how many errors
+    /// Count system calls, their bytes, time and errors
     #[arg(short)]
     pub syscalls: bool,
-    /// Count the system calls of a running process; an interrupt lets it live on
+    /// Count the system calls of a running process; on interrupt, detach and leave it running
     #[arg(
         short = 'S',
         value_name = "PID",
@@ -34,31 +34,31 @@ pub struct RunArgs {
         conflicts_with_all = ["mpi", "command"]
     )]
     pub pid: Option<i32>,
-    /// Say what is counted and how
+    /// Print what is counted and how
     #[arg(short)]
     pub verbose: bool,
-    /// The socket of the agent that is to have the counts [default: $PEGEL_SOCKET, the user's, the system's]
+    /// Socket of the agent that receives the counts [default: $PEGEL_SOCKET, the user's, the system's]
     #[arg(short = 'u', long = "unix", value_name = "SOCKET")]
     pub socket: Option<PathBuf>,
-    /// The job that the counts belong to [default: the scheduler's]
+    /// Job ID of the counts [default: the scheduler's]
     #[arg(short, value_name = "JOB")]
     pub job: Option<String>,
-    /// How to count system calls [default: the first of these that this machine allows: ebpf, ptrace]
+    /// Method of counting system calls [default: ebpf if permitted, else ptrace]
     #[arg(long, value_enum, value_name = "METHOD")]
     pub method: Option<MethodName>,
-    /// Count only calls that move bytes; needs --method seccomp
+    /// Count only calls that transfer bytes; requires --method seccomp
     #[arg(long)]
     pub io_only: bool,
-    /// Count without measuring time, which halves the cost; by eBPF only
+    /// Count without measuring time, at half the cost; eBPF only
     #[arg(long)]
     pub no_time: bool,
-    /// Start an agent if there is none; it ends with the last program [env: PEGEL_AUTO_AGENT=1]
+    /// Start an agent if none is running; it exits with the last program [env: PEGEL_AUTO_AGENT=1]
     #[arg(long)]
     pub agent: bool,
-    /// Write what was counted to FILE, as JSON; needs -s or -S
+    /// Write the counts to FILE as JSON; requires -s or -S
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
-    /// The program and its arguments
+    /// Program and arguments
     #[arg(
         value_name = "COMMAND",
         trailing_var_arg = true,
@@ -69,11 +69,11 @@ pub struct RunArgs {
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 pub enum MethodName {
-    /// In the kernel, cheapest; needs CAP_BPF and CAP_PERFMON
+    /// In the kernel, at the lowest cost; requires CAP_BPF and CAP_PERFMON
     Ebpf,
-    /// From outside, call by call; needs no privilege
+    /// Stops the program at each call; requires no privilege
     Ptrace,
-    /// With --io-only: as ptrace, but other calls run at full speed; see the manual for its hazards
+    /// With --io-only: like ptrace, but other calls run at full speed; see the manual for its risks
     Seccomp,
 }
 
@@ -89,14 +89,15 @@ impl From<MethodName> for Method {
 
 impl RunArgs {
     fn time(&self) -> Time {
-        match self.no_time {
-            true => Time::Ignored,
-            false => Time::Measured,
+        if self.no_time {
+            Time::Ignored
+        } else {
+            Time::Measured
         }
     }
 }
 
-/// Returns only when the program could not be started, or when a process that ran already was watched.
+/// Returns only if the program could not be started, or after `-S`: a launched program's exit ends this process.
 pub fn run(args: &RunArgs) -> anyhow::Result<()> {
     check(args)?;
     let is_verbose = args.verbose;
@@ -123,7 +124,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<()> {
         }
     };
     let agents = Agents {
-        // Whoever counts has another working directory.
+        // The counting process has another working directory.
         sockets: agent_client::candidate_sockets(args.socket.as_deref(), &[])
             .iter()
             .map(std::path::absolute)
@@ -143,9 +144,10 @@ pub fn run(args: &RunArgs) -> anyhow::Result<()> {
                 threads => format!("{threads} threads"),
             };
             let text = format!("process {pid}: {threads}, counted by {method}");
-            match output::stderr_is_terminal() {
-                true => output::print_message(&format!("pegel: {text}; Ctrl-C lets it live on")),
-                false => note(&text),
+            if output::stderr_is_terminal() {
+                output::print_message(&format!("pegel: {text}; press Ctrl-C to detach"));
+            } else {
+                note(&text);
             }
         })?;
         finish(&summary);
@@ -175,22 +177,20 @@ fn check(args: &RunArgs) -> anyhow::Result<()> {
     let is_seccomp = matches!(args.method, Some(MethodName::Seccomp));
     if is_seccomp != args.io_only {
         return Err(CommandError::usage(
-            "--method seccomp and --io-only go together: the one counts nothing but the other",
+            "--method seccomp requires --io-only, and vice versa",
         ));
     }
     if args.report.is_some() && !args.syscalls && args.pid.is_none() {
-        return Err(CommandError::usage(
-            "--report needs -s or -S: without them there is nothing to report",
-        ));
+        return Err(CommandError::usage("--report requires -s or -S"));
     }
     if args.pid.is_some() && is_seccomp {
         return Err(CommandError::usage(
-            "-S counts by ebpf or ptrace: no filter can be put into a process that runs",
+            "-S requires --method ebpf or ptrace: a seccomp filter cannot be installed in a running process",
         ));
     }
     if args.no_time && matches!(args.method, Some(MethodName::Ptrace | MethodName::Seccomp)) {
         return Err(CommandError::usage(
-            "--no-time is for eBPF: the other methods measure time at no cost",
+            "--no-time requires --method ebpf: the other methods measure time at no extra cost",
         ));
     }
     if args
@@ -199,16 +199,16 @@ fn check(args: &RunArgs) -> anyhow::Result<()> {
         .is_some_and(|job| job.is_empty() || job.chars().any(char::is_control))
     {
         return Err(CommandError::usage(
-            "-j: a job's name has at least one character, and no control characters",
+            "-j: job ID must not be empty or contain control characters",
         ));
     }
     Ok(())
 }
 
-/// What the program's own counters need, and nothing else.
+/// Sets the environment variable that labels the program's counters with the job.
 fn set_environment(args: &RunArgs, note: &dyn Fn(&str)) {
     if let Some(job) = &args.job {
-        // SAFETY: this process has one thread.
+        // SAFETY: set_var requires that no other thread accesses the environment; this process has one thread.
         unsafe { std::env::set_var("PEGEL_JOB", job) };
     }
     if let Some(job) = pegel_lane::job_id() {

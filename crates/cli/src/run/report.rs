@@ -1,11 +1,11 @@
-//! What was counted, as one line and as JSON.
+//! Formats the counts of a finished run as one line and as JSON.
 
 use std::ffi::OsString;
 
 use pegel_run::{Ending, Summary};
 use serde_json::json;
 
-/// One line for the person at the terminal.
+/// Formats the summary that is printed to the terminal.
 pub fn summary_line(summary: &Summary) -> String {
     let nanos: u64 = summary.calls.iter().map(|call| call.count.nanos).sum();
     let mut line = format!(
@@ -64,7 +64,7 @@ pub fn json(summary: &Summary, command: &[OsString]) -> String {
     format!("{report:#}\n")
 }
 
-/// Digits in groups of three.
+/// Formats a number with thousands separators.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_for_people() {
+    fn numbers_have_separators_and_units() {
         assert_eq!(grouped(0), "0");
         assert_eq!(grouped(999), "999");
         assert_eq!(grouped(1_234_567), "1,234,567");

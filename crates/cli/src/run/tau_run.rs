@@ -1,4 +1,4 @@
-//! `tau_metric_proxy_run`: the same under the options that its users' scripts have.
+//! `tau_metric_proxy_run`: `pegel run` with the options of TAU's wrapper, for existing scripts.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -39,7 +39,7 @@ struct TauRunArgs {
     verbose: bool,
     #[arg(short = 'h')]
     help: bool,
-    // Not one that begins with a hyphen: that is an option which this name does not have.
+    // Without hyphen values: an argument with a leading hyphen is an unknown option.
     #[arg(trailing_var_arg = true)]
     command: Vec<OsString>,
 }
@@ -54,10 +54,10 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
         return output::write(None, HELP);
     }
     if old.command.is_empty() && old.pid.is_none() {
-        return Err(usage("no command is given"));
+        return Err(usage("no command given"));
     }
     super::run(&RunArgs {
-        // With a process to attach to, these two mean nothing.
+        // Ignored with -S.
         mpi: old.mpi && old.pid.is_none(),
         command: match old.pid {
             Some(_) => Vec::new(),
@@ -76,7 +76,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
     })
 }
 
-/// Where a proxy of this user that runs under its old name says that it is, unless something else is meant.
+/// Returns the socket of this user's tau_metric_proxy if it exists and $PEGEL_SOCKET is not set.
 fn tau_socket_if_present() -> Option<PathBuf> {
     let is_named = std::env::var_os("PEGEL_SOCKET").is_some_and(|path| !path.is_empty());
     let usual = tau_proxy::default_socket();

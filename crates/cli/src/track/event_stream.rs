@@ -1,4 +1,4 @@
-//! The agent's stream of changes: server-sent events, one JSON array each.
+//! Reads the agent's stream of changes: server-sent events, each with a JSON array of values.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::Shutdown;
@@ -12,7 +12,7 @@ use anyhow::Context;
 use crate::agent_client::{AgentClient, response_error};
 use crate::api_values::{SeriesValue, parse_values};
 
-/// The longest event that is taken.
+/// The longest accepted event.
 const EVENT_BYTES_MAX: u64 = 512 << 20;
 
 pub struct AgentEventStream {
@@ -22,30 +22,30 @@ pub struct AgentEventStream {
 }
 
 impl AgentEventStream {
-    /// From now on SIGINT and SIGTERM end the stream instead of the process.
+    /// Opens a stream without timeout. From now on SIGINT and SIGTERM end the stream instead of the process.
     pub fn open_until_signal(
         client: &AgentClient,
         query: &[(&str, &str)],
     ) -> anyhow::Result<AgentEventStream> {
-        // A value may stay the same for hours.
+        // No read timeout: values may stay unchanged for hours.
         let stream = AgentEventStream::connect(client, query, None)?;
-        let other_end = stream.body.get_ref().try_clone();
-        let other_end = other_end.context("cannot wait for signals")?;
+        let socket = stream.body.get_ref().try_clone();
+        let socket = socket.context("cannot install the signal handler")?;
         let flag = stream.stopped.clone();
         pegel_agent::on_stop_signal(move || {
             flag.store(true, Ordering::Release);
-            // The reader sees the end of the stream. It may have seen it already.
-            let _ = other_end.shutdown(Shutdown::Both);
+            // Makes the reader return end of file. Fails if the connection is closed already.
+            let _ = socket.shutdown(Shutdown::Both);
         })
-        .context("cannot wait for signals")?;
+        .context("cannot install the signal handler")?;
         Ok(stream)
     }
 
-    /// A stream that ends when nothing at all came for `silence`: an agent speaks every ten seconds.
+    /// Opens a stream that ends after `timeout` without data. An agent sends at least every ten seconds.
     pub fn connect(
         client: &AgentClient,
         query: &[(&str, &str)],
-        silence: Option<Duration>,
+        timeout: Option<Duration>,
     ) -> anyhow::Result<AgentEventStream> {
         let mut answer = client.request("/api/v1/stream", query)?;
         if answer.status != 200 {
@@ -53,14 +53,14 @@ impl AgentEventStream {
             answer
                 .body
                 .read_to_string(&mut text)
-                .context("the agent broke off its answer")?;
+                .context("truncated response from the agent")?;
             return Err(response_error(answer.status, &text));
         }
         answer
             .body
             .get_ref()
-            .set_read_timeout(silence)
-            .context("cannot wait for the agent")?;
+            .set_read_timeout(timeout)
+            .context("cannot set the read timeout")?;
         Ok(AgentEventStream {
             body: answer.body,
             stopped: Arc::new(AtomicBool::new(false)),
@@ -68,27 +68,26 @@ impl AgentEventStream {
         })
     }
 
-    /// The changes of one step; `None` at the end.
+    /// Reads the changes of one step; `None` at the end of the stream.
     pub fn next_step(&mut self) -> anyhow::Result<Option<Vec<SeriesValue>>> {
         loop {
             self.line.clear();
             let read = (&mut self.body)
                 .take(EVENT_BYTES_MAX)
                 .read_until(b'\n', &mut self.line);
-            // A connection that breaks is an agent that is gone. An event without its end is none.
+            // A broken connection or a truncated event ends the stream.
             let Ok(read) = read else { return Ok(None) };
             if read == 0 || self.line.last() != Some(&b'\n') {
                 return Ok(None);
             }
             if let Some(data) = self.line.strip_prefix(b"data:") {
-                let json =
-                    serde_json::from_slice(data).context("the agent's stream is not JSON")?;
+                let json = serde_json::from_slice(data).context("malformed event: not JSON")?;
                 return parse_values(&json).map(Some);
             }
         }
     }
 
-    /// Whether a signal ended it.
+    /// Returns whether a signal ended the stream.
     pub fn was_stopped(&self) -> bool {
         self.stopped.load(Ordering::Acquire)
     }

@@ -1,4 +1,4 @@
-//! Follows values over time and writes what changed.
+//! `pegel track`: follows values over time and writes the changes until a signal or the end of the agent.
 
 pub mod event_stream;
 mod writer;
@@ -18,21 +18,21 @@ use writer::TrackWriter;
 
 const HZ_MAX: f64 = 1000.0;
 
-/// Follow values over time and write what changes, until interrupted
+/// Follow values over time and write changes until interrupted
 ///
-/// Without names: every counter that is not zero.
+/// Without names, tracks all nonzero counters.
 #[derive(Debug, clap::Args)]
 pub struct TrackArgs {
-    /// Names or series, with commas between them
+    /// Comma-separated names or series
     names: Vec<String>,
-    /// How often to look, in times per second, up to 1000
+    /// Sampling frequency in Hz, up to 1000
     #[arg(short = 'F', long = "freq", value_name = "HZ", default_value = "2")]
     hz: String,
     #[command(flatten)]
     query: AgentQueryArgs,
 }
 
-/// What to follow, and where it goes.
+/// Series to follow, frequency and output.
 #[derive(Debug)]
 pub struct TrackOptions {
     pub names: Vec<String>,
@@ -62,7 +62,7 @@ pub fn parse_frequency(text: &str) -> anyhow::Result<f64> {
     match text.trim().parse::<f64>() {
         Ok(hz) if hz > 0.0 && hz <= HZ_MAX => Ok(hz),
         _ => Err(CommandError::usage(format!(
-            "-F {text}: a number of times per second is needed, more than 0 and at most {HZ_MAX}"
+            "-F {text}: expected a frequency in Hz, greater than 0 and at most {HZ_MAX}"
         ))),
     }
 }
@@ -77,16 +77,16 @@ pub fn track(client: &AgentClient, tracking: &TrackOptions) -> anyhow::Result<()
     let hz = tracking.hz.to_string();
     let mut query = vec![("rate", hz.as_str())];
     if !names.is_empty() {
-        // Nothing is written for names that nobody knows.
+        // Fail before creating the output file if no series matches.
         if agent_query::fetch_values(client, &[("names", &names)])?.is_empty() {
-            let message = format!("no series named {names}; `pegel list` shows all");
+            let message = format!("no series named {names}; `pegel list` lists all");
             return Err(CommandError::nothing_matched(message));
         }
         query.push(("names", &names));
     }
     let mut filter = None;
     match &tracking.pattern {
-        // The agent takes names and patterns for alternatives; here both must hold.
+        // The agent combines names and patterns with OR; this command requires both.
         Some(pattern) if !names.is_empty() => filter = Some(agent_query::parse_selector(pattern)?),
         Some(pattern) => query.push(("match", pattern)),
         None => {}
@@ -99,7 +99,7 @@ pub fn track(client: &AgentClient, tracking: &TrackOptions) -> anyhow::Result<()
         wants_all.then_some(&mut kinds),
         filter.as_ref(),
     );
-    // Whatever ended it: what was written so far becomes a whole file.
+    // Completes the file also after an error.
     writer.close()?;
     followed?;
     if stream.was_stopped() {
@@ -111,7 +111,7 @@ pub fn track(client: &AgentClient, tracking: &TrackOptions) -> anyhow::Result<()
     ))
 }
 
-/// Returns when the stream ends, by a signal or with the agent.
+/// Writes steps until the stream ends, by a signal or with the agent.
 fn follow(
     stream: &mut AgentEventStream,
     writer: &mut TrackWriter,
@@ -137,14 +137,14 @@ fn follow(
 fn agent_lost_message(output: Option<&Path>) -> String {
     match output {
         Some(path) => format!(
-            "the agent went away; {} holds what came until then",
+            "lost connection to the agent; {} holds the values received so far",
             path.display()
         ),
-        None => "the agent went away".to_owned(),
+        None => "lost connection to the agent".to_owned(),
     }
 }
 
-/// Which series are counters, asked anew when one appears that was not there before.
+/// Cache of which series are counters, refreshed from the agent when an unknown series appears.
 struct CounterLookup<'a> {
     client: &'a AgentClient,
     is_counter: HashMap<String, bool>,
@@ -158,11 +158,11 @@ impl CounterLookup<'_> {
         {
             return Ok(());
         }
-        // An agent that is gone by now is noticed by the stream.
+        // Errors are ignored: the stream detects a lost agent.
         for item in fetch_series_list(self.client).unwrap_or_default() {
             self.is_counter.insert(item.name, item.kind == "counter");
         }
-        // What the list does not name either is not asked for again and again.
+        // Cache series missing from the list as well, to avoid repeated requests.
         for reading in step {
             self.is_counter.entry(reading.name.clone()).or_insert(false);
         }
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frequencies_have_a_range() {
+    fn frequencies_out_of_range_are_rejected() {
         assert_eq!(parse_frequency("0.5").ok(), Some(0.5));
         assert_eq!(parse_frequency("1000").ok(), Some(1000.0));
         for text in ["0", "-1", "1001", "fast", "nan", "inf", ""] {

@@ -1,4 +1,4 @@
-//! What `track` writes, step by step. The file is whole after [`Writer::close`].
+//! Writes the output of `pegel track` step by step. The file is complete after [`TrackWriter::close`].
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -19,7 +19,7 @@ pub struct TrackWriter {
     progress: Option<ProgressLine>,
 }
 
-/// A line on the terminal that says that something happens.
+/// The progress line on the terminal.
 struct ProgressLine {
     started: Instant,
     shown: Option<Instant>,
@@ -27,11 +27,11 @@ struct ProgressLine {
 
 impl TrackWriter {
     pub fn open(format: OutputFormat, path: Option<&Path>) -> anyhow::Result<TrackWriter> {
-        let place = path.map_or("standard output".into(), |path| path.display().to_string());
+        let destination = path.map_or("standard output".into(), |path| path.display().to_string());
         let mut out = output::open(path)?;
         out.write_all(format::track_head(format).as_bytes())
-            .with_context(|| format!("cannot write {place}"))?;
-        // Values on the terminal are progress enough.
+            .with_context(|| format!("cannot write {destination}"))?;
+        // No progress line if the values themselves go to the terminal.
         let is_shown = path.is_some() || !io::stdout().is_terminal();
         let progress = (is_shown && output::stderr_is_terminal()).then(|| ProgressLine {
             started: Instant::now(),
@@ -40,14 +40,14 @@ impl TrackWriter {
         Ok(TrackWriter {
             format,
             out,
-            destination: place,
+            destination,
             steps: 0,
             values: 0,
             progress,
         })
     }
 
-    /// Written and handed to the system at once, so that others can read along.
+    /// Writes one step and flushes it, so that other programs can follow the file.
     pub fn step(&mut self, readings: &[SeriesValue]) -> anyhow::Result<()> {
         let text = format::track_step(self.format, readings, self.steps == 0);
         self.out
