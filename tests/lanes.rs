@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use pegel_lane::{Counter, Gauge, Handle, Home, Kind, Points, Spec};
+use pegel_lane::{Counter, Gauge, Handle, LaneKind, LaneSeriesSpec, Points, ProcessLanes};
 use pegel_testkit::{
     AgentBuilder, AgentProcess, Finished, Forked, Process, Stranger, TempDir, eventually, need,
     post,
@@ -19,14 +19,14 @@ const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
 
 struct Scene {
     dir: TempDir,
-    home: &'static Home,
+    home: &'static ProcessLanes,
 }
 
 impl Scene {
     fn new() -> Scene {
         let dir = TempDir::new();
         fs::create_dir(dir.join("lanes")).expect("made");
-        let home = Home::in_directory(dir.join("lanes"));
+        let home = ProcessLanes::in_directory(dir.join("lanes"));
         Scene { dir, home }
     }
 
@@ -43,7 +43,7 @@ impl Scene {
     }
 
     fn counter(&self, name: &str) -> Counter {
-        Counter::create_in(self.home, &Spec::new(Kind::Counter, name)).expect("made")
+        Counter::create_in(self.home, &LaneSeriesSpec::new(LaneKind::Counter, name)).expect("made")
     }
 }
 
@@ -96,7 +96,7 @@ fn totals_are_exact_while_agent_and_programs_are_killed() {
         let children: Vec<Forked> = (0..3)
             .map(|_| {
                 Forked::run(|| {
-                    let spec = Spec::new(Kind::Counter, "steps_total");
+                    let spec = LaneSeriesSpec::new(LaneKind::Counter, "steps_total");
                     let steps = Counter::create_in(home, &spec).expect("made");
                     for _ in 0..1000 {
                         steps.add(1);
@@ -144,10 +144,11 @@ fn gauges_go_with_their_program_and_points_stay() {
     let agent = scene.agent();
     let (home, said) = (scene.home, scene.dir.join("said"));
     let child = Forked::run(|| {
-        Gauge::create_in(home, &Spec::new(Kind::Gauge, "depth"))
+        Gauge::create_in(home, &LaneSeriesSpec::new(LaneKind::Gauge, "depth"))
             .expect("made")
             .set(2.5);
-        let points = Points::create_in(home, &Spec::new(Kind::Point, "moments")).expect("made");
+        let points = Points::create_in(home, &LaneSeriesSpec::new(LaneKind::Point, "moments"))
+            .expect("made");
         for at in 0..10 {
             points.add_at(f64::from(at), pegel_lane::now_ms() - 1000 + i64::from(at));
         }

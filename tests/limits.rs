@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pegel_lane::{Counter, Handle, Home, Kind, Spec};
+use pegel_lane::{Counter, Handle, LaneKind, LaneSeriesSpec, ProcessLanes};
 use pegel_testkit::{
     Address, AgentBuilder, AgentProcess, Forked, TempDir, check_conserved, eventually, get,
     need_hardware,
@@ -121,11 +121,11 @@ fn four_hundred_lanes_and_many_connections_leave_the_log_its_descriptors() {
     let builder = agent_after(&dir, "ulimit -n 1024");
     let lanes = builder.lanes();
     let agent = builder.start();
-    let home = Home::in_directory(&lanes);
+    let home = ProcessLanes::in_directory(&lanes);
     let programs: Vec<Forked> = (0..400)
         .map(|_| {
             Forked::run(|| {
-                let spec = Spec::new(Kind::Counter, "steps_total");
+                let spec = LaneSeriesSpec::new(LaneKind::Counter, "steps_total");
                 let steps = Counter::create_in(home, &spec).expect("made");
                 steps.add(1);
                 loop {

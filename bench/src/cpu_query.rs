@@ -1,7 +1,7 @@
 //! The query that several scenarios measure.
 
 use pegel_metric::{Millis, Selector};
-use pegel_store::{Fold, Question, Step, Store};
+use pegel_store::{QueryStep, RangeQuery, StepAggregation, Store};
 
 use crate::RecordedHour;
 
@@ -10,12 +10,16 @@ const STEP_MS: Millis = 10_000;
 /// Sums 192 CPU counters (24 CPUs, 8 modes), or their rates, at each of 360 steps. Returns the total over all steps.
 pub fn sum_of_192(store: &Store, start: Millis, rate: bool) -> f64 {
     let selector = Selector::parse("node_cpu_seconds_total").expect("a valid selector");
-    let fold = if rate { Fold::Last } else { Fold::Avg };
-    let step = Step {
-        millis: STEP_MS,
-        fold: Some(fold),
+    let fold = if rate {
+        StepAggregation::Last
+    } else {
+        StepAggregation::Avg
     };
-    let question = Question::new(
+    let step = QueryStep {
+        millis: STEP_MS,
+        aggregation: Some(fold),
+    };
+    let question = RangeQuery::new(
         selector,
         start,
         start + RecordedHour::MILLIS - 1,
@@ -24,7 +28,7 @@ pub fn sum_of_192(store: &Store, start: Millis, rate: bool) -> f64 {
     let mut sums = vec![0.0; (RecordedHour::MILLIS / STEP_MS) as usize];
     let mut series = 0;
     store
-        .range(&question, &mut |_, points| {
+        .query_range(&question, &mut |_, points| {
             series += 1;
             let mut previous: Option<(Millis, f64)> = None;
             for &(time, value) in points {

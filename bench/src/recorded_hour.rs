@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pegel_metric::{Clock, Input, Millis};
-use pegel_store::{Options, Store};
+use pegel_store::{Store, StoreOptions};
 use pegel_testkit::{FakeClock, TempDir};
 
 use crate::{SimulatedNode, is_trial_run};
@@ -26,7 +26,7 @@ impl RecordedHour {
     pub fn record(start: Millis) -> RecordedHour {
         let dir = TempDir::new();
         let clock = Arc::new(FakeClock::new(start));
-        let mut options = Options::new(dir.path());
+        let mut options = StoreOptions::new(dir.path());
         options.clock = clock.clone();
         let store = Store::open(options).expect("the store opens");
         let mut node = SimulatedNode::new(1);
@@ -56,6 +56,6 @@ impl RecordedHour {
     /// Advances the clock by two more hours, so that the hour is sealed.
     pub fn seal(&self) {
         self.clock.advance(Duration::from_secs(2 * 3600 + 1));
-        self.store.settle();
+        self.store.flush_to_blocks();
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use pegel_lane::reader::{LaneFile, Value};
+use pegel_lane::reader::{LaneFile, LaneValue};
 use pegel_testkit::{Finished, Process, TempDir, lanes_so_far, need};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,7 +166,7 @@ pub fn add(lane: &mut LaneFile, sums: &mut BTreeMap<String, Count>) {
         let [("call", call)] = series.labels[..] else {
             panic!("{:?}", series.labels);
         };
-        let Some(Value::Calls { hits, bytes, nanos }) = view.value(index) else {
+        let Some(LaneValue::Calls { hits, bytes, nanos }) = view.value(index) else {
             panic!("{call} is of another kind");
         };
         let sum = sums.entry(call.to_owned()).or_default();

@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pegel_bench::{BenchReport, FigureGate, cpu_time, is_trial_run};
-use pegel_lane::reader::{LaneFile, Value};
+use pegel_lane::reader::{LaneFile, LaneValue};
 use pegel_lane::{
-    Calls, Counter, FloatCounter, Gauge, Handle, Histogram, Home, Kind, Points, Spec,
-    StripedCounter, Timer,
+    Calls, Counter, FloatCounter, Gauge, Handle, Histogram, LaneKind, LaneSeriesSpec, Points,
+    ProcessLanes, StripedCounter, Timer,
 };
 use pegel_testkit::{TempDir, lanes};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -36,9 +36,9 @@ fn nanos(mut work: impl FnMut(u64)) -> f64 {
 
 fn updates(report: &mut BenchReport) {
     let dir = TempDir::new();
-    let home = Home::in_directory(dir.path());
-    let spec = Spec::new(Kind::Counter, "bench_total");
-    let striped = Spec { stripes: 8, ..spec };
+    let home = ProcessLanes::in_directory(dir.path());
+    let spec = LaneSeriesSpec::new(LaneKind::Counter, "bench_total");
+    let striped = LaneSeriesSpec { stripes: 8, ..spec };
     let counter = Counter::create_in(home, &spec).expect("created");
     let striped = StripedCounter::create_in(home, &striped).expect("created");
     let seconds = FloatCounter::create_in(home, &spec).expect("created");
@@ -110,14 +110,14 @@ fn passes(report: &mut BenchReport) {
     allow_open_files(LANES as u64 + 100);
     let dir = TempDir::new();
     for number in 0..LANES {
-        let home = Home::in_directory(dir.path());
+        let home = ProcessLanes::in_directory(dir.path());
         for series in 0..SERIES {
             let name = format!("bench_{series}_total");
             let labels = [("phase", "assembly")];
-            let spec = Spec {
+            let spec = LaneSeriesSpec {
                 help: "Counts for the bench.",
                 labels: &labels,
-                ..Spec::new(Kind::Counter, &name)
+                ..LaneSeriesSpec::new(LaneKind::Counter, &name)
             };
             let counter = Counter::create_in(home, &spec).expect("created");
             counter.add(number as u64);
@@ -166,7 +166,7 @@ fn read_all(lanes: &mut [LaneFile], buffer: &mut Vec<u8>) -> u64 {
     for lane in lanes {
         let view = lane.read(buffer).expect("readable");
         for (_, value) in view.iter() {
-            if let Some(Value::Counter(value)) = value {
+            if let Some(LaneValue::Counter(value)) = value {
                 sum += value;
             }
         }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use pegel_bench::{RecordedHour, process_cpu_time};
 use pegel_metric::{Kind as MetricKind, Millis, Selector, format_value};
-use pegel_store::Question;
+use pegel_store::RangeQuery;
 use pegel_testkit::{Address, Process, TempDir, eventually_within, get, need};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -224,7 +224,7 @@ impl PeerStore {
 fn exposition(hour: &RecordedHour, divisor: Millis) -> String {
     let mut text = String::new();
     let mut family = String::new();
-    let mut question = Question::new(
+    let mut question = RangeQuery::new(
         Selector::all(),
         hour.start,
         hour.start + RecordedHour::MILLIS,
@@ -232,7 +232,7 @@ fn exposition(hour: &RecordedHour, divisor: Millis) -> String {
     );
     question.bytes_max = 1 << 30;
     hour.store
-        .range(&question, &mut |series, points| {
+        .query_range(&question, &mut |series, points| {
             if family != series.name() {
                 family = series.name().to_owned();
                 let kind = if series.family().kind == MetricKind::Counter {

@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use pegel_bench::{BenchReport, FigureGate, RecordedHour, cpu_time, sum_of_192};
 use pegel_metric::{Clock, Selector};
-use pegel_query::{Annotations, Engine, Pairs, Request};
-use pegel_store::{Options, Question, Store};
+use pegel_query::{Annotations, QueryEngine, QueryParams, QueryRequest};
+use pegel_store::{RangeQuery, Store, StoreOptions};
 use pegel_testkit::TempDir;
 
 const START: i64 = 1_700_006_400_000;
@@ -56,7 +56,7 @@ fn measure(report: &mut BenchReport, hour: &RecordedHour, from: &str) {
 /// Measures the same queries through the OpenTSDB API that Grafana uses, from request body to response body.
 fn opentsdb(report: &mut BenchReport, hour: &RecordedHour, from: &str) {
     let annotations = Annotations::open(hour.dir.path()).expect("no annotations");
-    let engine = Engine::new(hour.store.clone(), Arc::new(annotations), "nid1", false);
+    let engine = QueryEngine::new(hour.store.clone(), Arc::new(annotations), "nid1", false);
     let repetitions = report.repetitions(51);
     for (work, gate, fields) in [
         (
@@ -83,8 +83,9 @@ fn opentsdb(report: &mut BenchReport, hour: &RecordedHour, from: &str) {
         let mut figures = Vec::new();
         for _ in 0..repetitions {
             let before = cpu_time();
-            let request = Request::from_json(body.as_bytes(), &Pairs::default(), hour.clock.utc())
-                .expect("valid");
+            let request =
+                QueryRequest::from_json(body.as_bytes(), &QueryParams::default(), hour.clock.utc())
+                    .expect("valid");
             let mut answer = Vec::new();
             engine.query(&request, &mut answer).expect("answered");
             figures.push((cpu_time() - before).as_secs_f64() * 1e3);
@@ -112,14 +113,14 @@ fn restart(report: &mut BenchReport, hour: &RecordedHour) {
                     .expect("a copy");
             }
         }
-        let mut options = Options::new(copy.path());
+        let mut options = StoreOptions::new(copy.path());
         options.clock = hour.clock.clone();
         let before = Instant::now();
         let reopened = Store::open(options).expect("the copy opens");
-        let question = Question::new(Selector::name("node_load1"), START, hour.clock.utc(), None);
+        let question = RangeQuery::new(Selector::name("node_load1"), START, hour.clock.utc(), None);
         let mut count = 0;
         reopened
-            .range(&question, &mut |_, points| count = points.len())
+            .query_range(&question, &mut |_, points| count = points.len())
             .expect("an answer");
         figures.push(before.elapsed().as_secs_f64() * 1e3);
         assert!(count > 0);

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use pegel_bench::{BenchReport, FigureGate, cpu_time};
-use pegel_ingest::gate::{Gate as Admission, GateSettings};
-use pegel_ingest::statsd::{Origin, Statsd, StatsdKeys};
+use pegel_ingest::admission::{Admission, AdmissionSettings};
+use pegel_ingest::statsd::{LineOrigin, StatsdInput, StatsdSettings};
 use pegel_metric::Input;
 
 use crate::load;
 
 pub fn measure(report: &mut BenchReport) {
-    let settings = GateSettings {
+    let settings = AdmissionSettings {
         level: 3,
         series_max: 100_000,
         series_per_sender: 100_000,
@@ -20,15 +20,15 @@ pub fn measure(report: &mut BenchReport) {
         reserved: Arc::default(),
     };
     let gate = Arc::new(Admission::new(settings, Arc::default()));
-    let statsd = Statsd::new(&StatsdKeys::default(), &gate);
-    let origin = Origin {
+    let statsd = StatsdInput::new(&StatsdSettings::default(), &gate);
+    let origin = LineOrigin {
         sender: gate.sender(Input::Statsd, "bench"),
         id: 1,
     };
     let datagrams = load::datagrams(20);
     let round = || {
         for datagram in &datagrams {
-            statsd.take(datagram, &origin).expect("valid lines");
+            statsd.apply_lines(datagram, &origin).expect("valid lines");
         }
     };
     round();

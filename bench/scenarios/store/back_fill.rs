@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pegel_bench::{BenchReport, FigureGate, cpu_time, is_trial_run};
 use pegel_metric::{Clock, Family, Input, Kind, Point, Series, SystemClock};
-use pegel_store::{Options, Store};
+use pegel_store::{Store, StoreOptions};
 use pegel_testkit::TempDir;
 
 /// A prime, so that multiples of the stride visit every point once.
@@ -32,7 +32,7 @@ pub fn report(report: &mut BenchReport) {
 
 fn measure() -> (f64, f64) {
     let dir = TempDir::new();
-    let options = || Options::new(dir.path());
+    let options = || StoreOptions::new(dir.path());
     let store = Store::open(options()).expect("the store opens");
     let count = if is_trial_run() { POINTS / 10 } else { POINTS };
     let base = SystemClock.utc() - POINTS * 100;

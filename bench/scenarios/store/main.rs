@@ -11,7 +11,7 @@ use pegel_bench::{
     BenchReport, FigureGate, SimulatedNode, cpu_time, is_trial_run, thread_cpu_time,
 };
 use pegel_metric::{Clock, Input, Millis};
-use pegel_store::{Options, Store};
+use pegel_store::{Store, StoreOptions};
 use pegel_testkit::{FakeClock, TempDir};
 
 const START: Millis = 1_700_006_400_000;
@@ -64,7 +64,7 @@ fn fast_and_single(
 fn measure(is_fast: bool) -> (f64, f64, f64) {
     let dir = TempDir::new();
     let clock = Arc::new(FakeClock::new(START));
-    let mut options = Options::new(dir.path());
+    let mut options = StoreOptions::new(dir.path());
     options.clock = clock.clone();
     // Keeps the whole hour in one log segment, so that its size is the size of the log.
     options.keep_memory = Duration::from_secs(2 * 3600);
@@ -98,7 +98,7 @@ fn measure(is_fast: bool) -> (f64, f64, f64) {
     let samples = node.series_count() as f64 * seconds as f64;
     let log_bytes = store.status().log_bytes as f64;
     clock.advance(Duration::from_secs(3 * 3600));
-    store.settle();
+    store.flush_to_blocks();
     let block_bytes = store.status().block_bytes as f64;
     (
         samples / used.as_secs_f64() / 1e6,

@@ -7,7 +7,8 @@ mod labels;
 use std::ffi::{CStr, c_char, c_int};
 
 use pegel_lane::{
-    Aggregation, Counter, FloatCounter, Gauge, Histogram, Kind, Points, RawHandle, Spec, Timer,
+    Aggregation, Counter, FloatCounter, Gauge, Histogram, LaneKind, LaneSeriesSpec, Points,
+    RawHandle, Timer,
 };
 
 use error::{BadText, remember};
@@ -26,7 +27,7 @@ pub struct Opaque {
 /// The texts must be null or end with a zero byte.
 // SAFETY: the caller keeps what is said above.
 unsafe fn make<T: RawHandle>(
-    kind: Kind,
+    kind: LaneKind,
     name: *const c_char,
     help: *const c_char,
     labels: *const c_char,
@@ -45,13 +46,13 @@ unsafe fn make<T: RawHandle>(
             .into_iter()
             .find(|way| *way as c_int == aggregation)
             .ok_or(BadText::Aggregation)?;
-        let spec = Spec {
+        let spec = LaneSeriesSpec {
             help: texts.1?,
             labels: &pairs,
             aggregation,
             with_pid: labels.with_pid,
             with_rank: labels.with_rank,
-            ..Spec::new(kind, name)
+            ..LaneSeriesSpec::new(kind, name)
         };
         T::create(&spec).map_err(BadText::Refused)
     });
@@ -91,11 +92,15 @@ macro_rules! make {
     };
 }
 
-make!(pegel_counter_new, Counter, Kind::Counter);
-make!(pegel_float_counter_new, FloatCounter, Kind::FloatCounter);
-make!(pegel_histogram_new, Histogram, Kind::Histogram);
-make!(pegel_timer_new, Timer, Kind::Timer);
-make!(pegel_point_new, Points, Kind::Point);
+make!(pegel_counter_new, Counter, LaneKind::Counter);
+make!(
+    pegel_float_counter_new,
+    FloatCounter,
+    LaneKind::FloatCounter
+);
+make!(pegel_histogram_new, Histogram, LaneKind::Histogram);
+make!(pegel_timer_new, Timer, LaneKind::Timer);
+make!(pegel_point_new, Points, LaneKind::Point);
 
 /// # Safety
 ///
@@ -110,7 +115,7 @@ pub unsafe extern "C" fn pegel_gauge_new(
     aggregation: c_int,
 ) -> *mut Opaque {
     // SAFETY: promised by the caller.
-    unsafe { make::<Gauge>(Kind::Gauge, name, help, labels, aggregation) }
+    unsafe { make::<Gauge>(LaneKind::Gauge, name, help, labels, aggregation) }
 }
 
 macro_rules! update {
@@ -163,7 +168,7 @@ pub extern "C" fn pegel_start() -> u64 {
 // SAFETY: the name is ours alone.
 #[unsafe(no_mangle)]
 pub extern "C" fn pegel_is_published() -> c_int {
-    c_int::from(pegel_lane::home().is_published())
+    c_int::from(pegel_lane::process_lanes().is_published())
 }
 
 // SAFETY: the name is ours alone.

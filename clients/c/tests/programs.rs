@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use pegel_lane::reader::Value;
+use pegel_lane::reader::LaneValue;
 use pegel_testkit::{Finished, Process, TempDir, lanes, need};
 
 fn run(command: &mut Command) -> Finished {
@@ -106,14 +106,14 @@ fn check_solver(program: &Path) {
     let series = view.series(0).expect("described");
     assert_eq!(series.name, "solver_iterations_total");
     assert_eq!(series.labels, [("phase", "solve")]);
-    assert_eq!(view.value(0), Some(Value::Counter(50)));
+    assert_eq!(view.value(0), Some(LaneValue::Counter(50)));
     assert!(
-        matches!(view.value(1), Some(Value::FloatCounter(sum)) if (4.9e-5..5.1e-5).contains(&sum))
+        matches!(view.value(1), Some(LaneValue::FloatCounter(sum)) if (4.9e-5..5.1e-5).contains(&sum))
     );
     assert!(view.series(2).expect("described").with_rank);
-    assert!(matches!(view.value(2), Some(Value::Gauge { value, .. }) if value > 0.0));
+    assert!(matches!(view.value(2), Some(LaneValue::Gauge { value, .. }) if value > 0.0));
     for index in [3, 4] {
-        assert!(matches!(view.value(index), Some(Value::Distribution(v)) if v.count() == 50));
+        assert!(matches!(view.value(index), Some(LaneValue::Distribution(v)) if v.count() == 50));
     }
     let mut points = Vec::new();
     lanes[1].read(&mut buffer).expect("readable");
@@ -214,7 +214,7 @@ fn mistakes_are_explained_and_do_no_harm() {
     let series = view.series(0).expect("described");
     assert_eq!(series.labels, [("a", "1"), ("b", ",=\\")]);
     assert!(series.with_pid && !series.with_rank);
-    assert_eq!(view.value(0), Some(Value::Counter(3)));
+    assert_eq!(view.value(0), Some(LaneValue::Counter(3)));
 }
 
 #[test]

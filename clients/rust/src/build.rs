@@ -3,13 +3,13 @@ use std::marker::PhantomData;
 
 use pegel_lane::{Aggregation, CreateError, Handle};
 
-use crate::{Gauge, Kind, Spec};
+use crate::{Gauge, LaneKind, LaneSeriesSpec};
 
 /// A series to be made; ends with [`Builder::build`] or [`Builder::try_build`].
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Builder<T> {
-    kind: Kind,
+    kind: LaneKind,
     name: String,
     help: String,
     labels: Vec<(String, String)>,
@@ -48,7 +48,7 @@ impl std::error::Error for Error {
 }
 
 impl<T> Builder<T> {
-    pub(crate) fn new(kind: Kind, name: &str) -> Builder<T> {
+    pub(crate) fn new(kind: LaneKind, name: &str) -> Builder<T> {
         Builder {
             kind,
             name: name.to_owned(),
@@ -113,7 +113,7 @@ impl<T: Handle> Builder<T> {
             .iter()
             .map(|(key, value)| (key.as_str(), value.as_str()))
             .collect();
-        let spec = Spec {
+        let spec = LaneSeriesSpec {
             help: &self.help,
             labels: &labels,
             aggregation: self.aggregation,
@@ -121,7 +121,7 @@ impl<T: Handle> Builder<T> {
             level: self.level,
             with_pid: self.with_pid,
             with_rank: self.with_rank,
-            ..Spec::new(self.kind, &self.name)
+            ..LaneSeriesSpec::new(self.kind, &self.name)
         };
         T::create(&spec).map_err(|cause| Error {
             name: self.name.clone(),

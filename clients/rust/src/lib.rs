@@ -29,7 +29,7 @@
 mod build;
 mod timing;
 
-use pegel_lane::{Kind, Spec};
+use pegel_lane::{LaneKind, LaneSeriesSpec};
 
 pub use build::{Builder, Error};
 pub use pegel_lane::{
@@ -39,43 +39,43 @@ pub use timing::{Running, Timer};
 
 /// A whole number that only grows.
 pub fn counter(name: &str) -> Builder<Counter> {
-    Builder::new(Kind::Counter, name)
+    Builder::new(LaneKind::Counter, name)
 }
 
 /// A counter that many threads update all the time: eight cache lines share its updates.
 pub fn striped_counter(name: &str) -> Builder<StripedCounter> {
-    let mut builder = Builder::new(Kind::Counter, name);
+    let mut builder = Builder::new(LaneKind::Counter, name);
     builder.stripes = 8;
     builder
 }
 
 /// A number with a fraction that only grows: seconds, joules.
 pub fn float_counter(name: &str) -> Builder<FloatCounter> {
-    Builder::new(Kind::FloatCounter, name)
+    Builder::new(LaneKind::FloatCounter, name)
 }
 
 /// A number that goes up and down. It disappears when the program ends.
 pub fn gauge(name: &str) -> Builder<Gauge> {
-    Builder::new(Kind::Gauge, name)
+    Builder::new(LaneKind::Gauge, name)
 }
 
 /// How long something takes: count, sum, smallest, largest and buckets, in seconds.
 pub fn timer(name: &str) -> Builder<Timer> {
-    Builder::new(Kind::Timer, name)
+    Builder::new(LaneKind::Timer, name)
 }
 
 /// How large something is: count, sum, smallest, largest and buckets.
 pub fn histogram(name: &str) -> Builder<Histogram> {
-    Builder::new(Kind::Histogram, name)
+    Builder::new(LaneKind::Histogram, name)
 }
 
 /// Single values with their own times.
 pub fn point(name: &str) -> Builder<Points> {
-    Builder::new(Kind::Point, name)
+    Builder::new(LaneKind::Point, name)
 }
 
 /// Whether an agent can see what this program counts. False before the first series, and when there is no
 /// room for shared memory or everything is turned off.
 pub fn is_published() -> bool {
-    pegel_lane::home().is_published()
+    pegel_lane::process_lanes().is_published()
 }

@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-use pegel_lane::{CreateError, Handle, Home, Spec};
+use pegel_lane::{CreateError, Handle, LaneSeriesSpec, ProcessLanes};
 
 /// How long something takes, in seconds.
 #[derive(Debug, Clone, Copy)]
@@ -53,7 +53,10 @@ impl Handle for Timer {
         Timer(Handle::none())
     }
 
-    fn create_in(home: &'static Home, spec: &Spec<'_>) -> Result<Timer, CreateError> {
+    fn create_in(
+        home: &'static ProcessLanes,
+        spec: &LaneSeriesSpec<'_>,
+    ) -> Result<Timer, CreateError> {
         Handle::create_in(home, spec).map(Timer)
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use pegel_lane::reader::Value;
+use pegel_lane::reader::LaneValue;
 use pegel_testkit::{Finished, Process, TempDir, lanes, need, need_hardware};
 
 fn solver() -> PathBuf {
@@ -47,13 +47,13 @@ fn a_program_leaves_what_it_counted() {
             "solver_change"
         ]
     );
-    assert_eq!(view.value(0), Some(Value::Counter(50)));
+    assert_eq!(view.value(0), Some(LaneValue::Counter(50)));
     let series = view.series(0).expect("described");
     assert_eq!(series.labels, [("phase", "solve")]);
     assert_eq!(series.help, "Iterations of the solver.");
     assert!(view.series(2).expect("described").with_rank);
     for index in [3, 4] {
-        let Some(Value::Distribution(values)) = view.value(index) else {
+        let Some(LaneValue::Distribution(values)) = view.value(index) else {
             panic!("no distribution");
         };
         assert_eq!(values.count(), 50);

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use pegel_collect::Collectors;
 use pegel_config::{Key, Level, Log, Rate, Secret, Section, Span, settings};
-use pegel_ingest::rules::Rule;
-use pegel_ingest::statsd::StatsdKeys;
+use pegel_ingest::rules::RelabelRule;
+use pegel_ingest::statsd::StatsdSettings;
 use pegel_serve::Places;
 use pegel_snapshot::SnapshotConfig;
-use pegel_store::{Keep, Limits};
+use pegel_store::{LimitSettings, RetentionSettings};
 
 settings! {
     /// What a configuration file may say.
@@ -32,17 +32,17 @@ settings! {
         /// How much detail is kept: every metric has a level, and those above this one are left out.
         level: Level = Level::DEFAULT,
         /// How long samples are kept.
-        keep: Keep = Keep::default(),
+        keep: RetentionSettings = RetentionSettings::default(),
         /// What the agent may take at most, whatever is offered to it.
-        limits: Limits = Limits::default(),
+        limits: LimitSettings = LimitSettings::default(),
         /// Where statsd lines are taken, and what becomes of them.
-        statsd: StatsdKeys = StatsdKeys::default(),
+        statsd: StatsdSettings = StatsdSettings::default(),
         /// Collectors that are switched off, or that run at a rate of their own.
         collectors: Collectors = Collectors::default(),
         /// How this machine is described: `pegel snapshot`.
         snapshot: SnapshotConfig = SnapshotConfig::default(),
         /// What becomes of the series that programs send, rule by rule: keep, drop, rename, label.
-        rules: Vec<Rule> = Vec::new(),
+        rules: Vec<RelabelRule> = Vec::new(),
         /// Which messages are logged, and where: a level; or stderr, journal, syslog or a file (with a slash in
         /// its name); or both, as in journal:info. Without a place: the journal if standard error leads
         /// there, else standard error. A file is opened again on SIGHUP.

@@ -2,9 +2,9 @@
 //! descriptor too few would be missing where the store writes its log.
 
 use pegel_ingest::lanes::LanesSettings;
-use pegel_ingest::statsd::Plan as StatsdPlan;
+use pegel_ingest::statsd::StatsdListenOptions as StatsdPlan;
 use pegel_serve::{DESCRIPTORS_PER_PROGRAM, PROGRAMS_MAX, Settings as ServeSettings};
-use pegel_store::Options as StoreOptions;
+use pegel_store::StoreOptions;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// What the agent needs for itself: the files of the collectors, the log, blocks that are being written, listeners. An
@@ -165,7 +165,7 @@ pub(crate) fn raise(to: usize) {
 #[cfg(test)]
 mod tests {
     use pegel_ingest::lanes::LANES_MAX;
-    use pegel_ingest::statsd::StatsdKeys;
+    use pegel_ingest::statsd::StatsdSettings;
 
     use super::*;
 
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn sockets_of_statsd_threads_are_part_of_the_limit() {
-        let mut statsd = StatsdPlan::new(&StatsdKeys::default(), None, false);
+        let mut statsd = StatsdPlan::new(&StatsdSettings::default(), None, false);
         for (addresses, threads) in [(0, 64), (1, 64), (2, 4), (2, 64), (16, 64)] {
             statsd.udp = vec![([127, 0, 0, 1], 8125).into(); addresses];
             for limit in DESCRIPTORS_MIN..5_000 {
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn threads_of_statsd_are_limited_by_few_descriptors_only() {
-        let mut statsd = StatsdPlan::new(&StatsdKeys::default(), None, false);
+        let mut statsd = StatsdPlan::new(&StatsdSettings::default(), None, false);
         assert_eq!(statsd.udp.len(), 2);
         statsd.threads = 64;
         assert_eq!(udp_threads(&statsd, 256), 4);

@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pegel_ingest::statsd::Bound;
+use pegel_ingest::statsd::BoundAddresses;
 use serde::Serialize;
 
 /// What the file says; lists are in the order of the configuration.
@@ -48,7 +48,7 @@ impl Endpoint {
         node: &str,
         http: &[SocketAddr],
         socket: Option<&Path>,
-        statsd: &Bound,
+        statsd: &BoundAddresses,
     ) -> io::Result<Endpoint> {
         let content = Content {
             pid: std::process::id(),

@@ -7,7 +7,7 @@
 use std::num::NonZeroU32;
 
 use pegel_config::Bytes;
-use pegel_ingest::statsd::Plan as StatsdPlan;
+use pegel_ingest::statsd::StatsdListenOptions as StatsdPlan;
 use pegel_serve::Settings as ServeSettings;
 use pegel_snapshot::cgroup_memory_limit;
 

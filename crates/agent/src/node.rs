@@ -11,12 +11,12 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use pegel_collect::{Own, Sampler};
-use pegel_ingest::Intake;
+use pegel_ingest::Ingest;
 use pegel_ingest::lanes::LanesStatus;
-use pegel_ingest::statsd::{self, Bound, Listening, Statsd};
+use pegel_ingest::statsd::{self, BoundAddresses, StatsdInput, StatsdListener};
 use pegel_metric::{Millis, Selector};
 use pegel_serve::{App, BindError, GuardError, LocalUsers, Running, Server};
-use pegel_store::{OpenError, Store};
+use pegel_store::{Store, StoreOpenError};
 use pegel_supervisor::Supervisor;
 use tokio::runtime::{Builder, Handle, Runtime};
 
@@ -51,7 +51,7 @@ pub enum StartError {
         source: io::Error,
     },
     #[error(transparent)]
-    Store(#[from] OpenError),
+    Store(#[from] StoreOpenError),
     #[error(transparent)]
     Bind(#[from] BindError),
     #[error(transparent)]
@@ -59,9 +59,9 @@ pub enum StartError {
     #[error(transparent)]
     Settings(#[from] pegel_collect::SettingsError),
     #[error(transparent)]
-    Intake(#[from] pegel_ingest::StartError),
+    Intake(#[from] pegel_ingest::IngestStartError),
     #[error(transparent)]
-    Statsd(#[from] statsd::BindError),
+    Statsd(#[from] statsd::StatsdBindError),
     #[error("allow_users")]
     Users(#[from] GuardError),
     #[error(
@@ -78,8 +78,8 @@ pub enum StartError {
 #[derive(Debug)]
 pub struct Node {
     store: Store,
-    intake: Arc<Intake>,
-    statsd: Listening,
+    intake: Arc<Ingest>,
+    statsd: StatsdListener,
     source: Arc<Source>,
     /// Told when a client of the job asks for the end.
     finished: Arc<tokio::sync::Notify>,
@@ -127,7 +127,7 @@ impl Node {
         let source = Arc::new(Source::new(&plan));
         let finished = Arc::new(tokio::sync::Notify::new());
         let intake = Arc::new(start_intake(&plan, &store)?);
-        let metrics = Arc::new(Statsd::new(&plan.statsd.keys, intake.gate()));
+        let metrics = Arc::new(StatsdInput::new(&plan.statsd.keys, intake.admission()));
         let app = App {
             store: store.clone(),
             intake: intake.clone(),
@@ -152,14 +152,14 @@ impl Node {
             .map_err(StartError::Runtime)?;
 
         let (http, socket) = (running.http_addresses(), running.socket_path());
-        let mut endpoint = Endpoint::new(&dir, &plan.node, http, socket, statsd.bound())
+        let mut endpoint = Endpoint::new(&dir, &plan.node, http, socket, statsd.bound_addresses())
             .map_err(StartError::Runtime)?;
         // Degraded states do not stop an agent: a read-only disk is one.
         if let Err(error) = endpoint.write() {
             tracing::warn!(%error, "cannot write endpoint.json; it is tried again");
         }
-        let mut announcement = announce(&plan, http, socket, statsd.bound(), active);
-        announcement.extend(intake.lanes().iter().flat_map(LanesStatus::remarks));
+        let mut announcement = announce(&plan, http, socket, statsd.bound_addresses(), active);
+        announcement.extend(intake.lanes_status().iter().flat_map(LanesStatus::remarks));
         let remove_store = plan.remove_store.then_some(dir);
         let notify = plan.notify.take();
         if let Some(notify) = &notify {
@@ -320,23 +320,23 @@ pub(crate) fn open_store(plan: &Plan) -> Result<Store, StartError> {
     Ok(Store::open(plan.store.clone())?)
 }
 
-fn start_intake(plan: &Plan, store: &Store) -> Result<Intake, StartError> {
+fn start_intake(plan: &Plan, store: &Store) -> Result<Ingest, StartError> {
     let clock = plan.store.clock.clone();
     let lanes = plan.lanes.as_ref();
-    let intake = Intake::start(plan.ingest.clone(), lanes, store, clock, plan.collect.rate)?;
+    let intake = Ingest::start(plan.ingest.clone(), lanes, store, clock, plan.collect.rate)?;
     Ok(intake)
 }
 
 /// Binds the addresses of statsd and reads them. The pulse asks it from now on.
 fn start_statsd(
     plan: &Plan,
-    statsd: &Statsd,
-    intake: &Intake,
+    statsd: &StatsdInput,
+    intake: &Ingest,
     store: &Store,
-) -> Result<Listening, StartError> {
+) -> Result<StatsdListener, StartError> {
     let users = LocalUsers::new(&plan.serve.allow_users)?;
-    let mut listening = Listening::bind(statsd, &plan.statsd, Arc::new(AgentDoor { users }))?;
-    intake.add_source(statsd.source(&listening, intake.points_path(), store, intake.now()));
+    let mut listening = StatsdListener::bind(statsd, &plan.statsd, Arc::new(AgentDoor { users }))?;
+    intake.add_source(statsd.source(&listening, intake.point_writer(), store, intake.now()));
     listening.start()?;
     Ok(listening)
 }
@@ -376,7 +376,7 @@ pub(crate) fn wait_until_readable(store: &Store, time: Millis) {
     while Instant::now() < deadline {
         let mut is_there = false;
         store.latest(&Selector::all(), 0, &mut |_, latest| {
-            is_there |= latest.seen >= time
+            is_there |= latest.last_sampled >= time
         });
         if is_there {
             return;
@@ -390,7 +390,7 @@ fn announce(
     plan: &Plan,
     http: &[SocketAddr],
     socket: Option<&Path>,
-    statsd: &Bound,
+    statsd: &BoundAddresses,
     active: usize,
 ) -> Vec<String> {
     let mut places = Vec::new();

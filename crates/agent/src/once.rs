@@ -41,8 +41,12 @@ pub fn sample_once(plan: Plan) -> Result<Sample, StartError> {
     let mut found: Vec<(Arc<Series>, f64, f64)> = Vec::new();
     store.latest(&Selector::all(), 0, &mut |series, latest| {
         // Series that an earlier agent left are not part of this sample.
-        if latest.seen >= time {
-            found.push((series.clone(), latest.changed as f64 / 1000.0, latest.value));
+        if latest.last_sampled >= time {
+            found.push((
+                series.clone(),
+                latest.last_changed as f64 / 1000.0,
+                latest.value,
+            ));
         }
     });
     found.sort_by(|(a, ..), (b, ..)| a.cmp(b));

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use pegel_collect::Own;
 use pegel_metric::{Family, Kind};
-use pegel_store::{Status, Store};
+use pegel_store::{Store, StoreStatus};
 
 /// A figure, and where it stands in the store's status. Always kept: level 0.
-type Figure = (Family, fn(&Status) -> f64);
+type Figure = (Family, fn(&StoreStatus) -> f64);
 
 static FIGURES: [Figure; 9] = [
     (

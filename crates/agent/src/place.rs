@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use pegel_lane::private;
+use pegel_lane::private_directory;
 use rustix::fs::Access;
 use rustix::io::Errno;
 
@@ -82,7 +82,8 @@ pub fn default_dir(
     let uid = rustix::process::geteuid().as_raw();
     let temporary = |why: String| {
         let dir = absolute("TMPDIR").unwrap_or_else(|| PathBuf::from("/tmp"));
-        let (dir, obstacles) = private::choose(private::candidates(&dir, uid), uid);
+        let (dir, obstacles) =
+            private_directory::choose(private_directory::candidates(&dir, uid), uid);
         let path = dir.join(host);
         let mut reasons = vec![why];
         reasons.extend(obstacles);
@@ -110,7 +111,7 @@ pub fn default_dir(
 /// root too, whose agent would otherwise write where another user wants it to.
 pub fn prepare(dir: &Path) -> io::Result<()> {
     let uid = rustix::process::geteuid().as_raw();
-    let is_temporary = |path: &&Path| private::is_candidate(path, uid);
+    let is_temporary = |path: &&Path| private_directory::is_candidate(path, uid);
     if let Some(parent) = dir.parent().filter(is_temporary) {
         make(parent)?;
         // Anyone who knows the number of a user could have put a link here.

@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use pegel_collect::{Host, REGISTRY, Settings as CollectSettings};
 use pegel_config::{Address, Bytes, Secret, User};
-use pegel_ingest::gate::GateSettings;
+use pegel_ingest::admission::AdmissionSettings;
 use pegel_ingest::lanes::{LANES_MAX, LaneDirectory, LanesSettings};
-use pegel_ingest::reserved::ReservedNames;
-use pegel_ingest::rules::Rules;
-use pegel_ingest::statsd::Plan as StatsdPlan;
+use pegel_ingest::reserved_names::ReservedNames;
+use pegel_ingest::rules::RelabelRules;
+use pegel_ingest::statsd::StatsdListenOptions as StatsdPlan;
 use pegel_serve::socket::default_socket;
 use pegel_serve::{LocalUsers, Settings as ServeSettings, TlsFiles, TokenSource};
 use pegel_snapshot::SnapshotOptions;
-use pegel_store::{DiskFiles, Options as StoreOptions};
+use pegel_store::{DiskFiles, StoreOptions};
 use pegel_supervisor::Supervisor;
 
 use crate::descriptors::Descriptors;
@@ -41,7 +41,7 @@ pub struct Plan {
     pub host: Host,
     pub store: StoreOptions,
     pub collect: CollectSettings,
-    pub ingest: GateSettings,
+    pub ingest: AdmissionSettings,
     /// Where programs' lanes are; none when `PEGEL_DISABLE` is set.
     pub lanes: Option<LanesSettings>,
     pub statsd: StatsdPlan,
@@ -132,13 +132,13 @@ impl Plan {
             lanes,
             store,
             collect,
-            ingest: GateSettings {
+            ingest: AdmissionSettings {
                 level: config.own.level.get(),
                 series_max: u64::from(config.own.limits.series.get()),
                 series_per_sender: config.own.limits.series_per_sender.get(),
                 text_bytes_max: config.own.limits.memory.count() / 16,
                 sender_bytes: sender_bytes(config.own.limits.sender_bytes.as_ref(), keep_bytes),
-                rules: Rules::new(config.own.rules.clone()),
+                rules: RelabelRules::new(config.own.rules.clone()),
                 reserved,
             },
             statsd,
@@ -167,7 +167,7 @@ fn lanes(dir: &Path, allow_users: &[User], environment: Environment<'_>) -> Opti
     }
     let uid = rustix::process::geteuid().as_raw();
     // The first that can be used is made now, so that programs find it; the others are read where they are there.
-    let (first, _) = pegel_lane::private::choose(pegel_lane::user_directories(uid), uid);
+    let (first, _) = pegel_lane::private_directory::choose(pegel_lane::user_directories(uid), uid);
     let own = pegel_lane::user_directories(uid).map(|path| LaneDirectory {
         is_optional: path != first,
         ..LaneDirectory::for_user(path, uid)

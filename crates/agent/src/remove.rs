@@ -50,7 +50,7 @@ fn keep_if_used(removed: io::Result<()>) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use pegel_metric::{Input, Tick};
-    use pegel_store::{Options, Store};
+    use pegel_store::{Store, StoreOptions};
 
     use super::*;
 
@@ -60,7 +60,7 @@ mod tests {
         let dir = parent.join("store");
         for precious in [false, true] {
             fs::create_dir_all(&dir).expect("made");
-            let opened = Store::open(Options::new(&dir)).expect("opened");
+            let opened = Store::open(StoreOptions::new(&dir)).expect("opened");
             opened.tick(&mut Tick::new(Input::Collect));
             opened.close();
             drop(opened);

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use pegel_config::{ConfigError, Place, Problem, Tree, Value};
-use pegel_ingest::statsd::{Door, Peer, Protocol, StatsdKeys};
+use pegel_ingest::statsd::{LoopbackPeer, StatsdPeerPolicy, StatsdSettings, TransportProtocol};
 use pegel_serve::{LocalUsers, holder_of, udp_holder_of};
 
 const ACCEPTS: &str =
@@ -45,7 +45,7 @@ pub(crate) fn lay_over(
 
 /// statsd knows neither encryption nor tokens: other machines are let in only where that was wanted.
 pub(crate) fn check_exposure(
-    keys: &StatsdKeys,
+    keys: &StatsdSettings,
     is_insecure: bool,
     tree: &Tree,
 ) -> Result<(), ConfigError> {
@@ -72,22 +72,22 @@ pub(crate) struct AgentDoor {
     pub users: LocalUsers,
 }
 
-impl Door for AgentDoor {
-    fn holder(&self, protocol: Protocol, address: SocketAddr) -> Option<String> {
+impl StatsdPeerPolicy for AgentDoor {
+    fn port_holder(&self, protocol: TransportProtocol, address: SocketAddr) -> Option<String> {
         let holder = match protocol {
-            Protocol::Udp => udp_holder_of(address),
-            Protocol::Tcp => holder_of(address),
+            TransportProtocol::Udp => udp_holder_of(address),
+            TransportProtocol::Tcp => holder_of(address),
         };
         holder.map(|holder| holder.to_string())
     }
 
-    fn owner(&self, local: SocketAddr, peer: SocketAddr) -> Peer {
+    fn peer_owner(&self, local: SocketAddr, peer: SocketAddr) -> LoopbackPeer {
         self.users
             .owner_of(peer, local)
-            .map_or(Peer::Nobody, Peer::Uid)
+            .map_or(LoopbackPeer::Unknown, LoopbackPeer::Uid)
     }
 
-    fn admits(&self, uid: u32) -> bool {
+    fn allows_user(&self, uid: u32) -> bool {
         self.users.admits(uid)
     }
 }

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use pegel_lane::reader::{Directory, Limits, ProcessState};
+use pegel_lane::reader::{LaneDirectoryHandle, LaneLimits, ProcessState};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -110,13 +110,13 @@ fn wait_for_lanes(directories: &[PathBuf], first_wait: Duration, last_wait: Dura
 
 /// Whether a program runs that has a lane there. One that went on to another program by `exec` still runs.
 fn has_programs(directory: &PathBuf) -> bool {
-    let Ok(directory) = Directory::open(directory) else {
+    let Ok(directory) = LaneDirectoryHandle::open(directory) else {
         return false;
     };
     let listing = directory.list(LANES_MAX).unwrap_or_default();
-    listing.found.iter().any(|found| {
+    listing.lanes.iter().any(|found| {
         directory
-            .open_lane(&found.name, &Limits::default())
+            .open_lane(&found.name, &LaneLimits::default())
             .is_ok_and(|lane| match lane.process() {
                 ProcessState::Alive => true,
                 ProcessState::Gone => false,
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn the_end_of_the_last_program_with_a_lane_is_seen() {
-        use pegel_lane::{Counter, Handle, Home, Kind, Spec};
+        use pegel_lane::{Counter, Handle, LaneKind, LaneSeriesSpec, ProcessLanes};
         let dir = pegel_testkit::TempDir::new();
         let directories = [dir.path().to_owned()];
         let wait = |first: u64, last: u64| {
@@ -155,8 +155,8 @@ mod tests {
         // SAFETY: the child makes a lane and waits to be killed; it touches nothing that another thread may hold.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            let spec = Spec::new(Kind::Counter, "test_total");
-            let _ = Counter::create_in(Home::in_directory(dir.path()), &spec);
+            let spec = LaneSeriesSpec::new(LaneKind::Counter, "test_total");
+            let _ = Counter::create_in(ProcessLanes::in_directory(dir.path()), &spec);
             loop {
                 std::thread::sleep(Duration::from_secs(1));
             }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use pegel_collect::{Host, Sampler, Settings};
 use pegel_metric::{Clock, Input, Millis, Reason, Selector, SystemClock};
-use pegel_store::{Options, Question, Store};
+use pegel_store::{RangeQuery, Store, StoreOptions};
 use pegel_testkit::{TempDir, eventually};
 
 const SECOND: Millis = 1_000;
@@ -48,7 +48,7 @@ impl Scene {
     fn new(keep_disk: Duration) -> Scene {
         let dir = TempDir::new();
         let clock = Arc::new(SetClock::default());
-        let mut options = Options::new(dir.join("store"));
+        let mut options = StoreOptions::new(dir.join("store"));
         options.clock = clock.clone();
         options.keep_disk = keep_disk;
         let store = Store::open(options).expect("the store opens");
@@ -82,9 +82,9 @@ impl Scene {
     /// Every stored sample of a series whose values do not matter here.
     fn times(&self) -> Vec<Millis> {
         let selector = Selector::name("node_load1");
-        let question = Question::new(selector, Millis::MIN, Millis::MAX, None);
+        let question = RangeQuery::new(selector, Millis::MIN, Millis::MAX, None);
         let mut times = Vec::new();
-        let asked = self.store.range(&question, &mut |_, points| {
+        let asked = self.store.query_range(&question, &mut |_, points| {
             assert!(times.is_empty(), "the series comes twice");
             times.extend(points.iter().map(|(time, _)| *time));
         });
@@ -100,7 +100,7 @@ impl Scene {
     fn seen(&self) -> Millis {
         let (selector, mut seen) = (Selector::name("node_load1"), Millis::MIN);
         self.store
-            .latest(&selector, 0, &mut |_, latest| seen = latest.seen);
+            .latest(&selector, 0, &mut |_, latest| seen = latest.last_sampled);
         seen
     }
 
@@ -167,12 +167,12 @@ impl Scene {
                 false => Err(account.clone()),
             }
         });
-        let mut question = Question::new(Selector::all(), Millis::MIN, Millis::MAX, None);
+        let mut question = RangeQuery::new(Selector::all(), Millis::MIN, Millis::MAX, None);
         question.bytes_max = 1 << 30;
         let mut stored = 0;
         let asked = self
             .store
-            .range(&question, &mut |_, points| stored += points.len() as u64);
+            .query_range(&question, &mut |_, points| stored += points.len() as u64);
         asked.expect("an answer");
         let kept = ledger.kept_total(Input::Collect);
         assert_eq!(
@@ -229,16 +229,16 @@ fn years_are_as_good_as_hours() {
 fn a_clock_that_leaps_a_century_and_comes_back_costs_no_history() {
     let scene = Scene::new(Duration::from_secs(2 * 86_400));
     scene.sample();
-    scene.store.settle();
+    scene.store.flush_to_blocks();
     let (before, start) = (scene.times(), scene.clock.utc());
     scene.clock.0.fetch_add(YEAR_2100 - start, Ordering::SeqCst);
     scene.sample();
     // Everything is older than two days now.
-    scene.store.settle();
+    scene.store.flush_to_blocks();
     assert!(scene.times().iter().all(|time| *time >= YEAR_2100));
     scene.clock.0.fetch_sub(YEAR_2100 - start, Ordering::SeqCst);
     scene.sample();
-    scene.store.settle();
+    scene.store.flush_to_blocks();
     let after = scene.times();
     let lost = before
         .iter()

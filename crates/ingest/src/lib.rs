@@ -6,18 +6,18 @@
 //! points with a time  ──► gate ──────────push───► store        every one of them is kept
 //! ```
 
-pub mod batch;
-pub mod board;
-pub mod gate;
-mod intake;
+pub mod admission;
+pub mod current_values;
+mod ingest;
 pub mod lanes;
-pub mod owners;
-pub mod points;
-pub mod pulse;
-pub mod reserved;
+pub mod name_owners;
+pub mod point_batch;
+pub mod point_writer;
+pub mod program_sampler;
+pub mod reserved_names;
 pub mod rules;
 pub mod senders;
 pub mod statsd;
-pub mod users;
+pub mod user_names;
 
-pub use intake::{Intake, StartError};
+pub use ingest::{Ingest, IngestStartError};

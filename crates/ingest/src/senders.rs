@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pegel_metric::{Input, Millis, Reason};
 use serde::Serialize;
 
-use crate::gate::take;
-use crate::users;
+use crate::admission::try_add;
+use crate::user_names;
 
 /// How many senders are told apart. Further ones share the account [`OTHERS`].
 const SENDERS_MAX: usize = 1000;
-pub const OTHERS: &str = "others";
+pub const OTHER_SENDERS: &str = "others";
 
 /// The approximate maximum bytes of a stored current value in the log: a difference to the previous one.
 pub(crate) const SAMPLE_BYTES: u64 = 8;
@@ -26,7 +26,7 @@ const BURST_SECONDS: i64 = 600;
 #[derive(Debug)]
 pub struct Sender {
     pub input: Input,
-    pub who: Box<str>,
+    pub name: Box<str>,
     is_trusted: bool,
     user: Option<Box<str>>,
     received: AtomicU64,
@@ -44,7 +44,7 @@ impl Sender {
             allowance: AtomicI64::new(allowance),
             delayed: AtomicU64::new(0),
             input,
-            who: who.into(),
+            name: who.into(),
             is_trusted: is_trusted(who),
             user: other_user(input, who),
             received: AtomicU64::new(0),
@@ -74,7 +74,7 @@ impl Sender {
     }
 
     /// Charges the sender for bytes to be written. Returns false if its allowance is used up.
-    pub(crate) fn take_bytes(&self, bytes: u64) -> bool {
+    pub(crate) fn try_charge(&self, bytes: u64) -> bool {
         let take = |left: i64| (left > 0).then_some(left - bytes as i64);
         self.is_trusted
             || self
@@ -99,23 +99,23 @@ impl Sender {
         self.series.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn take_text(&self, bytes: u64, max: u64) -> bool {
-        take(&self.text_bytes, bytes, max)
+    pub(crate) fn try_reserve_text(&self, bytes: u64, max: u64) -> bool {
+        try_add(&self.text_bytes, bytes, max)
     }
 
-    pub(crate) fn give_text(&self, bytes: u64) {
+    pub(crate) fn release_text(&self, bytes: u64) {
         self.text_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Takes one more series into the account; false when it has `max`.
-    pub(crate) fn take_series(&self, max: u32) -> bool {
+    pub(crate) fn try_reserve_series(&self, max: u32) -> bool {
         let more = |series| (series < max).then_some(series + 1);
         self.series
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
             .is_ok()
     }
 
-    pub(crate) fn give_series(&self, count: u32) {
+    pub(crate) fn release_series(&self, count: u32) {
         self.series.fetch_sub(count, Ordering::Relaxed);
     }
 }
@@ -133,14 +133,14 @@ fn is_trusted(who: &str) -> bool {
 fn other_user(input: Input, who: &str) -> Option<Box<str>> {
     match uid_of(who) {
         _ if input == Input::Statsd => None,
-        None if who == OTHERS => Some(OTHERS.into()),
-        uid => users::other_than_own(uid?).map(String::into_boxed_str),
+        None if who == OTHER_SENDERS => Some(OTHER_SENDERS.into()),
+        uid => user_names::other_than_own(uid?).map(String::into_boxed_str),
     }
 }
 
 /// One sender, as `/status` shows it.
 #[derive(Debug, Serialize)]
-pub struct Account {
+pub struct SenderStatus {
     pub input: &'static str,
     pub sender: String,
     pub received: u64,
@@ -151,12 +151,12 @@ pub struct Account {
     pub dropped: std::collections::BTreeMap<&'static str, u64>,
 }
 
-type Known = HashMap<(Input, Box<str>), Arc<Sender>>;
+type SenderMap = HashMap<(Input, Box<str>), Arc<Sender>>;
 
 /// All senders.
 #[derive(Debug)]
 pub struct Senders {
-    known: Mutex<Known>,
+    senders: Mutex<SenderMap>,
     /// The bytes that each sender may write per second.
     bytes_per_second: i64,
     refilled: Mutex<Millis>,
@@ -165,7 +165,7 @@ pub struct Senders {
 impl Senders {
     pub fn new(bytes_per_second: u64) -> Senders {
         Senders {
-            known: Mutex::default(),
+            senders: Mutex::default(),
             bytes_per_second: i64::try_from(bytes_per_second)
                 .unwrap_or(i64::MAX)
                 .min(i64::MAX / BURST_SECONDS),
@@ -195,14 +195,14 @@ impl Senders {
             return sender.clone();
         }
         // The agent's user and root always get accounts, however many others there are.
-        let is_full = |known: &Known| known.len() >= SENDERS_MAX && !is_trusted(who);
+        let is_full = |known: &SenderMap| known.len() >= SENDERS_MAX && !is_trusted(who);
         if is_full(&known) {
             // Those who hold nothing and are not connected make room; their drops are in the ledger.
             known.retain(|_, sender| {
                 sender.is_trusted || sender.series() > 0 || Arc::strong_count(sender) > 1
             });
         }
-        let who = if is_full(&known) { OTHERS } else { who };
+        let who = if is_full(&known) { OTHER_SENDERS } else { who };
         let burst = self.bytes_per_second * BURST_SECONDS;
         known
             .entry((input, who.into()))
@@ -211,31 +211,31 @@ impl Senders {
     }
 
     /// Every sender that sent something, the one with the most series first.
-    pub fn accounts(&self) -> Vec<Account> {
+    pub fn statuses(&self) -> Vec<SenderStatus> {
         let known = self.lock();
-        let accounts = known.values().map(|sender| account(sender));
-        let has_sent = |account: &Account| {
+        let accounts = known.values().map(|sender| status_of(sender));
+        let has_sent = |account: &SenderStatus| {
             account.received > 0 || account.series > 0 || !account.dropped.is_empty()
         };
-        let mut accounts: Vec<Account> = accounts.filter(has_sent).collect();
+        let mut accounts: Vec<SenderStatus> = accounts.filter(has_sent).collect();
         accounts
             .sort_by(|a, b| (b.series, &a.sender, a.input).cmp(&(a.series, &b.sender, b.input)));
         accounts
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, SenderMap> {
+        self.senders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn account(sender: &Sender) -> Account {
+fn status_of(sender: &Sender) -> SenderStatus {
     let dropped = Reason::ALL.iter().map(|&reason| {
         let count = sender.dropped[reason as usize].load(Ordering::Relaxed);
         (reason.as_str(), count)
     });
-    Account {
+    SenderStatus {
         input: sender.input.as_str(),
-        sender: sender.who.to_string(),
+        sender: sender.name.to_string(),
         received: sender.received.load(Ordering::Relaxed),
         series: sender.series(),
         delayed: sender.delayed.load(Ordering::Relaxed),
@@ -251,11 +251,11 @@ mod tests {
     fn a_sender_cannot_have_more_series_than_it_may() {
         let senders = Senders::new(1000);
         let sender = senders.get(Input::Statsd, "127.0.0.1");
-        assert!(sender.take_series(2) && sender.take_series(2));
-        assert!(!sender.take_series(2));
-        sender.give_series(1);
+        assert!(sender.try_reserve_series(2) && sender.try_reserve_series(2));
+        assert!(!sender.try_reserve_series(2));
+        sender.release_series(1);
         assert_eq!(sender.series(), 1);
-        assert!(sender.take_series(2));
+        assert!(sender.try_reserve_series(2));
         assert!(Arc::ptr_eq(
             &sender,
             &senders.get(Input::Statsd, "127.0.0.1")
@@ -269,9 +269,9 @@ mod tests {
         let held: Vec<_> = (0..SENDERS_MAX)
             .map(|at| senders.get(Input::Statsd, &at.to_string()))
             .collect();
-        assert_eq!(&*senders.get(Input::Statsd, "one more").who, OTHERS);
+        assert_eq!(&*senders.get(Input::Statsd, "one more").name, OTHER_SENDERS);
         drop(held);
-        assert_eq!(&*senders.get(Input::Statsd, "another").who, "another");
+        assert_eq!(&*senders.get(Input::Statsd, "another").name, "another");
     }
 
     #[test]
@@ -281,7 +281,7 @@ mod tests {
             senders.get(Input::Statsd, "127.0.0.1"),
             senders.get(Input::Put, "uid 0"),
         );
-        let written = |sender: &Sender| (0..2000).filter(|_| sender.take_bytes(1000)).count();
+        let written = |sender: &Sender| (0..2000).filter(|_| sender.try_charge(1000)).count();
         senders.refill(0);
         assert_eq!((written(&stranger), written(&root)), (600, 2000));
         senders.refill(5_000);
@@ -298,10 +298,10 @@ mod tests {
         let senders = Senders::new(1000);
         let small = senders.get(Input::Push, "uid 1");
         let large = senders.get(Input::Lane, "uid 2");
-        assert!(large.take_series(9));
+        assert!(large.try_reserve_series(9));
         small.add_received(3);
         small.add_dropped(Reason::Rule, 2);
-        let accounts = senders.accounts();
+        let accounts = senders.statuses();
         assert_eq!(
             (accounts[0].sender.as_str(), accounts[0].series),
             ("uid 2", 1)

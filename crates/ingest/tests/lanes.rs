@@ -7,14 +7,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pegel_ingest::gate::{Gate, GateSettings};
+use pegel_ingest::admission::{Admission, AdmissionSettings};
 use pegel_ingest::lanes::{LaneDirectory, Lanes, LanesSettings, LanesStatus};
-use pegel_ingest::points::Points;
-use pegel_ingest::pulse::Source;
-use pegel_ingest::rules::Rules;
-use pegel_lane::{Aggregation, Calls, Counter, Gauge, Handle, Histogram, Home, Kind, Spec};
+use pegel_ingest::point_writer::PointWriter;
+use pegel_ingest::program_sampler::ValueSource;
+use pegel_ingest::rules::RelabelRules;
+use pegel_lane::{
+    Aggregation, Calls, Counter, Gauge, Handle, Histogram, LaneKind, LaneSeriesSpec, ProcessLanes,
+};
 use pegel_metric::{Clock, Input, Millis, Selector, Tick};
-use pegel_store::{Options, Store};
+use pegel_store::{Store, StoreOptions};
 use pegel_testkit::{
     FakeClock, Forked, HangingFiles, Stranger, TempDir, eventually, need_hardware,
 };
@@ -22,7 +24,7 @@ use pegel_testkit::{
 const START: Millis = 1_800_000_000_000;
 
 /// A node: its lanes, its store, its clock. The agent comes and goes.
-struct Node {
+struct LaneTestNode {
     dir: TempDir,
     clock: Arc<FakeClock>,
     lanes_max: usize,
@@ -30,18 +32,18 @@ struct Node {
     disk: HangingFiles,
 }
 
-struct Agent {
+struct LaneTestAgent {
     store: Store,
-    gate: Arc<Gate>,
+    gate: Arc<Admission>,
     lanes: Lanes,
     clock: Arc<FakeClock>,
 }
 
-impl Node {
-    fn new() -> Node {
+impl LaneTestNode {
+    fn new() -> LaneTestNode {
         let dir = TempDir::new();
         fs::create_dir(dir.join("lanes")).expect("made");
-        Node {
+        LaneTestNode {
             dir,
             clock: Arc::new(FakeClock::new(START)),
             lanes_max: usize::MAX,
@@ -53,11 +55,11 @@ impl Node {
         self.dir.join("lanes")
     }
 
-    fn home(&self) -> &'static Home {
-        Home::in_directory(self.lanes())
+    fn home(&self) -> &'static ProcessLanes {
+        ProcessLanes::in_directory(self.lanes())
     }
 
-    fn agent(&self) -> Agent {
+    fn agent(&self) -> LaneTestAgent {
         self.agent_at(
             &self.dir.join("lanes.journal"),
             &self.dir.join("store"),
@@ -65,7 +67,7 @@ impl Node {
         )
     }
 
-    fn agent_at(&self, journal: &Path, store: &Path, series_per_sender: u32) -> Agent {
+    fn agent_at(&self, journal: &Path, store: &Path, series_per_sender: u32) -> LaneTestAgent {
         let directory = LaneDirectory::for_all_users(self.lanes());
         self.agent_with(journal, store, series_per_sender, directory)
     }
@@ -76,22 +78,22 @@ impl Node {
         store: &Path,
         series_per_sender: u32,
         directory: LaneDirectory,
-    ) -> Agent {
-        let mut options = Options::new(store);
+    ) -> LaneTestAgent {
+        let mut options = StoreOptions::new(store);
         options.clock = self.clock.clone();
         // A child that was just made by another test has all descriptors for a moment, with their locks.
         let store = eventually("the store opens", || Store::open(options.clone()));
-        let settings = GateSettings {
+        let settings = AdmissionSettings {
             level: 3,
             series_max: 100_000,
             series_per_sender,
             text_bytes_max: 16 << 20,
             sender_bytes: 1 << 30,
-            rules: Rules::default(),
+            rules: RelabelRules::default(),
             reserved: Arc::default(),
         };
-        let gate = Arc::new(Gate::new(settings, store.ledger().clone()));
-        let points = Arc::new(Points::new(gate.clone(), store.clone()));
+        let gate = Arc::new(Admission::new(settings, store.ledger().clone()));
+        let points = Arc::new(PointWriter::new(gate.clone(), store.clone()));
         let settings = LanesSettings {
             directories: vec![directory],
             journal: journal.to_owned(),
@@ -100,7 +102,7 @@ impl Node {
         };
         let clock: Arc<dyn Clock> = self.clock.clone();
         let lanes = Lanes::open(&settings, gate.clone(), points, &store, clock).expect("opened");
-        Agent {
+        LaneTestAgent {
             store,
             gate,
             lanes,
@@ -129,7 +131,7 @@ impl Node {
     }
 }
 
-impl Agent {
+impl LaneTestAgent {
     fn pass(&mut self) {
         self.pass_at_once();
         eventually("the journal is written", || {
@@ -142,7 +144,7 @@ impl Agent {
     fn pass_at_once(&mut self) {
         let mut tick = Tick::new(Input::Programs);
         tick.reset(self.clock.utc());
-        self.lanes.pass(&mut tick);
+        self.lanes.update(&mut tick);
         self.store.tick(&mut tick);
         let _ = self.store.push(Input::Programs, Vec::new());
     }
@@ -179,7 +181,7 @@ impl Agent {
 
     /// As by `kill -9`: nothing is said to anybody.
     fn kill(self) {
-        let Agent { lanes, store, .. } = self;
+        let LaneTestAgent { lanes, store, .. } = self;
         lanes.abort();
         store.close();
     }
@@ -187,12 +189,12 @@ impl Agent {
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn counter(home: &'static Home, name: &str) -> Counter {
-    Counter::create_in(home, &Spec::new(Kind::Counter, name)).expect("made")
+fn counter(home: &'static ProcessLanes, name: &str) -> Counter {
+    Counter::create_in(home, &LaneSeriesSpec::new(LaneKind::Counter, name)).expect("made")
 }
 
 /// A child that counts `amount`, says so by a file, and waits to be killed.
-fn counting_child(node: &Node, amount: u64) -> Forked {
+fn counting_child(node: &LaneTestNode, amount: u64) -> Forked {
     let home = node.home();
     let said = node.dir.join(format!("said-{amount}"));
     let child = Forked::run(|| {
@@ -208,7 +210,7 @@ fn counting_child(node: &Node, amount: u64) -> Forked {
 
 #[test]
 fn programs_are_summed_and_their_counters_outlive_them() {
-    let node = Node::new();
+    let node = LaneTestNode::new();
     let mut agent = node.agent();
     let first = counting_child(&node, 5);
     let second = counting_child(&node, 7);
@@ -234,7 +236,7 @@ fn programs_are_summed_and_their_counters_outlive_them() {
 
 #[test]
 fn gauges_are_last_min_max_or_sum_and_go_with_their_program() {
-    let node = Node::new();
+    let node = LaneTestNode::new();
     let mut agent = node.agent();
     let all = [
         ("last", Aggregation::Last),
@@ -247,9 +249,9 @@ fn gauges_are_last_min_max_or_sum_and_go_with_their_program() {
         let (home, said) = (node.home(), node.dir.join(format!("set-{at}")));
         children.push(Forked::run(|| {
             for (name, aggregation) in all {
-                let spec = Spec {
+                let spec = LaneSeriesSpec {
                     aggregation,
-                    ..Spec::new(Kind::Gauge, name)
+                    ..LaneSeriesSpec::new(LaneKind::Gauge, name)
                 };
                 Gauge::create_in(home, &spec).expect("made").set(value);
             }
@@ -277,18 +279,19 @@ fn gauges_are_last_min_max_or_sum_and_go_with_their_program() {
 
 #[test]
 fn calls_and_histograms_have_their_series() {
-    let node = Node::new();
+    let node = LaneTestNode::new();
     let mut agent = node.agent();
     let home = node.home();
     let labels = [("call", "MPI_Send")];
-    let spec = Spec {
+    let spec = LaneSeriesSpec {
         labels: &labels,
-        ..Spec::new(Kind::Calls, "mpi")
+        ..LaneSeriesSpec::new(LaneKind::Calls, "mpi")
     };
     let calls = Calls::create_in(home, &spec).expect("made");
     calls.add(1000, 1_000_000_000);
     calls.add(24, 500_000_000);
-    let sizes = Histogram::create_in(home, &Spec::new(Kind::Histogram, "sizes")).expect("made");
+    let sizes = Histogram::create_in(home, &LaneSeriesSpec::new(LaneKind::Histogram, "sizes"))
+        .expect("made");
     for value in [0.5, 1.0, 1.4, 100.0] {
         sizes.record(value);
     }
@@ -319,7 +322,7 @@ fn calls_and_histograms_have_their_series() {
 fn the_total_is_exact_whoever_is_killed_when() {
     for killed_at in 0..8 {
         for program_killed_at in 0..8 {
-            let node = Node::new();
+            let node = LaneTestNode::new();
             let mut agent = node.agent();
             let home = node.home();
             let own = counter(home, "steps_total");
@@ -359,7 +362,7 @@ fn the_total_is_exact_whoever_is_killed_when() {
 /// lanes: as after a kill between writing, folding and unlinking.
 #[test]
 fn a_journal_that_lags_behind_counts_nothing_twice() {
-    let node = Node::new();
+    let node = LaneTestNode::new();
     let mut agent = node.agent();
     let own = counter(node.home(), "steps_total");
     let child = counting_child(&node, 1000);
@@ -390,7 +393,7 @@ fn a_journal_that_lags_behind_counts_nothing_twice() {
 
 #[test]
 fn lanes_that_are_gone_keep_what_was_last_known_of_them() {
-    let node = Node::new();
+    let node = LaneTestNode::new();
     let mut agent = node.agent();
     let child = counting_child(&node, 9);
     agent.pass_after(SECOND);
@@ -417,7 +420,7 @@ fn lanes_that_are_gone_keep_what_was_last_known_of_them() {
 
 #[test]
 fn a_torn_journal_is_cut_at_every_byte_without_harm() {
-    let node = Node::new();
+    let node = LaneTestNode::new();
     let own = counter(node.home(), "steps_total");
     let other = counter(node.home(), "others_total");
     let mut agent = node.agent();
@@ -444,7 +447,7 @@ fn a_torn_journal_is_cut_at_every_byte_without_harm() {
 
 #[test]
 fn a_thousand_programs_at_once() {
-    let node = Node::new();
+    let node = LaneTestNode::new();
     let mut agent = node.agent();
     let home = node.home();
     let children: Vec<Forked> = (0..1000)
@@ -470,7 +473,7 @@ fn a_thousand_programs_at_once() {
 
 #[test]
 fn lanes_beyond_the_limit_wait_and_none_is_lost() {
-    let mut node = Node::new();
+    let mut node = LaneTestNode::new();
     node.lanes_max = 3;
     let mut agent = node.agent();
     let home = node.home();
@@ -490,7 +493,7 @@ fn lanes_beyond_the_limit_wait_and_none_is_lost() {
 
 #[test]
 fn a_program_that_closes_all_its_descriptors_is_counted_on() {
-    let node = Node::new();
+    let node = LaneTestNode::new();
     let mut agent = node.agent();
     let home = node.home();
     let (said, go, done) = (
@@ -528,7 +531,7 @@ fn a_program_that_closes_all_its_descriptors_is_counted_on() {
 
 #[test]
 fn a_sender_with_too_many_series_is_cut_and_named() {
-    let node = Node::new();
+    let node = LaneTestNode::new();
     let (journal, store) = (node.dir.join("j"), node.dir.join("s"));
     let mut agent = node.agent_at(&journal, &store, 10);
     for at in 0..25 {
@@ -536,7 +539,7 @@ fn a_sender_with_too_many_series_is_cut_and_named() {
     }
     agent.pass_after(SECOND);
     assert_eq!(agent.values().len(), 10);
-    let accounts = agent.gate.senders().accounts();
+    let accounts = agent.gate.senders().statuses();
     let account = accounts
         .iter()
         .find(|account| account.series == 10)
@@ -547,10 +550,10 @@ fn a_sender_with_too_many_series_is_cut_and_named() {
 
 #[test]
 fn one_name_with_two_kinds_is_two_series() {
-    let node = Node::new();
+    let node = LaneTestNode::new();
     let mut agent = node.agent();
     counter(node.home(), "x").add(4);
-    Gauge::create_in(node.home(), &Spec::new(Kind::Gauge, "x"))
+    Gauge::create_in(node.home(), &LaneSeriesSpec::new(LaneKind::Gauge, "x"))
         .expect("made")
         .set(0.5);
     agent.pass_after(SECOND);
@@ -562,10 +565,11 @@ fn one_name_with_two_kinds_is_two_series() {
 
 #[test]
 fn points_are_stored_once_across_restarts() {
-    let node = Node::new();
+    let node = LaneTestNode::new();
     let mut agent = node.agent();
     let points =
-        pegel_lane::Points::create_in(node.home(), &Spec::new(Kind::Point, "depth")).expect("made");
+        pegel_lane::Points::create_in(node.home(), &LaneSeriesSpec::new(LaneKind::Point, "depth"))
+            .expect("made");
     for at in 0..100 {
         points.add_at(f64::from(at), START + i64::from(at));
         if at % 30 == 29 {
@@ -577,7 +581,7 @@ fn points_are_stored_once_across_restarts() {
         }
     }
     agent.pass_after(SECOND);
-    let question = pegel_store::Question::new(
+    let question = pegel_store::RangeQuery::new(
         Selector::parse("depth").expect("a pattern"),
         START,
         START + 1000,
@@ -586,7 +590,7 @@ fn points_are_stored_once_across_restarts() {
     let mut found = Vec::new();
     agent
         .store
-        .range(&question, &mut |_, samples| {
+        .query_range(&question, &mut |_, samples| {
             found.extend(samples.iter().map(|(_, value)| *value))
         })
         .expect("an answer");
@@ -596,7 +600,7 @@ fn points_are_stored_once_across_restarts() {
 
 #[test]
 fn what_is_no_lane_is_left_alone_and_said() {
-    let node = Node::new();
+    let node = LaneTestNode::new();
     let good = counter(node.home(), "good_total");
     good.add(3);
     let name = |digit: &str| format!("{}.lane", digit.repeat(32));
@@ -654,7 +658,7 @@ fn what_is_no_lane_is_left_alone_and_said() {
 
 #[test]
 fn a_lane_whose_program_ended_is_read_once_more_and_then_no_longer() {
-    let node = Node::new();
+    let node = LaneTestNode::new();
     let mut agent = node.agent();
     let child = counting_child(&node, 5);
     agent.pass_after(SECOND);
@@ -682,7 +686,7 @@ fn a_lane_whose_program_ended_is_read_once_more_and_then_no_longer() {
 fn files_without_number_hide_no_lane_and_are_said() {
     // More than two looks read, and then some: where files are removed during a scan, it may skip some.
     const JUNK: u128 = 40_000;
-    let node = Node::new();
+    let node = LaneTestNode::new();
     let mut agent = node.agent();
     let before = counter(node.home(), "before_total");
     before.add(1);
@@ -720,7 +724,7 @@ fn files_without_number_hide_no_lane_and_are_said() {
 
 #[test]
 fn an_agent_with_another_store_counts_from_when_it_took_over() {
-    let node = Node::new();
+    let node = LaneTestNode::new();
     let other = || {
         node.agent_at(
             &node.dir.join("other.journal"),
@@ -769,7 +773,7 @@ fn an_agent_with_another_store_counts_from_when_it_took_over() {
 #[test]
 fn lanes_of_users_who_are_not_admitted_are_not_read() {
     let Some(_) = Stranger::new() else { return };
-    let node = Node::new();
+    let node = LaneTestNode::new();
     let own = rustix::process::geteuid().as_raw();
     let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
     fs::set_permissions(node.lanes(), private).expect("ours");
@@ -807,18 +811,18 @@ fn lanes_of_different_users_do_not_add_up() {
     if need_hardware(is_root, "root privilege to give files to others").is_none() {
         return;
     }
-    let node = Node::new();
+    let node = LaneTestNode::new();
     let counted = |uid: u32, amount: u64| {
         let before: Vec<PathBuf> = node.lane_files();
-        let home = Home::in_directory(node.lanes());
+        let home = ProcessLanes::in_directory(node.lanes());
         // What a lane says about its user is not believed.
         let labels: &[(&str, &str)] = match uid {
             0 => &[],
             _ => &[("user", "root")],
         };
-        let spec = Spec {
+        let spec = LaneSeriesSpec {
             labels,
-            ..Spec::new(Kind::Counter, "steps_total")
+            ..LaneSeriesSpec::new(LaneKind::Counter, "steps_total")
         };
         let counter = Counter::create_in(home, &spec).expect("made");
         counter.add(amount);
@@ -844,7 +848,7 @@ fn lanes_of_different_users_do_not_add_up() {
 
 #[test]
 fn values_go_on_while_the_journal_hangs_and_files_stay_until_it_is_written() {
-    let node = Node::new();
+    let node = LaneTestNode::new();
     let mut agent = node.agent();
     let own = counter(node.home(), "own_total");
     own.add(1);
@@ -897,7 +901,7 @@ fn values_go_on_while_the_journal_hangs_and_files_stay_until_it_is_written() {
 
 #[test]
 fn an_agent_ends_although_the_journal_hangs_and_writes_what_is_pending_otherwise() {
-    let node = Node::new();
+    let node = LaneTestNode::new();
     let own = counter(node.home(), "own_total");
     own.add(1);
     let mut agent = node.agent();
@@ -908,7 +912,7 @@ fn an_agent_ends_although_the_journal_hangs_and_writes_what_is_pending_otherwise
     drop(agent);
     // As when the machine was started anew: what the journal has is all there is, beside the store.
     let read = || fs::read(node.dir.join("lanes.journal")).expect("readable");
-    let (kept, whole) = pegel_ingest::lanes::journal::read(&read()).expect("our format");
+    let (kept, whole) = pegel_ingest::lanes::journal::parse_journal(&read()).expect("our format");
     assert_eq!(whole, read().len());
     let lane = kept.lanes.values().next().expect("one lane");
     assert_eq!(lane.amounts[0].1.value(), 2.0);

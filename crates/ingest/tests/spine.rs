@@ -3,48 +3,48 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pegel_ingest::board::{Board, Place};
-use pegel_ingest::gate::{Gate, GateSettings, Offer};
-use pegel_ingest::points::{Offered, Points};
-use pegel_ingest::pulse::{Pulse, Source};
-use pegel_ingest::rules::Rules;
+use pegel_ingest::admission::{Admission, AdmissionSettings, SeriesSpec};
+use pegel_ingest::current_values::{CurrentValues, ValueSlot};
+use pegel_ingest::point_writer::{IncomingPoint, PointWriter};
+use pegel_ingest::program_sampler::{ProgramSampler, ValueSource};
+use pegel_ingest::rules::RelabelRules;
 use pegel_metric::{Clock, Input, Kind, Millis, Reason, Selector, Tick};
-use pegel_store::{Options, Store};
+use pegel_store::{Store, StoreOptions};
 use pegel_testkit::{FakeClock, TempDir};
 
 const START: Millis = 1_800_000_000_000;
 
-struct Scene {
+struct IngestFixture {
     dir: TempDir,
     clock: Arc<FakeClock>,
 }
 
-impl Scene {
-    fn new() -> Scene {
-        Scene {
+impl IngestFixture {
+    fn new() -> IngestFixture {
+        IngestFixture {
             dir: TempDir::new(),
             clock: Arc::new(FakeClock::new(START)),
         }
     }
 
     fn store(&self) -> Store {
-        let mut options = Options::new(self.dir.join("store"));
+        let mut options = StoreOptions::new(self.dir.join("store"));
         options.clock = self.clock.clone();
         Store::open(options).expect("opened")
     }
 }
 
-fn gate(store: &Store, series_max: u64) -> Arc<Gate> {
-    let settings = GateSettings {
+fn gate(store: &Store, series_max: u64) -> Arc<Admission> {
+    let settings = AdmissionSettings {
         level: 3,
         series_max,
         series_per_sender: 1000,
         text_bytes_max: 16 << 20,
         sender_bytes: 1 << 30,
-        rules: Rules::default(),
+        rules: RelabelRules::default(),
         reserved: Arc::default(),
     };
-    Arc::new(Gate::new(settings, store.ledger().clone()))
+    Arc::new(Admission::new(settings, store.ledger().clone()))
 }
 
 fn current(store: &Store, pattern: &str) -> Vec<(String, f64)> {
@@ -59,19 +59,19 @@ fn current(store: &Store, pattern: &str) -> Vec<(String, f64)> {
 
 /// Counts up to `count` names, and adds to each at every pass.
 #[derive(Debug)]
-struct Counting {
-    gate: Arc<Gate>,
-    board: Board,
-    totals: Vec<(Place, f64)>,
+struct CountingSource {
+    gate: Arc<Admission>,
+    board: CurrentValues,
+    totals: Vec<(ValueSlot, f64)>,
 }
 
-impl Counting {
-    fn new(gate: Arc<Gate>, store: &Store, names: usize) -> Counting {
-        let mut board = Board::new("test", store, START);
+impl CountingSource {
+    fn new(gate: Arc<Admission>, store: &Store, names: usize) -> CountingSource {
+        let mut board = CurrentValues::new("test", store, START);
         let sender = gate.sender(Input::Statsd, "test");
         let totals = (0..names).map(|at| {
             let name = format!("c{at:05}");
-            let offer = Offer {
+            let offer = SeriesSpec {
                 name: &name,
                 labels: &[],
                 identity: &[],
@@ -82,12 +82,12 @@ impl Counting {
             };
             let admitted = gate.admit(&sender, &offer).expect("room");
             // These series stay for the length of the test.
-            std::mem::forget(admitted.pass);
+            std::mem::forget(admitted.permit);
             let (place, before) = board.add(admitted.series);
             (place, before.unwrap_or(0.0))
         });
         let totals = totals.collect();
-        Counting {
+        CountingSource {
             gate,
             board,
             totals,
@@ -95,23 +95,28 @@ impl Counting {
     }
 }
 
-impl Source for Counting {
-    fn pass(&mut self, tick: &mut Tick) {
+impl ValueSource for CountingSource {
+    fn update(&mut self, tick: &mut Tick) {
         for (at, (place, total)) in self.totals.iter_mut().enumerate() {
             *total += (at + 1) as f64;
             self.board.set(*place, *total);
         }
-        assert!(self.gate.senders().accounts().len() == 1);
+        assert!(self.gate.senders().statuses().len() == 1);
         self.board.emit(tick);
     }
 }
 
-fn pulse(scene: &Scene, store: &Store, gate: &Arc<Gate>, names: usize) -> Pulse {
-    let source = Counting::new(gate.clone(), store, names);
+fn pulse(
+    scene: &IngestFixture,
+    store: &Store,
+    gate: &Arc<Admission>,
+    names: usize,
+) -> ProgramSampler {
+    let source = CountingSource::new(gate.clone(), store, names);
     // So slow that only the passes that the test asks for happen.
     let rate = Duration::from_secs(3600);
     let clock: Arc<dyn Clock> = scene.clock.clone();
-    Pulse::start(
+    ProgramSampler::start(
         vec![Box::new(source)],
         store.clone(),
         gate.clone(),
@@ -123,7 +128,7 @@ fn pulse(scene: &Scene, store: &Store, gate: &Arc<Gate>, names: usize) -> Pulse 
 
 #[test]
 fn a_refresh_makes_values_readable_at_once() {
-    let scene = Scene::new();
+    let scene = IngestFixture::new();
     let store = scene.store();
     let gate = gate(&store, 10_000);
     let pulse = pulse(&scene, &store, &gate, 600);
@@ -138,7 +143,7 @@ fn a_refresh_makes_values_readable_at_once() {
 
 #[test]
 fn counters_go_on_where_the_agent_before_left_them() {
-    let scene = Scene::new();
+    let scene = IngestFixture::new();
     {
         let store = scene.store();
         let gate = gate(&store, 10_000);
@@ -166,13 +171,13 @@ fn counters_go_on_where_the_agent_before_left_them() {
 
 #[test]
 fn a_series_taken_off_the_board_is_gone_and_its_place_is_used_again() {
-    let scene = Scene::new();
+    let scene = IngestFixture::new();
     let store = scene.store();
     let gate = gate(&store, 10_000);
     let sender = gate.sender(Input::Lane, "a");
-    let mut board = Board::new("test", &store, START);
-    let add = |board: &mut Board, name: &str| {
-        let offer = Offer {
+    let mut board = CurrentValues::new("test", &store, START);
+    let add = |board: &mut CurrentValues, name: &str| {
+        let offer = SeriesSpec {
             name,
             labels: &[],
             identity: &[],
@@ -186,7 +191,7 @@ fn a_series_taken_off_the_board_is_gone_and_its_place_is_used_again() {
         board.set(place, 1.0);
         place
     };
-    let emit = |board: &mut Board, time: Millis| {
+    let emit = |board: &mut CurrentValues, time: Millis| {
         let mut tick = Tick::new(Input::Programs);
         tick.reset(time);
         board.emit(&mut tick);
@@ -195,7 +200,7 @@ fn a_series_taken_off_the_board_is_gone_and_its_place_is_used_again() {
         let _ = store.push(Input::Programs, Vec::new());
         rows
     };
-    let places: Vec<Place> = (0..256)
+    let places: Vec<ValueSlot> = (0..256)
         .map(|at| add(&mut board, &format!("g{at}")))
         .collect();
     assert_eq!(emit(&mut board, START), 1);
@@ -226,12 +231,12 @@ fn a_series_taken_off_the_board_is_gone_and_its_place_is_used_again() {
 
 #[test]
 fn points_are_kept_one_by_one_and_refused_one_by_one() {
-    let scene = Scene::new();
+    let scene = IngestFixture::new();
     let store = scene.store();
     let gate = gate(&store, 2);
-    let points = Points::new(gate.clone(), store.clone());
+    let points = PointWriter::new(gate.clone(), store.clone());
     let sender = gate.sender(Input::Put, "10.0.0.7");
-    let point = |name: &'static str, time, value| Offered {
+    let point = |name: &'static str, time, value| IncomingPoint {
         name,
         labels: &[("host", "n1")],
         help: "",
@@ -248,7 +253,7 @@ fn points_are_kept_one_by_one_and_refused_one_by_one() {
         point("d", START + day, 1.0),
         point("a", START, 2.5),
     ];
-    let outcome = points.offer(&sender, &offered, START).expect("taken");
+    let outcome = points.write(&sender, &offered, START).expect("taken");
     assert_eq!(outcome.kept, 2);
     let refused: Vec<(usize, Reason)> = outcome
         .refused
@@ -266,27 +271,27 @@ fn points_are_kept_one_by_one_and_refused_one_by_one() {
     let ledger = store.ledger();
     assert_eq!(ledger.received_total(Input::Put), 6);
     assert_eq!(ledger.kept_total(Input::Put), 2);
-    let account = &gate.senders().accounts()[0];
+    let account = &gate.senders().statuses()[0];
     assert_eq!((account.received, account.series), (6, 2));
     assert_eq!(account.dropped.values().sum::<u64>(), 4);
 
     let later = START + 20 * 60_000;
     points
-        .offer(&sender, &[point("a", START + 2, 1.0)], later)
+        .write(&sender, &[point("a", START + 2, 1.0)], later)
         .expect("taken");
     assert_eq!(sender.series(), 1, "what nobody writes leaves the account");
 }
 
 #[test]
 fn points_of_another_user_do_not_replace_those_of_the_agents_user() {
-    let scene = Scene::new();
+    let scene = IngestFixture::new();
     let store = scene.store();
     let gate = gate(&store, 10);
-    let points = Points::new(gate.clone(), store.clone());
+    let points = PointWriter::new(gate.clone(), store.clone());
     let own = rustix::process::geteuid().as_raw();
     for (uid, value) in [(own, 1.0), (4_000_000_001, 2.0)] {
         let sender = gate.sender(Input::Put, &format!("uid {uid}"));
-        let point = Offered {
+        let point = IncomingPoint {
             name: "depth",
             labels: &[],
             help: "",
@@ -294,7 +299,7 @@ fn points_of_another_user_do_not_replace_those_of_the_agents_user() {
             time: START,
             value,
         };
-        points.offer(&sender, &[point], START).expect("taken");
+        points.write(&sender, &[point], START).expect("taken");
     }
     let mut found = current(&store, "*");
     found.sort_by(|a, b| a.0.cmp(&b.0));

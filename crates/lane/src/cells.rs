@@ -7,8 +7,8 @@ use crate::layout::word;
 
 /// What the words for the smallest and largest value are mixed with, so that memory full of zeros says
 /// that there was none yet.
-pub(crate) const MIN_NONE: u64 = f64::INFINITY.to_bits();
-pub(crate) const MAX_NONE: u64 = f64::NEG_INFINITY.to_bits();
+pub(crate) const MIN_UNSET: u64 = f64::INFINITY.to_bits();
+pub(crate) const MAX_UNSET: u64 = f64::NEG_INFINITY.to_bits();
 
 /// Adds to a whole number. What has its highest bit set was negative before a careless cast.
 #[inline]
@@ -35,7 +35,7 @@ pub(crate) fn add_float(cell: &AtomicU64, amount: f64) {
 
 /// Keeps the better of two numbers; almost always that is one load.
 #[inline]
-fn keep(cell: &AtomicU64, none: u64, value: f64, is_better: impl Fn(f64, f64) -> bool) {
+fn update_extreme(cell: &AtomicU64, none: u64, value: f64, is_better: impl Fn(f64, f64) -> bool) {
     let mut seen = cell.load(Relaxed);
     while is_better(value, f64::from_bits(seen ^ none)) {
         match cell.compare_exchange_weak(seen, value.to_bits() ^ none, Relaxed, Relaxed) {
@@ -56,8 +56,8 @@ pub(crate) fn record(line: &[AtomicU64; word::LINE], buckets: &[AtomicU64], valu
         bucket.fetch_add(1, Relaxed);
     }
     add_float(&line[word::SUM], value);
-    keep(&line[word::MIN], MIN_NONE, value, |new, old| new < old);
-    keep(&line[word::MAX], MAX_NONE, value, |new, old| new > old);
+    update_extreme(&line[word::MIN], MIN_UNSET, value, |new, old| new < old);
+    update_extreme(&line[word::MAX], MAX_UNSET, value, |new, old| new > old);
 }
 
 #[cfg(all(test, not(feature = "loom")))]
@@ -76,11 +76,11 @@ mod tests {
         assert_eq!(count, 3);
         assert_eq!(f64::from_bits(line[word::SUM].load(Relaxed)), -0.5);
         assert_eq!(
-            f64::from_bits(line[word::MIN].load(Relaxed) ^ MIN_NONE),
+            f64::from_bits(line[word::MIN].load(Relaxed) ^ MIN_UNSET),
             -3.0
         );
         assert_eq!(
-            f64::from_bits(line[word::MAX].load(Relaxed) ^ MAX_NONE),
+            f64::from_bits(line[word::MAX].load(Relaxed) ^ MAX_UNSET),
             2.0
         );
         assert_eq!(line[word::IGNORED].load(Relaxed), 2);

@@ -7,45 +7,51 @@ use std::time::Duration;
 use crate::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::cells;
 use crate::clock;
-use crate::home::{Home, home};
-use crate::layout::{Kind, RING_OFFSET, RING_POINTS, header, word};
-use crate::memory::Made;
-use crate::ring::{self, Place};
-use crate::spec::{CreateError, Spec};
+use crate::layout::{LaneKind, RING_OFFSET, RING_POINTS, header, word};
+use crate::process_lanes::{ProcessLanes, process_lanes};
+use crate::ring::{self, RingSlot};
+use crate::series_spec::{CreateError, LaneSeriesSpec};
+use crate::writer_lane::SeriesAddress;
 use crate::{Aggregation, BUCKETS};
 
-type Line = [AtomicU64; word::LINE];
+type CacheLine = [AtomicU64; word::LINE];
 
 /// The place of a series in the lanes of `home`, or none.
 #[derive(Debug, Clone, Copy)]
-struct Anchor {
-    home: &'static Home,
+struct SlotPointer {
+    process_lanes: &'static ProcessLanes,
     /// The slot; for points the description.
     at: Option<NonNull<u8>>,
 }
 
 // SAFETY: what it points at is shared memory that stays mapped, and is only used through atomics.
-unsafe impl Send for Anchor {}
+unsafe impl Send for SlotPointer {}
 // SAFETY: as above.
-unsafe impl Sync for Anchor {}
+unsafe impl Sync for SlotPointer {}
 
-impl Anchor {
-    const fn none(home: &'static Home) -> Anchor {
-        Anchor { home, at: None }
+impl SlotPointer {
+    const fn none(process_lanes: &'static ProcessLanes) -> SlotPointer {
+        SlotPointer {
+            process_lanes,
+            at: None,
+        }
     }
 
-    fn at(home: &'static Home, made: Made, offset: usize) -> Anchor {
+    fn at(process_lanes: &'static ProcessLanes, made: SeriesAddress, offset: usize) -> SlotPointer {
         // SAFETY: a series' offsets are within its lane.
         let at = unsafe { made.base.add(offset) };
-        Anchor { home, at: Some(at) }
+        SlotPointer {
+            process_lanes,
+            at: Some(at),
+        }
     }
 
     #[inline]
-    fn line(&self, stripe: usize) -> Option<&'static Line> {
-        let at = self.at.filter(|_| self.home.is_ready())?;
+    fn line(&self, stripe: usize) -> Option<&'static CacheLine> {
+        let at = self.at.filter(|_| self.process_lanes.is_ready())?;
         // SAFETY: slots stay mapped until the process ends, begin at a cache line, have at least one
         // line for each stripe, and are only used through atomics.
-        Some(unsafe { at.cast::<Line>().add(stripe).as_ref() })
+        Some(unsafe { at.cast::<CacheLine>().add(stripe).as_ref() })
     }
 }
 
@@ -54,11 +60,14 @@ pub trait Handle: Copy + Sized {
     /// One that does nothing.
     fn none() -> Self;
 
-    fn create_in(home: &'static Home, spec: &Spec<'_>) -> Result<Self, CreateError>;
+    fn create_in(
+        process_lanes: &'static ProcessLanes,
+        spec: &LaneSeriesSpec<'_>,
+    ) -> Result<Self, CreateError>;
 
     /// In the lanes of this process.
-    fn create(spec: &Spec<'_>) -> Result<Self, CreateError> {
-        Self::create_in(home(), spec)
+    fn create(spec: &LaneSeriesSpec<'_>) -> Result<Self, CreateError> {
+        Self::create_in(process_lanes(), spec)
     }
 }
 
@@ -80,17 +89,20 @@ macro_rules! handle {
     ($name:ident, $kind:expr, $offset:ident) => {
         impl Handle for $name {
             fn none() -> $name {
-                $name(Anchor::none(home()))
+                $name(SlotPointer::none(process_lanes()))
             }
 
-            fn create_in(home: &'static Home, spec: &Spec<'_>) -> Result<$name, CreateError> {
-                let spec = Spec {
+            fn create_in(
+                process_lanes: &'static ProcessLanes,
+                spec: &LaneSeriesSpec<'_>,
+            ) -> Result<$name, CreateError> {
+                let spec = LaneSeriesSpec {
                     kind: $kind,
                     stripes: 1,
                     ..*spec
                 };
-                let made = home.create(&spec)?;
-                Ok($name(Anchor::at(home, made, made.$offset)))
+                let made = process_lanes.create(&spec)?;
+                Ok($name(SlotPointer::at(process_lanes, made, made.$offset)))
             }
         }
 
@@ -99,10 +111,10 @@ macro_rules! handle {
                 self.0.at.map_or(std::ptr::null_mut(), NonNull::as_ptr)
             }
 
-            // SAFETY: says the trait.
+            // SAFETY: upheld by the caller, see `RawHandle::from_ptr`.
             unsafe fn from_ptr(at: *mut u8) -> $name {
-                $name(Anchor {
-                    home: home(),
+                $name(SlotPointer {
+                    process_lanes: process_lanes(),
                     at: NonNull::new(at),
                 })
             }
@@ -112,9 +124,9 @@ macro_rules! handle {
 
 /// A whole number that only grows.
 #[derive(Debug, Clone, Copy)]
-pub struct Counter(Anchor);
+pub struct Counter(SlotPointer);
 
-handle!(Counter, Kind::Counter, slot);
+handle!(Counter, LaneKind::Counter, slot);
 
 impl Counter {
     /// Adds. An amount of 2^63 or more was a negative number once: it is left out, and that is counted.
@@ -128,20 +140,23 @@ impl Counter {
 
 /// A counter for many threads at once: several cache lines share the updates.
 #[derive(Debug, Clone, Copy)]
-pub struct StripedCounter(Anchor, u8);
+pub struct StripedCounter(SlotPointer, u8);
 
 impl Handle for StripedCounter {
     fn none() -> StripedCounter {
-        StripedCounter(Anchor::none(home()), 1)
+        StripedCounter(SlotPointer::none(process_lanes()), 1)
     }
 
-    fn create_in(home: &'static Home, spec: &Spec<'_>) -> Result<StripedCounter, CreateError> {
-        let spec = Spec {
-            kind: Kind::Counter,
+    fn create_in(
+        process_lanes: &'static ProcessLanes,
+        spec: &LaneSeriesSpec<'_>,
+    ) -> Result<StripedCounter, CreateError> {
+        let spec = LaneSeriesSpec {
+            kind: LaneKind::Counter,
             ..*spec
         };
-        let made = home.create(&spec)?;
-        let anchor = Anchor::at(home, made, made.slot);
+        let made = process_lanes.create(&spec)?;
+        let anchor = SlotPointer::at(process_lanes, made, made.slot);
         Ok(StripedCounter(anchor, spec.stripes))
     }
 }
@@ -167,9 +182,9 @@ fn stripe(stripes: u8) -> usize {
 
 /// A number with a fraction that only grows.
 #[derive(Debug, Clone, Copy)]
-pub struct FloatCounter(Anchor);
+pub struct FloatCounter(SlotPointer);
 
-handle!(FloatCounter, Kind::FloatCounter, slot);
+handle!(FloatCounter, LaneKind::FloatCounter, slot);
 
 impl FloatCounter {
     /// Adds. What is negative or no number is left out, and that is counted.
@@ -186,9 +201,9 @@ impl FloatCounter {
 
 /// A number that goes up and down.
 #[derive(Debug, Clone, Copy)]
-pub struct Gauge(Anchor);
+pub struct Gauge(SlotPointer);
 
-handle!(Gauge, Kind::Gauge, slot);
+handle!(Gauge, LaneKind::Gauge, slot);
 
 impl Gauge {
     #[inline]
@@ -211,9 +226,9 @@ impl Gauge {
 
 /// Hits, bytes and time of one call.
 #[derive(Debug, Clone, Copy)]
-pub struct Calls(Anchor);
+pub struct Calls(SlotPointer);
 
-handle!(Calls, Kind::Calls, slot);
+handle!(Calls, LaneKind::Calls, slot);
 
 impl Calls {
     #[inline]
@@ -261,9 +276,9 @@ impl Calls {
 
 /// How often values of which size came; its count, sum, smallest and largest.
 #[derive(Debug, Clone, Copy)]
-pub struct Histogram(Anchor);
+pub struct Histogram(SlotPointer);
 
-handle!(Histogram, Kind::Histogram, slot);
+handle!(Histogram, LaneKind::Histogram, slot);
 
 impl Histogram {
     /// Records one value. What is infinite or no number is left out, and that is counted.
@@ -275,9 +290,9 @@ impl Histogram {
 
 /// A histogram of seconds.
 #[derive(Debug, Clone, Copy)]
-pub struct Timer(Anchor);
+pub struct Timer(SlotPointer);
 
-handle!(Timer, Kind::Timer, slot);
+handle!(Timer, LaneKind::Timer, slot);
 
 impl Timer {
     #[inline]
@@ -292,7 +307,7 @@ impl Timer {
 }
 
 #[inline]
-fn record(anchor: Anchor, value: f64) {
+fn record(anchor: SlotPointer, value: f64) {
     let Some(line) = anchor.line(0) else { return };
     let Some(at) = anchor.at else { return };
     // SAFETY: behind the first line of the slot of a histogram stand its buckets, all atomics.
@@ -305,9 +320,9 @@ fn record(anchor: Anchor, value: f64) {
 
 /// Values with their own times.
 #[derive(Debug, Clone, Copy)]
-pub struct Points(Anchor);
+pub struct Points(SlotPointer);
 
-handle!(Points, Kind::Point, entry);
+handle!(Points, LaneKind::Point, entry);
 
 impl Points {
     /// Adds a point for now.
@@ -318,17 +333,17 @@ impl Points {
     /// Adds a point for a time in milliseconds since 1970. The ring holds 2048 points of all series
     /// together; those that come faster than the agent reads are overwritten, and counted there.
     pub fn add_at(&self, value: f64, time_ms: i64) {
-        let Some(at) = self.0.at.filter(|_| self.0.home.is_ready()) else {
+        let Some(at) = self.0.at.filter(|_| self.0.process_lanes.is_ready()) else {
             return;
         };
-        let Some((base, offset)) = self.0.home.ring_of(at) else {
+        let Some((base, offset)) = self.0.process_lanes.ring_of(at) else {
             return;
         };
         // SAFETY: `base` is the start of a mapped lane with a ring, whose place and size are fixed. The ring
         // consists of atomics, for which all bit patterns are valid.
         let (head, places) = unsafe {
             let head: &AtomicU64 = base.add(header::RING_HEAD).cast().as_ref();
-            let first = base.add(RING_OFFSET).cast::<Place>();
+            let first = base.add(RING_OFFSET).cast::<RingSlot>();
             let places = std::slice::from_raw_parts(first.as_ptr(), RING_POINTS);
             (head, places)
         };

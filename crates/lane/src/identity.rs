@@ -38,18 +38,18 @@ pub fn job_id() -> Option<String> {
 
 /// The rank of this process in its job.
 pub fn rank() -> Option<String> {
-    first_of(&RANK_VARIABLES, &|name| std::env::var(name).ok())
+    first_usable(&RANK_VARIABLES, &|name| std::env::var(name).ok())
 }
 
 fn job_from(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
-    first_of(&JOB_VARIABLES, &variable).or_else(|| {
+    first_usable(&JOB_VARIABLES, &variable).or_else(|| {
         // Grid Engine's variable has a name that others use as well, so that one more must agree.
         variable("SGE_TASK_ID")?;
-        first_of(&["JOB_ID"], &variable)
+        first_usable(&["JOB_ID"], &variable)
     })
 }
 
-fn first_of(names: &[&str], variable: &impl Fn(&str) -> Option<String>) -> Option<String> {
+fn first_usable(names: &[&str], variable: &impl Fn(&str) -> Option<String>) -> Option<String> {
     let is_usable = |value: &String| !value.is_empty() && !value.chars().any(char::is_control);
     names
         .iter()
@@ -63,7 +63,7 @@ pub(crate) struct ProcessId {
     /// Clock ticks from the machine's start to the process's; 0 where /proc does not say.
     pub start_ticks: u64,
     /// The namespace in which the pid counts; 0 where /proc does not say.
-    pub pid_space: u64,
+    pub pid_namespace: u64,
 }
 
 impl ProcessId {
@@ -71,16 +71,16 @@ impl ProcessId {
     pub(crate) fn of_self() -> ProcessId {
         let pid = rustix::process::getpid().as_raw_nonzero().get();
         let mut text = [0; 1024];
-        let stat = read_start(c"/proc/self/stat", &mut text);
+        let stat = read_prefix(c"/proc/self/stat", &mut text);
         ProcessId {
             pid: pid.unsigned_abs(),
             start_ticks: stat.and_then(start_ticks).unwrap_or(0),
-            pid_space: pid_space(),
+            pid_namespace: pid_namespace(),
         }
     }
 }
 
-pub(crate) fn pid_space() -> u64 {
+pub(crate) fn pid_namespace() -> u64 {
     rustix::fs::stat(c"/proc/self/ns/pid").map_or(0, |stat| stat.st_ino)
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn start_ticks_of(pid: u32) -> Option<u64> {
     write!(&mut path[..31], "/proc/{pid}/stat").ok()?;
     let path = std::ffi::CStr::from_bytes_until_nul(&path).ok()?;
     let mut text = [0; 1024];
-    start_ticks(read_start(path, &mut text)?)
+    start_ticks(read_prefix(path, &mut text)?)
 }
 
 /// The twenty-second field. The second one, the name, may hold anything, also brackets and blanks.
@@ -106,13 +106,13 @@ fn start_ticks(stat: &[u8]) -> Option<u64> {
 }
 
 /// The command's name as the kernel keeps it, at most 15 bytes.
-pub(crate) fn command(text: &mut [u8]) -> &[u8] {
-    read_start(c"/proc/self/comm", text)
+pub(crate) fn command_name(text: &mut [u8]) -> &[u8] {
+    read_prefix(c"/proc/self/comm", text)
         .unwrap_or_default()
         .trim_ascii_end()
 }
 
-fn read_start<'a>(path: &std::ffi::CStr, text: &'a mut [u8]) -> Option<&'a [u8]> {
+fn read_prefix<'a>(path: &std::ffi::CStr, text: &'a mut [u8]) -> Option<&'a [u8]> {
     let file =
         rustix::fs::openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let length = rustix::io::read(&file, &mut *text).ok()?;
@@ -138,10 +138,10 @@ mod tests {
     fn this_process_is_itself() {
         let own = ProcessId::of_self();
         assert_eq!(own.pid, std::process::id());
-        assert!(own.start_ticks > 0 && own.pid_space > 0);
+        assert!(own.start_ticks > 0 && own.pid_namespace > 0);
         assert_eq!(start_ticks_of(own.pid), Some(own.start_ticks));
         assert_eq!(start_ticks_of(u32::MAX), None);
-        assert!(!command(&mut [0; 64]).is_empty());
+        assert!(!command_name(&mut [0; 64]).is_empty());
     }
 
     #[test]

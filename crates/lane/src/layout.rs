@@ -32,7 +32,7 @@ pub(crate) mod header {
     pub const PID: usize = 32;
     pub const UID: usize = 36;
     pub const START_TICKS: usize = 40;
-    pub const PID_SPACE: usize = 48;
+    pub const PID_NAMESPACE: usize = 48;
     pub const CREATED_MS: usize = 56;
     pub const FILE_BYTES: usize = 64;
     pub const RING_OFFSET: usize = 68;
@@ -50,7 +50,7 @@ pub(crate) mod header {
 }
 
 /// Offsets in the description of a series.
-pub(crate) mod entry {
+pub(crate) mod spec_offset {
     pub const BYTES: usize = 0;
     pub const KIND: usize = 4;
     pub const AGGREGATION: usize = 5;
@@ -88,7 +88,7 @@ pub(crate) mod word {
 /// What a series counts, and so what its slot holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Kind {
+pub enum LaneKind {
     /// A whole number that only grows.
     Counter = 1,
     /// The same with a fraction: seconds, joules.
@@ -103,32 +103,37 @@ pub enum Kind {
     Point = 7,
 }
 
-impl Kind {
-    pub const ALL: [Kind; 7] = [
-        Kind::Counter,
-        Kind::FloatCounter,
-        Kind::Gauge,
-        Kind::Calls,
-        Kind::Histogram,
-        Kind::Timer,
-        Kind::Point,
+impl LaneKind {
+    pub const ALL: [LaneKind; 7] = [
+        LaneKind::Counter,
+        LaneKind::FloatCounter,
+        LaneKind::Gauge,
+        LaneKind::Calls,
+        LaneKind::Histogram,
+        LaneKind::Timer,
+        LaneKind::Point,
     ];
 
-    pub(crate) fn from_byte(byte: u8) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| *kind as u8 == byte)
+    pub(crate) fn from_byte(byte: u8) -> Option<LaneKind> {
+        LaneKind::ALL.into_iter().find(|kind| *kind as u8 == byte)
     }
 
     /// How many bytes one stripe of its slot takes.
     pub(crate) const fn slot_bytes(self) -> usize {
         match self {
-            Kind::Counter | Kind::FloatCounter | Kind::Gauge | Kind::Calls => LINE_BYTES,
-            Kind::Histogram | Kind::Timer => LINE_BYTES + 8 * crate::BUCKETS,
-            Kind::Point => 0,
+            LaneKind::Counter | LaneKind::FloatCounter | LaneKind::Gauge | LaneKind::Calls => {
+                LINE_BYTES
+            }
+            LaneKind::Histogram | LaneKind::Timer => LINE_BYTES + 8 * crate::BUCKETS,
+            LaneKind::Point => 0,
         }
     }
 
     pub(crate) const fn can_stripe(self) -> bool {
-        matches!(self, Kind::Counter | Kind::FloatCounter | Kind::Calls)
+        matches!(
+            self,
+            LaneKind::Counter | LaneKind::FloatCounter | LaneKind::Calls
+        )
     }
 }
 
@@ -158,7 +163,7 @@ impl Aggregation {
 }
 
 /// The next multiple of a cache line.
-pub(crate) const fn whole_lines(bytes: usize) -> usize {
+pub(crate) const fn round_up_to_line(bytes: usize) -> usize {
     bytes.div_ceil(LINE_BYTES) * LINE_BYTES
 }
 
@@ -175,7 +180,7 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 }
 
 /// Puts `value` at `at`; what does not fit is left out, so that a caller's mistake cannot panic.
-pub(crate) fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
+pub(crate) fn put_bytes(bytes: &mut [u8], at: usize, value: &[u8]) {
     if let Some(to) = bytes.get_mut(at..at + value.len()) {
         to.copy_from_slice(value);
     }

@@ -36,23 +36,23 @@ mod atomic;
 mod bucket;
 mod cells;
 mod clock;
-mod file;
-mod gate;
+mod fork_guard;
 mod handles;
-mod home;
 mod identity;
+mod lane_mapping;
 mod layout;
-mod memory;
 #[cfg(feature = "loom")]
 #[doc(hidden)]
 pub mod model;
-mod place;
-pub mod private;
+pub mod private_directory;
+mod process_lanes;
 pub mod reader;
 mod ring;
-mod settings;
-mod spec;
-mod sweep;
+mod series_spec;
+mod stale_lanes;
+mod writer_config;
+mod writer_directory;
+mod writer_lane;
 
 pub use bucket::{BUCKETS, bucket_bound};
 pub use clock::{monotonic_ns, now_ms};
@@ -60,9 +60,13 @@ pub use handles::{
     Calls, Counter, FloatCounter, Gauge, Handle, Histogram, Points, RawHandle, StripedCounter,
     Timer,
 };
-pub use home::{Home, home};
 pub use identity::{job_id, rank};
-pub use layout::{Aggregation, FIRST_LANE_BYTES, Kind, LABELS_MAX, LANE_BYTES_MAX, TEXT_BYTES_MAX};
-pub use place::{SYSTEM_DIRECTORY, directory, guests_directory, is_disabled, user_directories};
-pub use spec::{CreateError, Spec};
-pub use sweep::LANES_LEFT_MAX;
+pub use layout::{
+    Aggregation, FIRST_LANE_BYTES, LABELS_MAX, LANE_BYTES_MAX, LaneKind, TEXT_BYTES_MAX,
+};
+pub use process_lanes::{ProcessLanes, process_lanes};
+pub use series_spec::{CreateError, LaneSeriesSpec};
+pub use stale_lanes::STALE_LANES_MAX;
+pub use writer_directory::{
+    SYSTEM_DIRECTORY, guests_directory, is_disabled, lane_directory, user_directories,
+};

@@ -9,31 +9,37 @@ use crate::atomic::{AtomicU64, Ordering, fence};
 
 #[repr(C)]
 #[derive(Debug)]
-pub(crate) struct Place {
-    pub mark: AtomicU64,
+pub(crate) struct RingSlot {
+    pub sequence: AtomicU64,
     pub time: AtomicU64,
     pub value: AtomicU64,
     pub series: AtomicU64,
 }
 
-pub(crate) const fn complete(number: u64) -> u64 {
+pub(crate) const fn complete_sequence(number: u64) -> u64 {
     number.wrapping_mul(2).wrapping_add(2)
 }
 
 /// Adds a point; false when a slower writer stands in its place.
 ///
 /// The number of places must be a power of two.
-pub(crate) fn push(head: &AtomicU64, places: &[Place], series: u64, time: i64, value: f64) -> bool {
+pub(crate) fn push(
+    head: &AtomicU64,
+    places: &[RingSlot],
+    series: u64,
+    time: i64,
+    value: f64,
+) -> bool {
     let number = head.fetch_add(1, Ordering::Relaxed);
     let Some(place) = places.get(number as usize & (places.len().wrapping_sub(1))) else {
         return false;
     };
-    let writing = complete(number).wrapping_sub(1);
-    let before = place.mark.load(Ordering::Relaxed);
+    let writing = complete_sequence(number).wrapping_sub(1);
+    let before = place.sequence.load(Ordering::Relaxed);
     let is_free = before % 2 == 0 && before < writing;
     if !is_free
         || place
-            .mark
+            .sequence
             .compare_exchange(before, writing, Ordering::Acquire, Ordering::Relaxed)
             .is_err()
     {
@@ -44,13 +50,15 @@ pub(crate) fn push(head: &AtomicU64, places: &[Place], series: u64, time: i64, v
     place.time.store(time as u64, Ordering::Relaxed);
     place.value.store(value.to_bits(), Ordering::Relaxed);
     place.series.store(series, Ordering::Relaxed);
-    place.mark.store(complete(number), Ordering::Release);
+    place
+        .sequence
+        .store(complete_sequence(number), Ordering::Release);
     true
 }
 
 /// What a place holds for a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum SlotState {
     Complete,
     /// Not yet there, or left out.
     Pending,
@@ -58,10 +66,10 @@ pub(crate) enum Found {
     Overwritten,
 }
 
-pub(crate) fn found(mark: u64, number: u64) -> Found {
-    match mark.cmp(&complete(number)) {
-        std::cmp::Ordering::Equal => Found::Complete,
-        std::cmp::Ordering::Less => Found::Pending,
-        std::cmp::Ordering::Greater => Found::Overwritten,
+pub(crate) fn slot_state(mark: u64, number: u64) -> SlotState {
+    match mark.cmp(&complete_sequence(number)) {
+        std::cmp::Ordering::Equal => SlotState::Complete,
+        std::cmp::Ordering::Less => SlotState::Pending,
+        std::cmp::Ordering::Greater => SlotState::Overwritten,
     }
 }

@@ -5,8 +5,13 @@ use std::os::unix::fs::{FileExt, symlink};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pegel_lane::reader::{Directory, Lane, LaneError, LaneFile, Limits, OpenError};
-use pegel_lane::{Counter, Gauge, Handle, Histogram, Home, Kind, Points, Spec, StripedCounter};
+use pegel_lane::reader::{
+    LaneDirectoryHandle, LaneError, LaneFile, LaneLimits, LaneOpenError, ParsedLane,
+};
+use pegel_lane::{
+    Counter, Gauge, Handle, Histogram, LaneKind, LaneSeriesSpec, Points, ProcessLanes,
+    StripedCounter,
+};
 use pegel_testkit::{Rng, Stranger, TempDir};
 
 /// Places in the header, as the format says.
@@ -24,8 +29,8 @@ const NAME: &str = "00112233445566778899aabbccddeeff.lane";
 /// A good lane with series of several kinds, as bytes.
 fn good(with_points: bool) -> Vec<u8> {
     let dir = TempDir::new();
-    let home = Home::in_directory(dir.path());
-    let mut spec = Spec::new(Kind::Counter, "steps_total");
+    let home = ProcessLanes::in_directory(dir.path());
+    let mut spec = LaneSeriesSpec::new(LaneKind::Counter, "steps_total");
     spec.help = "Steps.";
     spec.labels = &[("phase", "assembly")];
     if with_points {
@@ -48,20 +53,20 @@ fn good(with_points: bool) -> Vec<u8> {
 }
 
 /// A directory with a file that says it is a lane.
-struct Trap {
+struct HostileLane {
     dir: TempDir,
-    directory: Directory,
+    directory: LaneDirectoryHandle,
 }
 
-impl Trap {
-    fn new() -> Trap {
+impl HostileLane {
+    fn new() -> HostileLane {
         let dir = TempDir::new();
-        let directory = Directory::open(dir.path()).expect("a directory");
-        Trap { dir, directory }
+        let directory = LaneDirectoryHandle::open(dir.path()).expect("a directory");
+        HostileLane { dir, directory }
     }
 
-    fn with(bytes: &[u8]) -> Trap {
-        let trap = Trap::new();
+    fn with(bytes: &[u8]) -> HostileLane {
+        let trap = HostileLane::new();
         fs::write(trap.path(), bytes).expect("a file");
         trap
     }
@@ -70,8 +75,8 @@ impl Trap {
         self.dir.join(NAME)
     }
 
-    fn open(&self) -> Result<LaneFile, OpenError> {
-        self.directory.open_lane(NAME, &Limits::default())
+    fn open(&self) -> Result<LaneFile, LaneOpenError> {
+        self.directory.open_lane(NAME, &LaneLimits::default())
     }
 
     fn write_at(&self, at: usize, bytes: &[u8]) {
@@ -91,12 +96,14 @@ fn changed(at: usize, value: &[u8]) -> Vec<u8> {
 
 /// What reading says, from a file and from memory.
 fn refusal(bytes: &[u8]) -> String {
-    let parsed = Lane::parse(bytes).err().map(|error| error.to_string());
-    let trap = Trap::with(bytes);
+    let parsed = ParsedLane::parse(bytes)
+        .err()
+        .map(|error| error.to_string());
+    let trap = HostileLane::with(bytes);
     let mut buffer = Vec::new();
     let read = match trap.open() {
         Ok(mut lane) => lane.read(&mut buffer).err().map(|error| error.to_string()),
-        Err(OpenError::Lane(error)) => Some(error.to_string()),
+        Err(LaneOpenError::Lane(error)) => Some(error.to_string()),
         Err(other) => return other.to_string(),
     };
     assert_eq!(parsed, read);
@@ -108,7 +115,7 @@ fn a_good_lane_is_good() {
     for with_points in [false, true] {
         let bytes = good(with_points);
         assert_eq!(refusal(&bytes), "");
-        let lane = Lane::parse(&bytes).expect("good");
+        let lane = ParsedLane::parse(&bytes).expect("good");
         let view = lane.view(&bytes);
         assert_eq!(view.len(), if with_points { 1 } else { 4 });
         for index in 0..view.len() {
@@ -216,7 +223,7 @@ fn any_byte_may_be_wrong() {
                 bytes[rng.below(published) as usize] = rng.next_u64() as u8;
             }
             bytes.truncate(rng.below(good.len() as u64 + 1).max(rng.below(4096)) as usize);
-            let Ok(lane) = Lane::parse(&bytes) else {
+            let Ok(lane) = ParsedLane::parse(&bytes) else {
                 continue;
             };
             let view = lane.view(&bytes);
@@ -232,7 +239,7 @@ fn any_byte_may_be_wrong() {
 #[test]
 fn a_lane_that_shrinks_grows_or_takes_back_is_refused() {
     let mut buffer = Vec::new();
-    let trap = Trap::with(&good(false));
+    let trap = HostileLane::with(&good(false));
     let mut lane = trap.open().expect("good");
     lane.read(&mut buffer).expect("good");
 
@@ -240,7 +247,7 @@ fn a_lane_that_shrinks_grows_or_takes_back_is_refused() {
     let error = lane.read(&mut buffer).expect_err("it takes series back");
     assert!(matches!(error, LaneError::Published(512)), "{error:?}");
 
-    let trap = Trap::with(&good(false));
+    let trap = HostileLane::with(&good(false));
     let mut lane = trap.open().expect("good");
     lane.read(&mut buffer).expect("good");
     let file = OpenOptions::new()
@@ -252,18 +259,18 @@ fn a_lane_that_shrinks_grows_or_takes_back_is_refused() {
         .read(&mut buffer)
         .expect_err("it is shorter than it says");
     assert!(
-        matches!(error, LaneError::Short { found: 600, .. }),
+        matches!(error, LaneError::Truncated { found: 600, .. }),
         "{error:?}"
     );
     file.set_len(0).expect("shortened");
     let error = lane.read(&mut buffer).expect_err("it is empty");
     assert!(
-        matches!(error, LaneError::Short { found: 0, .. }),
+        matches!(error, LaneError::Truncated { found: 0, .. }),
         "{error:?}"
     );
 
     // A longer one is read as far as it said at first.
-    let trap = Trap::with(&good(false));
+    let trap = HostileLane::with(&good(false));
     let mut lane = trap.open().expect("good");
     let file = OpenOptions::new()
         .write(true)
@@ -281,7 +288,7 @@ fn a_lane_that_shrinks_grows_or_takes_back_is_refused() {
 
 #[test]
 fn a_lane_that_renames_its_series_is_read_as_it_was() {
-    let trap = Trap::with(&good(false));
+    let trap = HostileLane::with(&good(false));
     let mut lane = trap.open().expect("good");
     let mut buffer = Vec::new();
     lane.read(&mut buffer).expect("good");
@@ -293,8 +300,11 @@ fn a_lane_that_renames_its_series_is_read_as_it_was() {
     let view = lane
         .read(&mut buffer)
         .expect("what was learned once is kept");
-    assert_eq!(view.kind(0), Some(Kind::Counter));
-    assert_eq!(view.value(0), Some(pegel_lane::reader::Value::Counter(7)));
+    assert_eq!(view.kind(0), Some(LaneKind::Counter));
+    assert_eq!(
+        view.value(0),
+        Some(pegel_lane::reader::LaneValue::Counter(7))
+    );
     assert!(view.series(0).is_err());
     assert_eq!(view.header().id[1], 0x11);
 }
@@ -302,7 +312,7 @@ fn a_lane_that_renames_its_series_is_read_as_it_was() {
 #[test]
 fn a_ring_that_lies_gives_no_points_and_takes_no_time() {
     let (mut buffer, mut points) = (Vec::new(), Vec::new());
-    let trap = Trap::with(&good(true));
+    let trap = HostileLane::with(&good(true));
     for head in [u64::MAX, u64::MAX - 1, 1 << 63, (1 << 40) + 1] {
         let mut lane = trap.open().expect("good");
         trap.write_at(RING_HEAD, &head.to_le_bytes());
@@ -339,7 +349,7 @@ fn a_ring_that_lies_gives_no_points_and_takes_no_time() {
     for place in bytes[ring..].chunks_mut(32) {
         place[24..28].copy_from_slice(&[0xff; 4]);
     }
-    let trap = Trap::with(&bytes);
+    let trap = HostileLane::with(&bytes);
     let mut lane = trap.open().expect("good");
     lane.read(&mut buffer).expect("good");
     points.clear();
@@ -357,7 +367,7 @@ fn an_unfinished_point_is_waited_for_and_then_given_up() {
     // The writer of the last point but one died in the middle.
     let place = ring + 2998 % 2048 * 32;
     bytes[place..place + 8].copy_from_slice(&(2 * 2998_u64 + 1).to_le_bytes());
-    let trap = Trap::with(&bytes);
+    let trap = HostileLane::with(&bytes);
     let mut lane = trap.open().expect("good");
     lane.set_position(2000);
     let (mut buffer, mut points) = (Vec::new(), Vec::new());
@@ -390,23 +400,23 @@ fn an_unfinished_point_is_waited_for_and_then_given_up() {
 #[test]
 fn what_is_no_regular_file_of_its_own_is_not_opened() {
     let bytes = good(false);
-    let trap = Trap::new();
+    let trap = HostileLane::new();
     let real = trap.dir.join("real");
     fs::write(&real, &bytes).expect("a file");
     symlink(&real, trap.path()).expect("a link");
-    assert!(matches!(trap.open(), Err(OpenError::NotAFile)));
+    assert!(matches!(trap.open(), Err(LaneOpenError::NotRegularFile)));
     fs::remove_file(trap.path()).expect("ours");
 
     symlink("/no/such/file", trap.path()).expect("a link");
-    assert!(matches!(trap.open(), Err(OpenError::NotAFile)));
+    assert!(matches!(trap.open(), Err(LaneOpenError::NotRegularFile)));
     fs::remove_file(trap.path()).expect("ours");
 
     fs::hard_link(&real, trap.path()).expect("a second name");
-    assert!(matches!(trap.open(), Err(OpenError::Linked(2))));
+    assert!(matches!(trap.open(), Err(LaneOpenError::Linked(2))));
     fs::remove_file(trap.path()).expect("ours");
 
     fs::create_dir(trap.path()).expect("a directory");
-    assert!(matches!(trap.open(), Err(OpenError::NotAFile)));
+    assert!(matches!(trap.open(), Err(LaneOpenError::NotRegularFile)));
     fs::remove_dir(trap.path()).expect("ours");
 
     rustix::fs::mknodat(
@@ -417,31 +427,33 @@ fn what_is_no_regular_file_of_its_own_is_not_opened() {
         0,
     )
     .expect("a pipe");
-    assert!(matches!(trap.open(), Err(OpenError::NotAFile)));
+    assert!(matches!(trap.open(), Err(LaneOpenError::NotRegularFile)));
     fs::remove_file(trap.path()).expect("ours");
 
     let _socket = std::os::unix::net::UnixListener::bind(trap.path()).expect("a socket");
-    assert!(matches!(trap.open(), Err(OpenError::NotAFile)));
+    assert!(matches!(trap.open(), Err(LaneOpenError::NotRegularFile)));
 }
 
 #[test]
 fn files_of_odd_sizes_and_names_are_not_read() {
     let bytes = good(false);
     for size in [0, 511, (4 << 20) + 1] {
-        let trap = Trap::new();
+        let trap = HostileLane::new();
         let file = File::create(trap.path()).expect("a file");
         file.set_len(size).expect("sparse");
-        assert!(matches!(trap.open(), Err(OpenError::Size(found)) if found == size));
+        assert!(matches!(trap.open(), Err(LaneOpenError::Size(found)) if found == size));
     }
     // A copy, which would be counted twice.
-    let trap = Trap::with(&bytes);
+    let trap = HostileLane::with(&bytes);
     let other = NAME.replace("00", "01");
     fs::copy(trap.path(), trap.dir.join(&other)).expect("a copy");
-    let copy = trap.directory.open_lane(&other, &Limits::default());
-    assert!(matches!(copy, Err(OpenError::Name)));
+    let copy = trap.directory.open_lane(&other, &LaneLimits::default());
+    assert!(matches!(copy, Err(LaneOpenError::Name)));
     for name in ["", ".", "..", "/etc/passwd", "a/b"] {
         assert!(
-            trap.directory.open_lane(name, &Limits::default()).is_err(),
+            trap.directory
+                .open_lane(name, &LaneLimits::default())
+                .is_err(),
             "{name}"
         );
     }
@@ -449,30 +461,33 @@ fn files_of_odd_sizes_and_names_are_not_read() {
 
 #[test]
 fn limits_on_size_series_and_owner_are_kept() {
-    let trap = Trap::with(&good(false));
-    let open = |limits: &Limits| trap.directory.open_lane(NAME, limits);
-    let small = Limits {
+    let trap = HostileLane::with(&good(false));
+    let open = |limits: &LaneLimits| trap.directory.open_lane(NAME, limits);
+    let small = LaneLimits {
         bytes_max: 1024,
-        ..Limits::default()
+        ..LaneLimits::default()
     };
-    assert!(matches!(open(&small), Err(OpenError::Size(_))));
-    let few = Limits {
+    assert!(matches!(open(&small), Err(LaneOpenError::Size(_))));
+    let few = LaneLimits {
         series_max: 3,
-        ..Limits::default()
+        ..LaneLimits::default()
     };
     let mut buffer = Vec::new();
     let mut lane = open(&few).expect("good");
     let error = lane.read(&mut buffer).expect_err("four series");
-    assert!(matches!(error, LaneError::Many { limit: 3 }), "{error:?}");
+    assert!(
+        matches!(error, LaneError::TooManySeries { limit: 3 }),
+        "{error:?}"
+    );
     let own = rustix::process::geteuid().as_raw();
-    let others = Limits {
+    let others = LaneLimits {
         owners: Some(vec![own + 1]),
-        ..Limits::default()
+        ..LaneLimits::default()
     };
-    assert!(matches!(open(&others), Err(OpenError::Owner(uid)) if uid == own));
-    let mine = Limits {
+    assert!(matches!(open(&others), Err(LaneOpenError::Owner(uid)) if uid == own));
+    let mine = LaneLimits {
         owners: Some(vec![own]),
-        ..Limits::default()
+        ..LaneLimits::default()
     };
     assert_eq!(open(&mine).expect("good").owner(), own);
 }
@@ -482,25 +497,25 @@ fn a_lane_of_another_user_is_known_by_the_kernel_and_not_by_its_header() {
     let Some(_stranger) = Stranger::new() else {
         return;
     };
-    let trap = Trap::with(&good(false));
+    let trap = HostileLane::with(&good(false));
     let stranger = Some(rustix::fs::Uid::from_raw(Stranger::UID));
     rustix::fs::chown(trap.path(), stranger, None).expect("root");
     let lane = trap.open().expect("good");
     assert_eq!(lane.owner(), Stranger::UID);
     assert_eq!(lane.header().uid, 0);
-    let own = Limits {
+    let own = LaneLimits {
         owners: Some(vec![0]),
-        ..Limits::default()
+        ..LaneLimits::default()
     };
     let refused = trap.directory.open_lane(NAME, &own);
-    assert!(matches!(refused, Err(OpenError::Owner(Stranger::UID))));
+    assert!(matches!(refused, Err(LaneOpenError::Owner(Stranger::UID))));
 }
 
 #[test]
 fn a_writer_that_scribbles_all_the_time_harms_nobody() {
     let mut rng = Rng::from_env();
     let bytes = good(true);
-    let trap = Trap::with(&bytes);
+    let trap = HostileLane::with(&bytes);
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let scribbler = scope.spawn(|| {
@@ -535,9 +550,14 @@ fn a_writer_that_scribbles_all_the_time_harms_nobody() {
 #[test]
 fn a_program_whose_lane_is_scribbled_over_writes_only_into_its_lane() {
     let dir = TempDir::new();
-    let home = Home::in_directory(dir.path());
-    let points = || Points::create_in(home, &Spec::new(Kind::Point, "residual")).expect("a series");
-    let counter = || Counter::create_in(home, &Spec::new(Kind::Counter, "x")).expect("a series");
+    let home = ProcessLanes::in_directory(dir.path());
+    let points = || {
+        Points::create_in(home, &LaneSeriesSpec::new(LaneKind::Point, "residual"))
+            .expect("a series")
+    };
+    let counter = || {
+        Counter::create_in(home, &LaneSeriesSpec::new(LaneKind::Counter, "x")).expect("a series")
+    };
     let (first_points, first_counter) = (points(), counter());
     first_points.add_at(1.0, 1);
     let mut ring = None;

@@ -5,16 +5,17 @@ mod support;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-use pegel_lane::reader::Value;
+use pegel_lane::reader::LaneValue;
 use pegel_lane::{
-    Calls, Counter, FloatCounter, Gauge, Handle, Histogram, Home, Points, Spec, StripedCounter,
+    Calls, Counter, FloatCounter, Gauge, Handle, Histogram, LaneSeriesSpec, Points, ProcessLanes,
+    StripedCounter,
 };
 use pegel_testkit::{Forked, TempDir, lanes};
-use support::{Shared, counter, total};
+use support::{SharedNumbers, counter, total};
 
 /// One handle of each kind.
 #[derive(Clone, Copy)]
-struct All {
+struct HandleOfEachKind {
     steps: Counter,
     striped: StripedCounter,
     seconds: FloatCounter,
@@ -24,14 +25,14 @@ struct All {
     points: Points,
 }
 
-impl All {
-    fn new(home: &'static Home) -> All {
+impl HandleOfEachKind {
+    fn new(home: &'static ProcessLanes) -> HandleOfEachKind {
         let spec = |name| counter(name);
-        let striped = Spec {
+        let striped = LaneSeriesSpec {
             stripes: 8,
             ..spec("striped_total")
         };
-        All {
+        HandleOfEachKind {
             steps: Counter::create_in(home, &spec("steps_total")).expect("made"),
             striped: StripedCounter::create_in(home, &striped).expect("made"),
             seconds: FloatCounter::create_in(home, &spec("seconds_total")).expect("made"),
@@ -63,15 +64,15 @@ fn assert_all(dir: &TempDir, updates: u64) {
         let view = lane.read(&mut buffer).expect("readable");
         for (_, value) in view.iter() {
             match value {
-                Some(Value::FloatCounter(value)) => seconds += value,
-                Some(Value::Gauge { value, .. }) => depth += value,
-                Some(Value::Calls {
+                Some(LaneValue::FloatCounter(value)) => seconds += value,
+                Some(LaneValue::Gauge { value, .. }) => depth += value,
+                Some(LaneValue::Calls {
                     bytes: more, nanos, ..
                 }) => {
                     assert_eq!(nanos % 3, 0);
                     bytes += more;
                 }
-                Some(Value::Distribution(values)) => sum += values.sum,
+                Some(LaneValue::Distribution(values)) => sum += values.sum,
                 _ => {}
             }
         }
@@ -85,7 +86,7 @@ fn assert_all(dir: &TempDir, updates: u64) {
 #[test]
 fn threads_lose_no_update() {
     let dir = TempDir::new();
-    let all = All::new(Home::in_directory(dir.path()));
+    let all = HandleOfEachKind::new(ProcessLanes::in_directory(dir.path()));
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| (0..100_000).for_each(|_| all.update()));
@@ -97,7 +98,7 @@ fn threads_lose_no_update() {
 #[test]
 fn points_of_many_threads_are_whole() {
     let dir = TempDir::new();
-    let all = All::new(Home::in_directory(dir.path()));
+    let all = HandleOfEachKind::new(ProcessLanes::in_directory(dir.path()));
     let mut lane = lanes(&dir)
         .into_iter()
         .find(|lane| lane.header().number == 1)
@@ -141,7 +142,7 @@ fn points_of_many_threads_are_whole() {
     assert_eq!(times.len(), points.len(), "a point came twice");
 }
 
-static IN_HANDLER: AtomicPtr<All> = AtomicPtr::new(std::ptr::null_mut());
+static IN_HANDLER: AtomicPtr<HandleOfEachKind> = AtomicPtr::new(std::ptr::null_mut());
 static HANDLED: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn handler(_: libc::c_int) {
@@ -187,9 +188,9 @@ fn stop_signals() {
 #[test]
 fn a_handler_updates_what_it_interrupted() {
     let dir = TempDir::new();
-    let home = Home::in_directory(dir.path());
-    let all: &'static All = Box::leak(Box::new(All::new(home)));
-    let shared = Shared::new();
+    let home = ProcessLanes::in_directory(dir.path());
+    let all: &'static HandleOfEachKind = Box::leak(Box::new(HandleOfEachKind::new(home)));
+    let shared = SharedNumbers::new();
     let child = Forked::run(|| {
         IN_HANDLER.store(std::ptr::from_ref(all).cast_mut(), Ordering::Relaxed);
         // From the start: the first update of a child makes its lanes, also when a handler does it.
@@ -217,8 +218,10 @@ fn a_handler_updates_what_it_interrupted() {
 #[test]
 fn a_child_can_get_its_lanes_from_within_a_handler() {
     let dir = TempDir::new();
-    let all: &'static All = Box::leak(Box::new(All::new(Home::in_directory(dir.path()))));
-    let shared = Shared::new();
+    let all: &'static HandleOfEachKind = Box::leak(Box::new(HandleOfEachKind::new(
+        ProcessLanes::in_directory(dir.path()),
+    )));
+    let shared = SharedNumbers::new();
     for _ in 0..20 {
         let child = Forked::run(|| {
             IN_HANDLER.store(std::ptr::from_ref(all).cast_mut(), Ordering::Relaxed);
@@ -239,7 +242,7 @@ fn a_child_can_get_its_lanes_from_within_a_handler() {
 #[test]
 fn deep_stacks_change_the_stripe_and_not_the_sum() {
     let dir = TempDir::new();
-    let all = All::new(Home::in_directory(dir.path()));
+    let all = HandleOfEachKind::new(ProcessLanes::in_directory(dir.path()));
     fn dive(depth: u32, striped: StripedCounter, calls: &Cell<u64>) {
         let frame = std::hint::black_box([0_u8; 60_000]);
         striped.add(1);

@@ -6,18 +6,18 @@ use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use pegel_lane::reader::{Directory, ProcessState};
-use pegel_lane::{Counter, Gauge, Handle, Histogram, Home, LANES_LEFT_MAX, Points, Timer};
+use pegel_lane::reader::{LaneDirectoryHandle, ProcessState};
+use pegel_lane::{Counter, Gauge, Handle, Histogram, Points, ProcessLanes, STALE_LANES_MAX, Timer};
 use pegel_testkit::{Forked, Rng, TempDir, eventually, lanes, lanes_so_far};
-use support::{Shared, count_in, counter, lane_of, total, wait_until};
+use support::{SharedNumbers, count_in, counter, lane_of, total, wait_until};
 
 #[test]
 fn a_child_counts_into_a_lane_of_its_own() {
     let dir = TempDir::new();
-    let home = Home::in_directory(dir.path());
+    let home = ProcessLanes::in_directory(dir.path());
     let steps = Counter::create_in(home, &counter("steps_total")).expect("made");
     steps.add(1);
-    let shared = Shared::new();
+    let shared = SharedNumbers::new();
     let child = Forked::run(|| {
         steps.add(10);
         let more = Counter::create_in(home, &counter("more_total")).expect("made");
@@ -47,7 +47,7 @@ fn a_child_counts_into_a_lane_of_its_own() {
 #[test]
 fn a_child_that_counts_nothing_has_no_lane() {
     let dir = TempDir::new();
-    let home = Home::in_directory(dir.path());
+    let home = ProcessLanes::in_directory(dir.path());
     let steps = Counter::create_in(home, &counter("steps_total")).expect("made");
     assert_eq!(Forked::run(|| {}).wait(), 0);
     assert_eq!(lanes(&dir).len(), 1);
@@ -58,7 +58,7 @@ fn a_child_that_counts_nothing_has_no_lane() {
 #[test]
 fn children_of_children_and_all_kinds_are_kept_apart() {
     let dir = TempDir::new();
-    let home = Home::in_directory(dir.path());
+    let home = ProcessLanes::in_directory(dir.path());
     let steps = Counter::create_in(home, &counter("steps_total")).expect("made");
     let sizes = Histogram::create_in(home, &counter("sizes")).expect("made");
     let times = Timer::create_in(home, &counter("times")).expect("made");
@@ -104,9 +104,9 @@ fn children_of_children_and_all_kinds_are_kept_apart() {
 #[test]
 fn forks_amid_busy_threads_lose_nothing() {
     let dir = TempDir::new();
-    let home = Home::in_directory(dir.path());
+    let home = ProcessLanes::in_directory(dir.path());
     let steps = Counter::create_in(home, &counter("steps_total")).expect("made");
-    let shared = Shared::new();
+    let shared = SharedNumbers::new();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -154,7 +154,7 @@ fn forks_amid_busy_threads_lose_nothing() {
 #[test]
 fn exec_ends_the_lane_but_not_the_process() {
     let dir = TempDir::new();
-    let home = Home::in_directory(dir.path());
+    let home = ProcessLanes::in_directory(dir.path());
     let steps = Counter::create_in(home, &counter("steps_total")).expect("made");
     let child = Forked::run(|| {
         steps.add(5);
@@ -187,9 +187,9 @@ fn exec_ends_the_lane_but_not_the_process() {
 #[test]
 fn a_program_that_closes_all_descriptors_goes_on_counting() {
     let dir = TempDir::new();
-    let home = Home::in_directory(dir.path());
+    let home = ProcessLanes::in_directory(dir.path());
     let steps = Counter::create_in(home, &counter("steps_total")).expect("made");
-    let shared = Shared::new();
+    let shared = SharedNumbers::new();
     let child = Forked::run(|| {
         steps.add(1);
         // SAFETY: closes what the child has; it uses nothing of that afterwards.
@@ -223,7 +223,7 @@ fn a_program_that_closes_all_descriptors_goes_on_counting() {
 #[test]
 fn a_program_has_no_descriptor_of_ours() {
     let dir = TempDir::new();
-    let home = Home::in_directory(dir.path());
+    let home = ProcessLanes::in_directory(dir.path());
     let steps = Counter::create_in(home, &counter("steps_total")).expect("made");
     let child = Forked::run(|| {
         // SAFETY: closes what the child has; it uses nothing of that afterwards.
@@ -240,8 +240,8 @@ fn a_program_has_no_descriptor_of_ours() {
 #[test]
 fn a_child_that_counts_nothing_does_not_keep_its_parent_alive() {
     let dir = TempDir::new();
-    let home = Home::in_directory(dir.path());
-    let shared = Shared::new();
+    let home = ProcessLanes::in_directory(dir.path());
+    let shared = SharedNumbers::new();
     let child = Forked::run(|| {
         Counter::create_in(home, &counter("steps_total"))
             .expect("made")
@@ -266,11 +266,11 @@ fn a_child_that_counts_nothing_does_not_keep_its_parent_alive() {
 fn sudden_death_loses_nothing_that_was_counted() {
     let mut rng = Rng::from_env();
     let dir = TempDir::new();
-    let home = Home::in_directory(dir.path());
+    let home = ProcessLanes::in_directory(dir.path());
     let steps = Counter::create_in(home, &counter("steps_total")).expect("made");
     let times = Timer::create_in(home, &counter("times")).expect("made");
     for _ in 0..20 {
-        let shared = Shared::new();
+        let shared = SharedNumbers::new();
         let child = Forked::run(|| {
             for number in 0_u64.. {
                 steps.add(1);
@@ -303,8 +303,8 @@ fn death_while_lanes_are_made_leaves_whole_lanes_or_temporary_files() {
     let mut rng = Rng::from_env();
     for _ in 0..30 {
         let dir = TempDir::new();
-        let home = Home::in_directory(dir.path());
-        let shared = Shared::new();
+        let home = ProcessLanes::in_directory(dir.path());
+        let shared = SharedNumbers::new();
         let child = Forked::run(|| {
             for number in 0_u64.. {
                 let name = format!("c{number}_total");
@@ -317,9 +317,9 @@ fn death_while_lanes_are_made_leaves_whole_lanes_or_temporary_files() {
         shared.await_at_least(0, 1);
         std::thread::sleep(Duration::from_micros(rng.below(3000)));
         child.kill();
-        let directory = Directory::open(dir.path()).expect("a directory");
+        let directory = LaneDirectoryHandle::open(dir.path()).expect("a directory");
         let mut counted = 0;
-        for found in directory.list(1000).expect("readable").found {
+        for found in directory.list(1000).expect("readable").lanes {
             let lane = directory.open_lane(&found.name, &Default::default());
             if found.is_temporary {
                 continue;
@@ -329,7 +329,7 @@ fn death_while_lanes_are_made_leaves_whole_lanes_or_temporary_files() {
             let view = lane.read(&mut buffer).expect("readable");
             for (index, value) in view.iter() {
                 view.series(index).expect("described");
-                counted += u64::from(value == Some(pegel_lane::reader::Value::Counter(1)));
+                counted += u64::from(value == Some(pegel_lane::reader::LaneValue::Counter(1)));
             }
         }
         assert!(
@@ -340,8 +340,8 @@ fn death_while_lanes_are_made_leaves_whole_lanes_or_temporary_files() {
 }
 
 /// Copies of a lane whose process is gone, the one with the highest number last.
-fn litter(dir: &TempDir, count: usize) {
-    let home = Home::in_directory(dir.path());
+fn create_stale_lanes(dir: &TempDir, count: usize) {
+    let home = ProcessLanes::in_directory(dir.path());
     Forked::run(|| {
         Counter::create_in(home, &counter("old_total")).expect("made");
     })
@@ -361,8 +361,8 @@ fn litter(dir: &TempDir, count: usize) {
 }
 
 fn lane_names(dir: &TempDir) -> Vec<String> {
-    let directory = Directory::open(dir.path()).expect("a directory");
-    let found = directory.list(10_000).expect("readable").found;
+    let directory = LaneDirectoryHandle::open(dir.path()).expect("a directory");
+    let found = directory.list(10_000).expect("readable").lanes;
     let mut names: Vec<String> = found.into_iter().map(|found| found.name).collect();
     names.sort_unstable();
     names
@@ -371,12 +371,12 @@ fn lane_names(dir: &TempDir) -> Vec<String> {
 #[test]
 fn lanes_that_nobody_reads_do_not_pile_up() {
     let dir = TempDir::new();
-    litter(&dir, LANES_LEFT_MAX);
-    let in_use = Home::in_directory(dir.path());
+    create_stale_lanes(&dir, STALE_LANES_MAX);
+    let in_use = ProcessLanes::in_directory(dir.path());
     Counter::create_in(in_use, &counter("a_total")).expect("made");
     assert_eq!(
         lane_names(&dir).len(),
-        LANES_LEFT_MAX + 1,
+        STALE_LANES_MAX + 1,
         "not yet too many"
     );
 
@@ -392,16 +392,16 @@ fn lanes_that_nobody_reads_do_not_pile_up() {
     file.set_modified(SystemTime::UNIX_EPOCH).expect("set");
 
     // While somebody reads, nothing is removed.
-    let reader = Directory::open(dir.path()).expect("a directory");
-    assert!(reader.hold());
-    Counter::create_in(Home::in_directory(dir.path()), &counter("b_total")).expect("made");
-    assert_eq!(lane_names(&dir).len(), LANES_LEFT_MAX + 2);
+    let reader = LaneDirectoryHandle::open(dir.path()).expect("a directory");
+    assert!(reader.lock_for_reading());
+    Counter::create_in(ProcessLanes::in_directory(dir.path()), &counter("b_total")).expect("made");
+    assert_eq!(lane_names(&dir).len(), STALE_LANES_MAX + 2);
     drop(reader);
 
-    Counter::create_in(Home::in_directory(dir.path()), &counter("c_total")).expect("made");
+    Counter::create_in(ProcessLanes::in_directory(dir.path()), &counter("c_total")).expect("made");
     let left = lane_names(&dir);
     assert_eq!(left.len(), 768 + 1, "and the new one");
-    let removed = LANES_LEFT_MAX + 2 - 768;
+    let removed = STALE_LANES_MAX + 2 - 768;
     assert!(
         !left.contains(&format!("{:032x}.lane", removed - 1)),
         "the oldest go"

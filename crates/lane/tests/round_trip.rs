@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use pegel_lane::reader::{Directory, LaneFile, Limits, OpenError, ProcessState, Value};
+use pegel_lane::reader::{
+    LaneDirectoryHandle, LaneFile, LaneLimits, LaneOpenError, LaneValue, ProcessState,
+};
 use pegel_lane::{
-    Aggregation, Calls, Counter, CreateError, FloatCounter, Gauge, Handle, Histogram, Home, Kind,
-    Points, Spec, StripedCounter, Timer,
+    Aggregation, Calls, Counter, CreateError, FloatCounter, Gauge, Handle, Histogram, LaneKind,
+    LaneSeriesSpec, Points, ProcessLanes, StripedCounter, Timer,
 };
 use pegel_testkit::{TempDir, lanes};
 
@@ -15,8 +17,8 @@ fn only_lane(dir: &TempDir) -> LaneFile {
     lanes.remove(0)
 }
 
-fn spec<'a>(name: &'a str, labels: &'a [(&'a str, &'a str)]) -> Spec<'a> {
-    let mut spec = Spec::new(Kind::Counter, name);
+fn spec<'a>(name: &'a str, labels: &'a [(&'a str, &'a str)]) -> LaneSeriesSpec<'a> {
+    let mut spec = LaneSeriesSpec::new(LaneKind::Counter, name);
     spec.help = "Helps.";
     spec.labels = labels;
     spec
@@ -25,11 +27,11 @@ fn spec<'a>(name: &'a str, labels: &'a [(&'a str, &'a str)]) -> Spec<'a> {
 #[test]
 fn every_kind_reads_back() {
     let dir = TempDir::new();
-    let home = Home::in_directory(dir.path());
+    let home = ProcessLanes::in_directory(dir.path());
     let counter =
         Counter::create_in(home, &spec("a_total", &[("b", "2"), ("a", "1")])).expect("made");
     let seconds = FloatCounter::create_in(home, &spec("s_total", &[])).expect("made");
-    let gauge_spec = Spec {
+    let gauge_spec = LaneSeriesSpec {
         aggregation: Aggregation::Max,
         with_pid: true,
         level: 3,
@@ -70,10 +72,10 @@ fn every_kind_reads_back() {
     let series = view.series(0).expect("described");
     assert_eq!((series.name, series.help), ("a_total", "Helps."));
     assert_eq!(series.labels, [("a", "1"), ("b", "2")]);
-    assert_eq!((series.kind, series.level), (Kind::Counter, 1));
-    assert_eq!(view.value(0), Some(Value::Counter(7)));
+    assert_eq!((series.kind, series.level), (LaneKind::Counter, 1));
+    assert_eq!(view.value(0), Some(LaneValue::Counter(7)));
     assert_eq!(view.ignored(0), 1);
-    assert_eq!(view.value(1), Some(Value::FloatCounter(0.75)));
+    assert_eq!(view.value(1), Some(LaneValue::FloatCounter(0.75)));
     assert_eq!(view.ignored(1), 1);
     let series = view.series(2).expect("described");
     assert_eq!(series.aggregation, Aggregation::Max);
@@ -82,7 +84,7 @@ fn every_kind_reads_back() {
         (true, false, 3)
     );
     match view.value(2) {
-        Some(Value::Gauge { value, set_ms }) => {
+        Some(LaneValue::Gauge { value, set_ms }) => {
             assert_eq!(value, 4.5);
             let age = pegel_lane::now_ms() - set_ms;
             assert!((0..60_000).contains(&age), "{age} ms ago");
@@ -90,13 +92,13 @@ fn every_kind_reads_back() {
         other => panic!("{other:?}"),
     }
     assert_eq!(view.value(3), None);
-    let calls = Value::Calls {
+    let calls = LaneValue::Calls {
         hits: 4,
         bytes: 1035,
         nanos: 5000,
     };
     assert_eq!(view.value(4), Some(calls));
-    let Some(Value::Distribution(sizes)) = view.value(5) else {
+    let Some(LaneValue::Distribution(sizes)) = view.value(5) else {
         panic!("no distribution");
     };
     assert_eq!(
@@ -105,17 +107,17 @@ fn every_kind_reads_back() {
     );
     let filled: Vec<(f64, u64)> = sizes.filled().collect();
     assert_eq!(filled, [(2f64.powi(-30), 1), (1.0, 1), (1.5, 1), (3.0, 1)]);
-    let Some(Value::Distribution(steps)) = view.value(6) else {
+    let Some(LaneValue::Distribution(steps)) = view.value(6) else {
         panic!("no distribution");
     };
     assert_eq!((steps.count(), steps.sum), (1, 0.25));
-    assert_eq!(view.kind(6), Some(Kind::Timer));
+    assert_eq!(view.kind(6), Some(LaneKind::Timer));
 }
 
 #[test]
 fn a_series_is_made_once_and_seen_when_it_comes() {
     let dir = TempDir::new();
-    let home = Home::in_directory(dir.path());
+    let home = ProcessLanes::in_directory(dir.path());
     let one = Counter::create_in(home, &spec("a_total", &[("x", "1"), ("y", "2")])).expect("made");
     let mut lane = only_lane(&dir);
     let mut buffer = Vec::new();
@@ -128,19 +130,19 @@ fn a_series_is_made_once_and_seen_when_it_comes() {
     other.add(5);
     let view = lane.read(&mut buffer).expect("readable");
     assert_eq!(view.len(), 2);
-    assert_eq!(view.value(0), Some(Value::Counter(2)));
-    assert_eq!(view.value(1), Some(Value::Counter(5)));
+    assert_eq!(view.value(0), Some(LaneValue::Counter(2)));
+    assert_eq!(view.value(1), Some(LaneValue::Counter(5)));
 }
 
 #[test]
 fn a_full_lane_gets_a_larger_neighbour_until_there_are_too_many() {
     let dir = TempDir::new();
-    let home = Home::in_directory(dir.path());
+    let home = ProcessLanes::in_directory(dir.path());
     // Large ones, so that this is quick: 64 stripes are 4 KiB.
     let mut made = 0_u64;
     let refused = loop {
         let name = format!("c{made}_total");
-        let spec = Spec {
+        let spec = LaneSeriesSpec {
             stripes: 64,
             ..spec(&name, &[])
         };
@@ -165,7 +167,7 @@ fn a_full_lane_gets_a_larger_neighbour_until_there_are_too_many() {
         assert_eq!(view.refused(), u64::from(is_first));
         count += view.len() as u64;
         for (_, value) in view.iter() {
-            let Some(Value::Counter(value)) = value else {
+            let Some(LaneValue::Counter(value)) = value else {
                 panic!("{value:?}")
             };
             sum += value;
@@ -177,7 +179,7 @@ fn a_full_lane_gets_a_larger_neighbour_until_there_are_too_many() {
 #[test]
 fn points_come_in_order_and_gaps_are_counted() {
     let dir = TempDir::new();
-    let home = Home::in_directory(dir.path());
+    let home = ProcessLanes::in_directory(dir.path());
     let depth = Points::create_in(home, &spec("depth", &[])).expect("made");
     let load = Points::create_in(home, &spec("load", &[])).expect("made");
     let mut lane = only_lane(&dir);
@@ -239,18 +241,18 @@ fn a_directory_lists_lanes_and_nothing_else() {
     ] {
         std::fs::write(dir.join(name), "").expect("a file");
     }
-    let directory = Directory::open(dir.path()).expect("a directory");
+    let directory = LaneDirectoryHandle::open(dir.path()).expect("a directory");
     let mut listing = directory.list(10).expect("readable");
-    listing.found.sort_by(|a, b| a.name.cmp(&b.name));
-    assert_eq!((listing.found.len(), listing.others), (2, 2));
-    assert!(!listing.found[0].is_temporary && listing.found[1].is_temporary);
-    assert!(directory.list(1).expect("readable").is_cut);
-    let gone = directory.open_lane(&format!("{}.lane", "0".repeat(32)), &Limits::default());
-    assert!(matches!(gone, Err(OpenError::NotThere)));
+    listing.lanes.sort_by(|a, b| a.name.cmp(&b.name));
+    assert_eq!((listing.lanes.len(), listing.others), (2, 2));
+    assert!(!listing.lanes[0].is_temporary && listing.lanes[1].is_temporary);
+    assert!(directory.list(1).expect("readable").has_more);
+    let gone = directory.open_lane(&format!("{}.lane", "0".repeat(32)), &LaneLimits::default());
+    assert!(matches!(gone, Err(LaneOpenError::NotFound)));
     assert!(directory.remove("README").is_err());
     directory.remove(&format!("{id}.lane")).expect("removed");
     directory
         .remove(&format!("{id}.lane"))
         .expect("gone already");
-    assert_eq!(directory.list(10).expect("readable").found.len(), 1);
+    assert_eq!(directory.list(10).expect("readable").lanes.len(), 1);
 }

@@ -3,7 +3,7 @@
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use pegel_lane::{Calls, Handle, Kind, RawHandle, Spec};
+use pegel_lane::{Calls, Handle, LaneKind, LaneSeriesSpec, RawHandle};
 
 use crate::inside::{self, Inside};
 use crate::{family, threads, ticks};
@@ -69,12 +69,12 @@ impl Call {
         ticks::start();
         let labels = std::env::var(LABELS_VARIABLE).unwrap_or_default();
         let wants = |label| labels.split(',').any(|word| word.trim() == label);
-        let spec = Spec {
+        let spec = LaneSeriesSpec {
             help: "MPI calls of programs under pegel run",
             labels: &[("call", self.name)],
             with_pid: wants("pid"),
             with_rank: wants("rank"),
-            ..Spec::new(Kind::Calls, "mpi")
+            ..LaneSeriesSpec::new(LaneKind::Calls, "mpi")
         };
         // Two threads may come here at once: both get the same series.
         let slot = Calls::create(&spec).map_or(off(), RawHandle::as_ptr);

@@ -1,13 +1,13 @@
 //! The functions that make one value of many: of several series at one time, or of one series in one bucket.
 
+mod accumulator;
 mod percentile;
-mod tally;
 
-use percentile::{Estimate, percentile};
-pub(crate) use tally::Tally;
+pub(crate) use accumulator::Accumulator;
+use percentile::{PercentileEstimate, percentile};
 
-use crate::problem::Problem;
-use pegel_store::Fold;
+use crate::error::OpentsdbError;
+use pegel_store::StepAggregation;
 
 /// A documented aggregator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub enum Aggregator {
     Sum,
     Zimsum,
     /// In tenths of a percent.
-    Percentile(u16, Estimate),
+    Percentile(u16, PercentileEstimate),
 }
 
 /// What a series without a value at some time has there, between its first and its last one.
@@ -90,20 +90,20 @@ impl Aggregator {
         names
     }
 
-    pub fn parse(name: &str) -> Result<Aggregator, Problem> {
+    pub fn parse(name: &str) -> Result<Aggregator, OpentsdbError> {
         let plain = PLAIN.iter().find(|(known, _)| *known == name);
         if let Some((_, aggregator)) = plain {
             return Ok(*aggregator);
         }
         let percentile = match name.strip_prefix("ep") {
             Some(rest) => match (rest.strip_suffix("r3"), rest.strip_suffix("r7")) {
-                (Some(digits), _) => Some((digits, Estimate::R3)),
-                (_, Some(digits)) => Some((digits, Estimate::R7)),
+                (Some(digits), _) => Some((digits, PercentileEstimate::R3)),
+                (_, Some(digits)) => Some((digits, PercentileEstimate::R7)),
                 _ => None,
             },
             None => name
                 .strip_prefix('p')
-                .map(|digits| (digits, Estimate::Exact)),
+                .map(|digits| (digits, PercentileEstimate::Exact)),
         };
         percentile
             .and_then(|(digits, estimate)| {
@@ -111,8 +111,8 @@ impl Aggregator {
                 Some(Aggregator::Percentile(*tenths, estimate))
             })
             .ok_or_else(|| {
-                Problem::bad(format!("No such aggregator: {name}"))
-                    .details("/api/aggregators lists those that there are")
+                OpentsdbError::bad_request(format!("No such aggregator: {name}"))
+                    .with_details("/api/aggregators lists those that there are")
             })
     }
 
@@ -135,24 +135,24 @@ impl Aggregator {
     }
 
     /// What the store can work out by itself, bucket by bucket.
-    pub(crate) fn fold(self) -> Option<Fold> {
+    pub(crate) fn fold(self) -> Option<StepAggregation> {
         Some(match self {
-            Aggregator::Avg => Fold::Avg,
-            Aggregator::Count => Fold::Count,
-            Aggregator::First => Fold::First,
-            Aggregator::Last => Fold::Last,
-            Aggregator::Max | Aggregator::Mimmax => Fold::Max,
-            Aggregator::Min | Aggregator::Mimmin => Fold::Min,
-            Aggregator::Sum | Aggregator::Zimsum | Aggregator::Pfsum => Fold::Sum,
+            Aggregator::Avg => StepAggregation::Avg,
+            Aggregator::Count => StepAggregation::Count,
+            Aggregator::First => StepAggregation::First,
+            Aggregator::Last => StepAggregation::Last,
+            Aggregator::Max | Aggregator::Mimmax => StepAggregation::Max,
+            Aggregator::Min | Aggregator::Mimmin => StepAggregation::Min,
+            Aggregator::Sum | Aggregator::Zimsum | Aggregator::Pfsum => StepAggregation::Sum,
             _ => return None,
         })
     }
 
     /// The value of these values, in their order; what is not a number is left out, and without numbers
     /// the result is none.
-    pub(crate) fn of(self, values: &mut Vec<f64>) -> f64 {
+    pub(crate) fn aggregate(self, values: &mut Vec<f64>) -> f64 {
         if self.is_running() {
-            let mut tally = Tally::default();
+            let mut tally = Accumulator::default();
             values.iter().for_each(|value| tally.add(self, *value));
             return tally.result(self);
         }
@@ -174,7 +174,7 @@ mod tests {
     fn of(name: &str, values: &[f64]) -> f64 {
         Aggregator::parse(name)
             .expect(name)
-            .of(&mut values.to_vec())
+            .aggregate(&mut values.to_vec())
     }
 
     #[test]

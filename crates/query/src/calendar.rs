@@ -2,8 +2,8 @@
 
 use pegel_metric::Millis;
 
-use crate::moment::Unit;
-use crate::zone::Zone;
+use crate::time_syntax::TimeUnit;
+use crate::time_zone::TimeZone;
 use pegel_metric::civil::{DAY_SECONDS, date_of, days_of, weekday_of};
 
 /// Where buckets begin: the first at or before `start`, the last after `end`, so that each bucket between them
@@ -11,52 +11,52 @@ use pegel_metric::civil::{DAY_SECONDS, date_of, days_of, weekday_of};
 ///
 /// Hours and what is shorter are counted from each local midnight. Weeks begin on Sunday. Several days, weeks,
 /// months or years are counted from 1 January of the year in which the question begins.
-pub(crate) fn edges(
+pub(crate) fn bucket_edges(
     start: Millis,
     end: Millis,
-    (count, unit): (i64, Unit),
-    zone: &Zone,
+    (count, unit): (i64, TimeUnit),
+    zone: &TimeZone,
     count_max: usize,
 ) -> Option<Vec<Millis>> {
     let start_second = start.div_euclid(1_000);
     let today = (start_second + zone.offset(start_second)).div_euclid(DAY_SECONDS);
     let year = date_of(today).0;
-    let midnight = |day: i64| zone.utc_of(day * DAY_SECONDS) * 1_000;
+    let midnight = |day: i64| zone.local_to_utc(day * DAY_SECONDS) * 1_000;
     let new_year = days_of(year, 1, 1);
     let days = move |first: i64, step: i64| move |at: i64| midnight_of(zone, first, step, at);
     match unit {
-        Unit::Millisecond | Unit::Second | Unit::Minute | Unit::Hour => {
+        TimeUnit::Millisecond | TimeUnit::Second | TimeUnit::Minute | TimeUnit::Hour => {
             let step = count * unit.millis();
             match step <= 86_400_000 {
-                true => within_days(start, end, step, today, &midnight, count_max),
+                true => edges_within_days(start, end, step, today, &midnight, count_max),
                 // Longer than a day: they cannot begin anew at each midnight.
-                false => walk(start, end, count_max, &|at| midnight(new_year) + at * step),
+                false => collect_edges(start, end, count_max, &|at| midnight(new_year) + at * step),
             }
         }
-        Unit::Day if count == 1 => walk(start, end, count_max, &days(today, 1)),
-        Unit::Day => walk(start, end, count_max, &days(new_year, count)),
-        Unit::Week if count == 1 => {
-            walk(start, end, count_max, &days(today - weekday_of(today), 7))
+        TimeUnit::Day if count == 1 => collect_edges(start, end, count_max, &days(today, 1)),
+        TimeUnit::Day => collect_edges(start, end, count_max, &days(new_year, count)),
+        TimeUnit::Week if count == 1 => {
+            collect_edges(start, end, count_max, &days(today - weekday_of(today), 7))
         }
-        Unit::Week => {
+        TimeUnit::Week => {
             let first = new_year - weekday_of(new_year);
-            walk(start, end, count_max, &days(first, 7 * count))
+            collect_edges(start, end, count_max, &days(first, 7 * count))
         }
-        Unit::Month => walk(start, end, count_max, &|at| {
+        TimeUnit::Month => collect_edges(start, end, count_max, &|at| {
             midnight(days_of(year, 1 + at * count, 1))
         }),
-        Unit::Year => walk(start, end, count_max, &|at| {
+        TimeUnit::Year => collect_edges(start, end, count_max, &|at| {
             midnight(days_of(year + at * count, 1, 1))
         }),
     }
 }
 
-fn midnight_of(zone: &Zone, first: i64, step: i64, at: i64) -> Millis {
-    zone.utc_of((first + at * step) * DAY_SECONDS) * 1_000
+fn midnight_of(zone: &TimeZone, first: i64, step: i64, at: i64) -> Millis {
+    zone.local_to_utc((first + at * step) * DAY_SECONDS) * 1_000
 }
 
 /// Calls `nth` with rising numbers from 0; `nth(0)` lies at or before the start.
-fn walk(
+fn collect_edges(
     start: Millis,
     end: Millis,
     count_max: usize,
@@ -79,7 +79,7 @@ fn walk(
     Some(edges)
 }
 
-fn within_days(
+fn edges_within_days(
     start: Millis,
     end: Millis,
     step: Millis,
@@ -115,40 +115,40 @@ mod tests {
         (days_of(year, month, day) * DAY_SECONDS + hour * 3_600) * 1_000
     }
 
-    fn berlin() -> Option<Zone> {
-        Zone::named("Europe/Berlin").ok()
+    fn berlin() -> Option<TimeZone> {
+        TimeZone::from_name("Europe/Berlin").ok()
     }
 
     #[test]
     fn days_weeks_months_and_years_in_utc() {
         let (start, end) = (at(2023, 11, 14, 5), at(2023, 11, 16, 7));
-        let edges = |span| edges(start, end, span, &Zone::utc(), 1_000).expect("few");
+        let edges = |span| bucket_edges(start, end, span, &TimeZone::utc(), 1_000).expect("few");
         assert_eq!(
-            edges((1, Unit::Day)),
+            edges((1, TimeUnit::Day)),
             [14, 15, 16, 17].map(|day| at(2023, 11, day, 0))
         );
         // 14 November 2023 is a Tuesday; its week began on the 12th.
         assert_eq!(
-            edges((1, Unit::Week)),
+            edges((1, TimeUnit::Week)),
             [at(2023, 11, 12, 0), at(2023, 11, 19, 0)]
         );
         assert_eq!(
-            edges((1, Unit::Month)),
+            edges((1, TimeUnit::Month)),
             [at(2023, 11, 1, 0), at(2023, 12, 1, 0)]
         );
         // Quarters from 1 January.
         assert_eq!(
-            edges((3, Unit::Month)),
+            edges((3, TimeUnit::Month)),
             [at(2023, 10, 1, 0), at(2024, 1, 1, 0)]
         );
         assert_eq!(
-            edges((1, Unit::Year)),
+            edges((1, TimeUnit::Year)),
             [at(2023, 1, 1, 0), at(2024, 1, 1, 0)]
         );
         // 14 November is day 317 from 0 on; 315 is a multiple of 5.
-        assert_eq!(edges((5, Unit::Day))[0], at(2023, 11, 12, 0));
+        assert_eq!(edges((5, TimeUnit::Day))[0], at(2023, 11, 12, 0));
         assert_eq!(
-            edges((12, Unit::Hour))[..3],
+            edges((12, TimeUnit::Hour))[..3],
             [
                 at(2023, 11, 14, 0),
                 at(2023, 11, 14, 12),
@@ -157,7 +157,7 @@ mod tests {
         );
         // 7 hours do not divide a day: the fourth bucket of each day is short.
         assert_eq!(
-            edges((7, Unit::Hour))[..5],
+            edges((7, TimeUnit::Hour))[..5],
             [0, 7, 14, 21, 24].map(|hour| at(2023, 11, 14, hour))
         );
     }
@@ -167,7 +167,7 @@ mod tests {
         let Some(zone) = berlin() else { return };
         // Clocks go forward on 31 March 2024: that day has 23 hours.
         let (start, end) = (at(2024, 3, 30, 12), at(2024, 3, 31, 23));
-        let days = edges(start, end, (1, Unit::Day), &zone, 100).expect("few");
+        let days = bucket_edges(start, end, (1, TimeUnit::Day), &zone, 100).expect("few");
         assert_eq!(
             days,
             [
@@ -177,7 +177,7 @@ mod tests {
                 at(2024, 4, 1, 22)
             ]
         );
-        let hours = edges(start, end, (1, Unit::Hour), &zone, 100).expect("few");
+        let hours = bucket_edges(start, end, (1, TimeUnit::Hour), &zone, 100).expect("few");
         assert!(hours.windows(2).all(|pair| pair[1] - pair[0] == 3_600_000));
     }
 
@@ -185,18 +185,34 @@ mod tests {
     fn too_many_are_too_many() {
         let (start, end) = (0, at(2023, 1, 1, 0));
         assert_eq!(
-            edges(start, end, (1, Unit::Millisecond), &Zone::utc(), 1_000),
+            bucket_edges(
+                start,
+                end,
+                (1, TimeUnit::Millisecond),
+                &TimeZone::utc(),
+                1_000
+            ),
             None
         );
-        assert_eq!(edges(start, end, (1, Unit::Day), &Zone::utc(), 1_000), None);
+        assert_eq!(
+            bucket_edges(start, end, (1, TimeUnit::Day), &TimeZone::utc(), 1_000),
+            None
+        );
     }
 
     #[test]
     fn a_bucket_holds_the_start_and_one_follows_the_end() {
         let (start, end) = (at(2023, 5, 3, 1) + 1, at(2023, 9, 2, 3));
-        for unit in [Unit::Hour, Unit::Day, Unit::Week, Unit::Month, Unit::Year] {
+        for unit in [
+            TimeUnit::Hour,
+            TimeUnit::Day,
+            TimeUnit::Week,
+            TimeUnit::Month,
+            TimeUnit::Year,
+        ] {
             for count in [1, 2, 5, 40] {
-                let found = edges(start, end, (count, unit), &Zone::utc(), 10_000).expect("few");
+                let found =
+                    bucket_edges(start, end, (count, unit), &TimeZone::utc(), 10_000).expect("few");
                 assert!(found[0] <= start && start < found[1], "{count} {unit:?}");
                 assert!(found[found.len() - 1] > end && found[found.len() - 2] <= end);
                 assert!(found.is_sorted_by(|a, b| a < b));

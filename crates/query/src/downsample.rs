@@ -3,34 +3,34 @@
 use pegel_metric::Millis;
 
 use crate::aggregator::Aggregator;
-use crate::calendar::edges;
-use crate::moment::{Unit, parse_span};
-use crate::problem::Problem;
-use crate::zone::Zone;
+use crate::calendar::bucket_edges;
+use crate::error::OpentsdbError;
+use crate::time_syntax::{TimeUnit, parse_duration};
+use crate::time_zone::TimeZone;
 
 /// What `10s-avg-nan` asks for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Downsample {
     /// As it was written.
     pub text: String,
-    pub span: Span,
+    pub interval: DownsampleInterval,
     pub function: Aggregator,
-    pub fill: Fill,
+    pub fill: FillPolicy,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Span {
+pub enum DownsampleInterval {
     /// The whole question.
     All,
     /// Multiples of this many milliseconds since 1970.
     Fixed(Millis),
     /// Where a calendar says.
-    Calendar(i64, Unit),
+    Calendar(i64, TimeUnit),
 }
 
 /// What a bucket without samples holds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Fill {
+pub enum FillPolicy {
     /// It does not exist.
     None,
     Nan,
@@ -39,26 +39,28 @@ pub enum Fill {
     Scalar(f64),
 }
 
-impl Fill {
+impl FillPolicy {
     /// The value to put in, where there is one.
     pub(crate) fn value(self) -> Option<f64> {
         match self {
-            Fill::None => None,
-            Fill::Nan | Fill::Null => Some(f64::NAN),
-            Fill::Zero => Some(0.0),
-            Fill::Scalar(value) => Some(value),
+            FillPolicy::None => None,
+            FillPolicy::Nan | FillPolicy::Null => Some(f64::NAN),
+            FillPolicy::Zero => Some(0.0),
+            FillPolicy::Scalar(value) => Some(value),
         }
     }
 
-    pub(crate) fn parse(name: &str) -> Result<Fill, Problem> {
+    pub(crate) fn parse(name: &str) -> Result<FillPolicy, OpentsdbError> {
         Ok(match name {
-            "none" => Fill::None,
-            "nan" => Fill::Nan,
-            "null" => Fill::Null,
-            "zero" => Fill::Zero,
+            "none" => FillPolicy::None,
+            "nan" => FillPolicy::Nan,
+            "null" => FillPolicy::Null,
+            "zero" => FillPolicy::Zero,
             _ => {
-                return Err(Problem::bad(format!("No such fill policy: '{name}'"))
-                    .details("one of none, nan, null, zero"));
+                return Err(
+                    OpentsdbError::bad_request(format!("No such fill policy: '{name}'"))
+                        .with_details("one of none, nan, null, zero"),
+                );
             }
         })
     }
@@ -66,10 +68,10 @@ impl Fill {
 
 impl Downsample {
     /// Reads `10s-avg`, `1dc-sum-zero`, `0all-max`. `uses_calendar` makes every interval one of a calendar.
-    pub fn parse(text: &str, uses_calendar: bool) -> Result<Downsample, Problem> {
+    pub fn parse(text: &str, uses_calendar: bool) -> Result<Downsample, OpentsdbError> {
         let wrong = |why: &str| {
-            Problem::bad(format!("Invalid downsampling specifier '{text}': {why}"))
-                .details("an interval, a function and perhaps a fill policy: 10s-avg, 1dc-sum-zero, 0all-max")
+            OpentsdbError::bad_request(format!("Invalid downsampling specifier '{text}': {why}"))
+                .with_details("an interval, a function and perhaps a fill policy: 10s-avg, 1dc-sum-zero, 0all-max")
         };
         let parts: Vec<&str> = text.split('-').collect();
         let (interval, function, fill) = match parts[..] {
@@ -78,26 +80,27 @@ impl Downsample {
             _ => return Err(wrong("it has not two or three parts")),
         };
         let span = match interval {
-            "0all" | "all" => Span::All,
+            "0all" | "all" => DownsampleInterval::All,
             _ => {
                 let calendar = interval.strip_suffix('c');
-                let (count, unit) = parse_span(calendar.unwrap_or(interval))?;
+                let (count, unit) = parse_duration(calendar.unwrap_or(interval))?;
                 match calendar.is_some() || uses_calendar {
-                    true => Span::Calendar(count, unit),
-                    false => Span::Fixed(count * unit.millis()),
+                    true => DownsampleInterval::Calendar(count, unit),
+                    false => DownsampleInterval::Fixed(count * unit.millis()),
                 }
             }
         };
-        let function = Aggregator::parse(function)
-            .map_err(|_| Problem::bad(format!("No such downsampling function: {function}")))?;
+        let function = Aggregator::parse(function).map_err(|_| {
+            OpentsdbError::bad_request(format!("No such downsampling function: {function}"))
+        })?;
         if function == Aggregator::None {
             return Err(wrong("none cannot be used for downsampling"));
         }
         Ok(Downsample {
             text: text.to_owned(),
-            span,
+            interval: span,
             function,
-            fill: Fill::parse(fill)?,
+            fill: FillPolicy::parse(fill)?,
         })
     }
 }
@@ -119,19 +122,19 @@ pub(crate) enum Buckets {
 }
 
 /// How many buckets of a calendar one question may have.
-const EDGES_MAX: usize = 1 << 20;
+const CALENDAR_EDGES_MAX: usize = 1 << 20;
 
 impl Buckets {
     /// Nothing where no stamp lies in the range.
-    pub fn of(
-        span: Span,
+    pub fn for_range(
+        span: DownsampleInterval,
         start: Millis,
         end: Millis,
-        zone: &Zone,
-    ) -> Result<Option<Buckets>, Problem> {
+        zone: &TimeZone,
+    ) -> Result<Option<Buckets>, OpentsdbError> {
         Ok(match span {
-            Span::All => Some(Buckets::One { start, end }),
-            Span::Fixed(step) => {
+            DownsampleInterval::All => Some(Buckets::One { start, end }),
+            DownsampleInterval::Fixed(step) => {
                 let first = start.div_euclid(step) * step;
                 let first = if first < start {
                     first.saturating_add(step)
@@ -144,12 +147,12 @@ impl Buckets {
                     count: usize::try_from((end - first) / step + 1).unwrap_or(usize::MAX),
                 })
             }
-            Span::Calendar(count, unit) => {
-                let mut edges =
-                    edges(start, end, (count, unit), zone, EDGES_MAX).ok_or_else(|| {
-                        Problem::large("the interval makes too many buckets of this range")
-                            .details("ask for less time or a longer interval")
-                    })?;
+            DownsampleInterval::Calendar(count, unit) => {
+                let mut edges = bucket_edges(start, end, (count, unit), zone, CALENDAR_EDGES_MAX)
+                    .ok_or_else(|| {
+                    OpentsdbError::too_large("the interval makes too many buckets of this range")
+                        .with_details("ask for less time or a longer interval")
+                })?;
                 edges.retain(|edge| *edge >= start);
                 (edges.len() > 1).then_some(Buckets::Uneven(edges))
             }
@@ -177,7 +180,7 @@ impl Buckets {
         }
     }
 
-    pub fn stamp(&self, index: usize) -> Millis {
+    pub fn timestamp(&self, index: usize) -> Millis {
         match self {
             Buckets::One { start, .. } => *start,
             Buckets::Even { first, step, .. } => first + index as Millis * step,
@@ -210,14 +213,14 @@ impl Buckets {
         for &(time, value) in samples {
             let index = self.index(time, bucket);
             if index != bucket && !values.is_empty() {
-                out.push((self.stamp(bucket), function.of(values)));
+                out.push((self.timestamp(bucket), function.aggregate(values)));
                 values.clear();
             }
             bucket = index;
             values.push(value);
         }
         if !values.is_empty() {
-            out.push((self.stamp(bucket), function.of(values)));
+            out.push((self.timestamp(bucket), function.aggregate(values)));
         }
     }
 
@@ -226,7 +229,7 @@ impl Buckets {
         let mut filled = Vec::with_capacity(self.len());
         let mut given = points.iter().copied().peekable();
         for index in 0..self.len() {
-            let stamp = self.stamp(index);
+            let stamp = self.timestamp(index);
             filled.push(
                 given
                     .next_if(|(time, _)| *time == stamp)
@@ -246,17 +249,27 @@ mod tests {
         let parse = |text| Downsample::parse(text, false).expect("valid");
         let ten = parse("10s-avg");
         assert_eq!(
-            (ten.span, ten.function, ten.fill),
-            (Span::Fixed(10_000), Aggregator::Avg, Fill::None)
+            (ten.interval, ten.function, ten.fill),
+            (
+                DownsampleInterval::Fixed(10_000),
+                Aggregator::Avg,
+                FillPolicy::None
+            )
         );
-        assert_eq!(parse("1dc-sum-zero").span, Span::Calendar(1, Unit::Day));
-        assert_eq!(parse("1dc-sum-zero").fill, Fill::Zero);
-        assert_eq!(parse("0all-max").span, Span::All);
-        assert_eq!(parse("all-max-null").fill, Fill::Null);
-        assert_eq!(parse("2n-p99").span, Span::Fixed(2 * 30 * 86_400_000));
         assert_eq!(
-            Downsample::parse("1h-avg", true).expect("valid").span,
-            Span::Calendar(1, Unit::Hour)
+            parse("1dc-sum-zero").interval,
+            DownsampleInterval::Calendar(1, TimeUnit::Day)
+        );
+        assert_eq!(parse("1dc-sum-zero").fill, FillPolicy::Zero);
+        assert_eq!(parse("0all-max").interval, DownsampleInterval::All);
+        assert_eq!(parse("all-max-null").fill, FillPolicy::Null);
+        assert_eq!(
+            parse("2n-p99").interval,
+            DownsampleInterval::Fixed(2 * 30 * 86_400_000)
+        );
+        assert_eq!(
+            Downsample::parse("1h-avg", true).expect("valid").interval,
+            DownsampleInterval::Calendar(1, TimeUnit::Hour)
         );
     }
 
@@ -292,8 +305,9 @@ mod tests {
 
     #[test]
     fn only_buckets_whose_stamp_is_asked_for_exist() {
-        let buckets = |span, start, end| Buckets::of(span, start, end, &Zone::utc()).expect("few");
-        let even = buckets(Span::Fixed(10), 25, 50).expect("some");
+        let buckets =
+            |span, start, end| Buckets::for_range(span, start, end, &TimeZone::utc()).expect("few");
+        let even = buckets(DownsampleInterval::Fixed(10), 25, 50).expect("some");
         assert_eq!(
             even,
             Buckets::Even {
@@ -303,10 +317,16 @@ mod tests {
             }
         );
         assert_eq!(even.range(), (30, 59), "the last bucket is whole");
-        assert_eq!(buckets(Span::Fixed(10), 21, 29), None);
-        assert_eq!(buckets(Span::All, 21, 29).expect("one").range(), (21, 29));
+        assert_eq!(buckets(DownsampleInterval::Fixed(10), 21, 29), None);
+        assert_eq!(
+            buckets(DownsampleInterval::All, 21, 29)
+                .expect("one")
+                .range(),
+            (21, 29)
+        );
         let day = 86_400_000;
-        let days = buckets(Span::Calendar(1, Unit::Day), 1, 3 * day).expect("some");
+        let days =
+            buckets(DownsampleInterval::Calendar(1, TimeUnit::Day), 1, 3 * day).expect("some");
         assert_eq!(days, Buckets::Uneven(vec![day, 2 * day, 3 * day, 4 * day]));
         assert_eq!(days.range(), (day, 4 * day - 1));
     }

@@ -1,32 +1,32 @@
 //! Works out the lines of one sub-query: samples from the store, series by series, into groups.
 
 mod budget;
-mod chosen;
 mod group;
-mod line;
 mod merge;
-mod shape;
+mod result_series;
+mod selection;
+mod transform;
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
 use pegel_metric::Millis;
-use pegel_store::{Question, Step};
+use pegel_store::{QueryStep, RangeQuery};
 
 use crate::aggregator::Aggregator;
-use crate::downsample::{Buckets, Downsample, Span};
-use crate::engine::Engine;
-use crate::problem::Problem;
-use crate::request::{Request, SubQuery};
+use crate::downsample::{Buckets, Downsample, DownsampleInterval};
+use crate::engine::QueryEngine;
+use crate::error::OpentsdbError;
+use crate::request::{QueryRequest, SubQuery};
 
-use budget::Budget;
-use chosen::Chosen;
-use group::Group;
-pub(crate) use line::{Line, Visit};
-use shape::Shaper;
+use budget::EvaluationBudget;
+use group::SeriesGroup;
+pub(crate) use result_series::{ResultSeries, ResultVisitor};
+use selection::SeriesSelection;
+use transform::SeriesTransform;
 
 /// How a sub-query reads the store, and what it does to each series.
-struct Plan<'a> {
+struct SubQueryPlan<'a> {
     query: &'a SubQuery,
     /// Which times may be part of the answer.
     start: Millis,
@@ -38,42 +38,42 @@ struct Plan<'a> {
 
 /// Calls `visit` for each line, and returns how many points came from the store.
 pub(crate) fn evaluate(
-    engine: &Engine,
-    request: &Request,
+    engine: &QueryEngine,
+    request: &QueryRequest,
     query: &SubQuery,
     wants_tsuids: bool,
     deadline: Instant,
-    visit: &mut Visit<'_>,
-) -> Result<u64, Problem> {
-    let Some(chosen) = Chosen::new(engine, request, query, deadline)? else {
+    visit: &mut ResultVisitor<'_>,
+) -> Result<u64, OpentsdbError> {
+    let Some(chosen) = SeriesSelection::new(engine, request, query, deadline)? else {
         return Ok(0);
     };
-    let Some(mut plan) = plan(engine, request, query, deadline)? else {
+    let Some(mut plan) = plan_sub_query(engine, request, query, deadline)? else {
         return Ok(0);
     };
     plan.wants_tsuids = wants_tsuids;
-    let mut budget = Budget::new(engine.limits.bytes_max);
-    let mut shaper = Shaper::new(&plan, &mut budget)?;
+    let mut budget = EvaluationBudget::new(engine.limits.bytes_max);
+    let mut shaper = SeriesTransform::new(&plan, &mut budget)?;
     match query.aggregator {
-        Aggregator::None => alone(engine, &plan, &chosen, &mut shaper, visit),
-        _ => grouped(engine, &plan, &chosen, &mut shaper, &mut budget, visit),
+        Aggregator::None => evaluate_each(engine, &plan, &chosen, &mut shaper, visit),
+        _ => evaluate_grouped(engine, &plan, &chosen, &mut shaper, &mut budget, visit),
     }
 }
 
 /// Nothing where no time is left to ask about.
-fn plan<'a>(
-    engine: &Engine,
-    request: &Request,
+fn plan_sub_query<'a>(
+    engine: &QueryEngine,
+    request: &QueryRequest,
     query: &'a SubQuery,
     deadline: Instant,
-) -> Result<Option<Plan<'a>>, Problem> {
+) -> Result<Option<SubQueryPlan<'a>>, OpentsdbError> {
     let (mut start, mut end) = (request.start, request.end);
     let given = query.downsample.as_ref();
     let is_filled = given.is_some_and(|downsample| downsample.fill.value().is_some());
-    let step = match given.map(|downsample| downsample.span) {
+    let step = match given.map(|downsample| downsample.interval) {
         None => Some(0),
-        Some(Span::Fixed(step)) => Some(step),
-        Some(Span::All | Span::Calendar(..)) => None,
+        Some(DownsampleInterval::Fixed(step)) => Some(step),
+        Some(DownsampleInterval::All | DownsampleInterval::Calendar(..)) => None,
     };
     // Years without samples need no buckets, unless these are to be filled. The bucket of the first sample may
     // begin before it.
@@ -88,12 +88,12 @@ fn plan<'a>(
     }
     let mut downsample = None;
     if let Some(given) = given {
-        match Buckets::of(given.span, start, end, &request.zone)? {
+        match Buckets::for_range(given.interval, start, end, &request.zone)? {
             Some(buckets) => downsample = Some((given, buckets)),
             None => return Ok(None),
         }
     }
-    Ok(Some(Plan {
+    Ok(Some(SubQueryPlan {
         query,
         start,
         end,
@@ -103,9 +103,9 @@ fn plan<'a>(
     }))
 }
 
-impl Plan<'_> {
+impl SubQueryPlan<'_> {
     /// What the store is asked for. It folds samples into even buckets by itself where it knows how.
-    fn question(&self, chosen: &Chosen, bytes_max: usize) -> Question {
+    fn store_query(&self, chosen: &SeriesSelection, bytes_max: usize) -> RangeQuery {
         let ((start, end), step) = match &self.downsample {
             None => ((self.start, self.end), None),
             Some((downsample, buckets)) => {
@@ -116,14 +116,14 @@ impl Plan<'_> {
                     Buckets::Uneven(_) => None,
                 };
                 let fold = downsample.function.fold();
-                let step = millis.zip(fold).map(|(millis, fold)| Step {
+                let step = millis.zip(fold).map(|(millis, fold)| QueryStep {
                     millis,
-                    fold: Some(fold),
+                    aggregation: Some(fold),
                 });
                 (buckets.range(), step)
             }
         };
-        Question {
+        RangeQuery {
             selector: chosen.selector.clone(),
             start,
             end,
@@ -135,69 +135,73 @@ impl Plan<'_> {
 }
 
 /// Every series is a line of its own, and leaves as soon as it is worked out.
-fn alone(
-    engine: &Engine,
-    plan: &Plan<'_>,
-    chosen: &Chosen,
-    shaper: &mut Shaper<'_>,
-    visit: &mut Visit<'_>,
-) -> Result<u64, Problem> {
-    let question = plan.question(chosen, engine.limits.bytes_max);
+fn evaluate_each(
+    engine: &QueryEngine,
+    plan: &SubQueryPlan<'_>,
+    chosen: &SeriesSelection,
+    shaper: &mut SeriesTransform<'_>,
+    visit: &mut ResultVisitor<'_>,
+) -> Result<u64, OpentsdbError> {
+    let question = plan.store_query(chosen, engine.limits.bytes_max);
     let mut count = 0;
     let mut result = Ok(());
-    engine.store.range(&question, &mut |series, samples| {
-        // The store cannot be told to stop; after the first failure the rest is passed over.
-        if result.is_ok() {
-            count += samples.len() as u64;
-            let mut group = Group::alone(series, plan, &engine.node);
-            let points = shaper.shape(samples);
-            result = visit(&group.line(series.name(), plan.query, points));
-        }
-    })?;
+    engine
+        .store
+        .query_range(&question, &mut |series, samples| {
+            // The store cannot be told to stop; after the first failure the rest is passed over.
+            if result.is_ok() {
+                count += samples.len() as u64;
+                let mut group = SeriesGroup::single(series, plan, &engine.node);
+                let points = shaper.apply(samples);
+                result = visit(&group.take_result(series.name(), plan.query, points));
+            }
+        })?;
     result.map(|()| count)
 }
 
-fn grouped(
-    engine: &Engine,
-    plan: &Plan<'_>,
-    chosen: &Chosen,
-    shaper: &mut Shaper<'_>,
-    budget: &mut Budget,
-    visit: &mut Visit<'_>,
-) -> Result<u64, Problem> {
-    let question = plan.question(chosen, engine.limits.bytes_max);
-    let mut groups: BTreeMap<Vec<Option<String>>, Group> = BTreeMap::new();
+fn evaluate_grouped(
+    engine: &QueryEngine,
+    plan: &SubQueryPlan<'_>,
+    chosen: &SeriesSelection,
+    shaper: &mut SeriesTransform<'_>,
+    budget: &mut EvaluationBudget,
+    visit: &mut ResultVisitor<'_>,
+) -> Result<u64, OpentsdbError> {
+    let question = plan.store_query(chosen, engine.limits.bytes_max);
+    let mut groups: BTreeMap<Vec<Option<String>>, SeriesGroup> = BTreeMap::new();
     let mut count = 0;
     let mut result = Ok(());
-    engine.store.range(&question, &mut |series, samples| {
-        if result.is_ok() {
-            count += samples.len() as u64;
-            let key = chosen.group_of(series, &engine.node);
-            result = add(&mut groups, key, plan, budget, |group, budget| {
-                group.join(series, plan, &engine.node, budget)?;
-                group.add(plan, shaper.shape(samples), budget)
-            });
-        }
-    })?;
+    engine
+        .store
+        .query_range(&question, &mut |series, samples| {
+            if result.is_ok() {
+                count += samples.len() as u64;
+                let key = chosen.group_key(series, &engine.node);
+                result = add_to_group(&mut groups, key, plan, budget, |group, budget| {
+                    group.add_series(series, plan, &engine.node, budget)?;
+                    group.add_points(plan, shaper.apply(samples), budget)
+                });
+            }
+        })?;
     result?;
     while let Some((_, group)) = groups.pop_first() {
         let points = group.finish(plan, budget)?;
-        visit(&points.line(&chosen.metric, plan.query))?;
+        visit(&points.as_result(&chosen.metric, plan.query))?;
     }
     Ok(count)
 }
 
-fn add(
-    groups: &mut BTreeMap<Vec<Option<String>>, Group>,
+fn add_to_group(
+    groups: &mut BTreeMap<Vec<Option<String>>, SeriesGroup>,
     key: Vec<Option<String>>,
-    plan: &Plan<'_>,
-    budget: &mut Budget,
-    into: impl FnOnce(&mut Group, &mut Budget) -> Result<(), Problem>,
-) -> Result<(), Problem> {
+    plan: &SubQueryPlan<'_>,
+    budget: &mut EvaluationBudget,
+    into: impl FnOnce(&mut SeriesGroup, &mut EvaluationBudget) -> Result<(), OpentsdbError>,
+) -> Result<(), OpentsdbError> {
     if let Some(group) = groups.get_mut(&key) {
         return into(group, budget);
     }
-    let mut group = Group::new(plan, budget)?;
+    let mut group = SeriesGroup::new(plan, budget)?;
     into(&mut group, budget)?;
     groups.insert(key, group);
     Ok(())

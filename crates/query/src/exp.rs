@@ -2,8 +2,8 @@
 
 mod arithmetic;
 mod body;
+mod operand;
 mod output;
-mod set;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -11,26 +11,26 @@ use std::time::Instant;
 
 use pegel_metric::Millis;
 
-use crate::engine::Engine;
-use crate::lines::{Room, keep};
-use crate::problem::Problem;
-use crate::request::Request;
+use crate::engine::QueryEngine;
+use crate::error::OpentsdbError;
+use crate::owned_results::{ResultBudget, collect_results};
+use crate::request::QueryRequest;
 use arithmetic::Term;
-use set::{Join, Set};
+use operand::{Join, Operand};
 
 /// What a client asks, checked.
 #[derive(Debug, Clone)]
-pub struct Expressions {
+pub struct ExpressionRequest {
     /// Its sub-queries are those of the metrics, in their order.
-    request: Request,
-    metrics: Vec<Metric>,
+    request: QueryRequest,
+    metrics: Vec<ExpressionMetric>,
     /// In an order in which each has all that it needs.
-    expressions: Vec<Expression>,
-    outputs: Vec<Output>,
+    expressions: Vec<NamedExpression>,
+    outputs: Vec<ExpressionOutput>,
 }
 
 #[derive(Debug, Clone)]
-struct Metric {
+struct ExpressionMetric {
     id: String,
     /// What it has at times and for series that it lacks.
     fill: f64,
@@ -39,7 +39,7 @@ struct Metric {
 }
 
 #[derive(Debug, Clone)]
-struct Expression {
+struct NamedExpression {
     id: String,
     term: Term,
     join: Join,
@@ -47,31 +47,31 @@ struct Expression {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Output {
+struct ExpressionOutput {
     id: String,
     alias: Option<String>,
 }
 
-impl Expressions {
-    pub fn from_json(json: &[u8], now: Millis) -> Result<Expressions, Problem> {
-        body::read(json, now)
+impl ExpressionRequest {
+    pub fn from_json(json: &[u8], now: Millis) -> Result<ExpressionRequest, OpentsdbError> {
+        body::parse_body(json, now)
     }
 }
 
-impl Engine {
-    pub fn exp(&self, asked: &Expressions, out: &mut dyn Write) -> Result<(), Problem> {
+impl QueryEngine {
+    pub fn exp(&self, asked: &ExpressionRequest, out: &mut dyn Write) -> Result<(), OpentsdbError> {
         let deadline = self.deadline();
-        let mut room = Room::new(self);
-        let mut sets: BTreeMap<&str, Set> = BTreeMap::new();
+        let mut room = ResultBudget::new(self);
+        let mut sets: BTreeMap<&str, Operand> = BTreeMap::new();
         for (metric, query) in asked.metrics.iter().zip(&asked.request.queries) {
-            let lines = keep(self, &asked.request, query, deadline, &mut room)?;
-            sets.insert(&metric.id, Set::of_metric(lines, metric));
+            let lines = collect_results(self, &asked.request, query, deadline, &mut room)?;
+            sets.insert(&metric.id, Operand::of_metric(lines, metric));
         }
         for expression in &asked.expressions {
             if Instant::now() > deadline {
                 return Err(pegel_store::QueryError::TooLong.into());
             }
-            let set = set::work_out(expression, &sets, &mut room)?;
+            let set = operand::evaluate_expression(expression, &sets, &mut room)?;
             sets.insert(&expression.id, set);
         }
         output::write(asked, &sets, out)
@@ -81,13 +81,13 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{NOW, Shelf};
+    use crate::test_store::{NOW, TestStore};
     use serde_json::{Value, json};
 
     const AT: Millis = NOW - 30_000;
 
-    fn shelf() -> Shelf {
-        let shelf = Shelf::new(NOW);
+    fn test_store() -> TestStore {
+        let shelf = TestStore::new(NOW);
         let at = |values: &[f64]| {
             values
                 .iter()
@@ -113,10 +113,10 @@ mod tests {
         )
     }
 
-    fn ask(body: &str) -> Result<Value, Problem> {
-        let asked = Expressions::from_json(body.as_bytes(), NOW)?;
+    fn ask(body: &str) -> Result<Value, OpentsdbError> {
+        let asked = ExpressionRequest::from_json(body.as_bytes(), NOW)?;
         let mut out = Vec::new();
-        shelf().engine("nid1").exp(&asked, &mut out)?;
+        test_store().engine("nid1").exp(&asked, &mut out)?;
         Ok(serde_json::from_slice(&out).expect("JSON"))
     }
 

@@ -1,31 +1,31 @@
 //! Which series a sub-query is about, by the values of their tags.
 
-mod pattern;
+mod wildcard;
 
 use pegel_metric::Series;
 use regex_lite::{Regex, RegexBuilder};
 
-use crate::problem::Problem;
-use crate::tags::tag;
-use pattern::fits;
+use crate::error::OpentsdbError;
+use crate::tags::tag_value;
+use wildcard::matches_wildcard;
 
 /// What one compiled expression may take in memory, and by that how long it takes to try.
 const EXPRESSION_BYTES_MAX: usize = 64 << 10;
 
 /// A test of one tag.
 #[derive(Debug, Clone)]
-pub struct Filter {
+pub struct TagFilter {
     pub tagk: String,
     /// As it was written: the type's name and what stands beside it.
     pub kind: &'static str,
     pub text: String,
     /// One line per value of the tag.
     pub group_by: bool,
-    test: Test,
+    test: TagTest,
 }
 
 #[derive(Debug, Clone)]
-enum Test {
+enum TagTest {
     Any(Vec<String>),
     /// Without regard to case.
     AnyFolded(Vec<String>),
@@ -38,7 +38,7 @@ enum Test {
 }
 
 /// Name, examples and description, as `/api/config/filters` gives them.
-pub const KINDS: [(&str, &str, &str); 8] = [
+pub const FILTER_KINDS: [(&str, &str, &str); 8] = [
     (
         "iliteral_or",
         "host=iliteral_or(nid1|nid2)",
@@ -81,20 +81,29 @@ pub const KINDS: [(&str, &str, &str); 8] = [
     ),
 ];
 
-impl Filter {
-    pub fn new(tagk: &str, kind: &str, text: &str, group_by: bool) -> Result<Filter, Problem> {
-        let known = KINDS.iter().find(|(name, _, _)| *name == kind);
+impl TagFilter {
+    pub fn new(
+        tagk: &str,
+        kind: &str,
+        text: &str,
+        group_by: bool,
+    ) -> Result<TagFilter, OpentsdbError> {
+        let known = FILTER_KINDS.iter().find(|(name, _, _)| *name == kind);
         let Some(&(kind, _, _)) = known else {
-            let names: Vec<&str> = KINDS.iter().map(|(name, _, _)| *name).collect();
-            return Err(
-                Problem::bad(format!("Unable to find a filter of type: {kind}"))
-                    .details(format!("one of {}", names.join(", "))),
-            );
+            let names: Vec<&str> = FILTER_KINDS.iter().map(|(name, _, _)| *name).collect();
+            return Err(OpentsdbError::bad_request(format!(
+                "Unable to find a filter of type: {kind}"
+            ))
+            .with_details(format!("one of {}", names.join(", "))));
         };
         if tagk.is_empty() {
-            return Err(Problem::bad("Missing or empty tagk in a filter"));
+            return Err(OpentsdbError::bad_request(
+                "Missing or empty tagk in a filter",
+            ));
         }
-        let wrong = |why: String| Problem::bad(format!("Invalid {kind} filter for {tagk}: {why}"));
+        let wrong = |why: String| {
+            OpentsdbError::bad_request(format!("Invalid {kind} filter for {tagk}: {why}"))
+        };
         if kind == "not_key" {
             if !text.is_empty() {
                 return Err(wrong("it must have no value".into()));
@@ -105,22 +114,22 @@ impl Filter {
         let values = || text.split('|').map(str::to_owned).collect();
         let folded = || text.split('|').map(str::to_lowercase).collect();
         let test = match kind {
-            "literal_or" => Test::Any(values()),
-            "iliteral_or" => Test::AnyFolded(folded()),
-            "not_literal_or" => Test::NotAny(values()),
-            "not_iliteral_or" => Test::NotAnyFolded(folded()),
-            "not_key" => Test::Absent,
-            "regexp" => Test::Expression(
+            "literal_or" => TagTest::Any(values()),
+            "iliteral_or" => TagTest::AnyFolded(folded()),
+            "not_literal_or" => TagTest::NotAny(values()),
+            "not_iliteral_or" => TagTest::NotAnyFolded(folded()),
+            "not_key" => TagTest::Absent,
+            "regexp" => TagTest::Expression(
                 RegexBuilder::new(text)
                     .size_limit(EXPRESSION_BYTES_MAX)
                     .build()
                     .map_err(|error| wrong(error.to_string()))?,
             ),
             _ if !text.contains('*') => return Err(wrong("it must have at least one *".into())),
-            "wildcard" => Test::Pattern(text.to_owned()),
-            _ => Test::PatternFolded(text.to_lowercase()),
+            "wildcard" => TagTest::Pattern(text.to_owned()),
+            _ => TagTest::PatternFolded(text.to_lowercase()),
         };
-        Ok(Filter {
+        Ok(TagFilter {
             tagk: tagk.to_owned(),
             kind,
             text: text.to_owned(),
@@ -130,11 +139,15 @@ impl Filter {
     }
 
     /// A value of the `tags` map: `*`, `a`, `a|b`, `va*`, or a filter spelled out: `regexp(a.*)`.
-    pub fn of_tag(tagk: &str, value: &str, group_by: bool) -> Result<Filter, Problem> {
+    pub fn from_tag_value(
+        tagk: &str,
+        value: &str,
+        group_by: bool,
+    ) -> Result<TagFilter, OpentsdbError> {
         if let Some((kind, rest)) = value.split_once('(')
             && let Some(text) = rest.strip_suffix(')')
         {
-            return Filter::new(tagk, kind, text, group_by);
+            return TagFilter::new(tagk, kind, text, group_by);
         }
         let kind = match value {
             "*" => "wildcard",
@@ -142,7 +155,7 @@ impl Filter {
             _ if value.contains('*') => "iwildcard",
             _ => "literal_or",
         };
-        Filter::new(tagk, kind, value, group_by)
+        TagFilter::new(tagk, kind, value, group_by)
     }
 
     /// Whether it asks for the tag and lets every value pass.
@@ -151,35 +164,35 @@ impl Filter {
     }
 
     /// The same, with one line per value. A literal `*` becomes what its writer meant.
-    pub(crate) fn grouping(&self) -> Filter {
-        Filter {
+    pub(crate) fn with_grouping(&self) -> TagFilter {
+        TagFilter {
             group_by: true,
-            test: Test::Pattern("*".into()),
+            test: TagTest::Pattern("*".into()),
             ..self.clone()
         }
     }
 
     pub fn is_expression(&self) -> bool {
-        matches!(self.test, Test::Expression(_))
+        matches!(self.test, TagTest::Expression(_))
     }
 
     pub(crate) fn matches(&self, series: &Series, node: &str) -> bool {
-        let Some(value) = tag(series, &self.tagk, node) else {
+        let Some(value) = tag_value(series, &self.tagk, node) else {
             return matches!(
                 self.test,
-                Test::NotAny(_) | Test::NotAnyFolded(_) | Test::Absent
+                TagTest::NotAny(_) | TagTest::NotAnyFolded(_) | TagTest::Absent
             );
         };
         let folded = || value.to_lowercase();
         match &self.test {
-            Test::Any(values) => values.iter().any(|known| *known == value),
-            Test::NotAny(values) => values.iter().all(|known| *known != value),
-            Test::AnyFolded(values) => values.contains(&folded()),
-            Test::NotAnyFolded(values) => !values.contains(&folded()),
-            Test::Pattern(pattern) => fits(pattern, &value),
-            Test::PatternFolded(pattern) => fits(pattern, &folded()),
-            Test::Expression(expression) => expression.is_match(&value),
-            Test::Absent => false,
+            TagTest::Any(values) => values.iter().any(|known| *known == value),
+            TagTest::NotAny(values) => values.iter().all(|known| *known != value),
+            TagTest::AnyFolded(values) => values.contains(&folded()),
+            TagTest::NotAnyFolded(values) => !values.contains(&folded()),
+            TagTest::Pattern(pattern) => matches_wildcard(pattern, &value),
+            TagTest::PatternFolded(pattern) => matches_wildcard(pattern, &folded()),
+            TagTest::Expression(expression) => expression.is_match(&value),
+            TagTest::Absent => false,
         }
     }
 }
@@ -187,7 +200,7 @@ impl Filter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::series;
+    use crate::test_store::series;
 
     const ALL: [&str; 5] = [
         "m{host=\"web01\"}",
@@ -199,7 +212,7 @@ mod tests {
 
     /// Which of the series match; the one without a host does not live on a node here.
     fn matching(kind: &str, text: &str) -> Vec<usize> {
-        let filter = Filter::new("host", kind, text, false).expect("valid");
+        let filter = TagFilter::new("host", kind, text, false).expect("valid");
         let hit = |text: &&str| filter.matches(&series(text), "");
         (0..ALL.len()).filter(|at| hit(&ALL[*at])).collect()
     }
@@ -232,10 +245,10 @@ mod tests {
 
     #[test]
     fn a_series_without_host_is_on_this_node() {
-        let filter = Filter::new("host", "literal_or", "nid7", false).expect("valid");
+        let filter = TagFilter::new("host", "literal_or", "nid7", false).expect("valid");
         assert!(filter.matches(&series("m{dc=\"x\"}"), "nid7"));
         assert!(!filter.matches(&series("m{host=\"a\"}"), "nid7"));
-        let absent = Filter::new("host", "not_key", "", false).expect("valid");
+        let absent = TagFilter::new("host", "not_key", "", false).expect("valid");
         assert!(!absent.matches(&series("m"), "nid7"));
     }
 
@@ -249,7 +262,7 @@ mod tests {
             ("regexp(a(b|c).*)", "regexp", "a(b|c).*"),
             ("not_key()", "not_key", ""),
         ] {
-            let filter = Filter::of_tag("host", value, true).expect(value);
+            let filter = TagFilter::from_tag_value("host", value, true).expect(value);
             assert_eq!((filter.kind, &*filter.text), (kind, text));
         }
     }
@@ -278,11 +291,11 @@ mod tests {
             ),
             ("", "literal_or", "x", "Missing or empty tagk in a filter"),
         ] {
-            let problem = Filter::new(tagk, kind, text, false).expect_err(message);
+            let problem = TagFilter::new(tagk, kind, text, false).expect_err(message);
             assert_eq!(problem.to_string(), message);
         }
         for text in ["(", "a{1000}{1000}{1000}", "(?=x)"] {
-            let problem = Filter::new("host", "regexp", text, false).expect_err(text);
+            let problem = TagFilter::new("host", "regexp", text, false).expect_err(text);
             assert!(
                 problem
                     .to_string()

@@ -8,89 +8,90 @@ use std::time::Instant;
 
 use pegel_metric::Millis;
 
-use crate::answer::Answer;
-use crate::engine::Engine;
-use crate::lines::{Kept, Room, keep};
-use crate::problem::Problem;
-use crate::request::{Pairs, Request};
-use function::Function;
+use crate::engine::QueryEngine;
+use crate::error::OpentsdbError;
+use crate::owned_results::{OwnedResultSeries, ResultBudget, collect_results};
+use crate::request::{QueryParams, QueryRequest};
+use crate::response::ResponseWriter;
+use function::GexpFunction;
 use parse::parse;
 
 /// A request with its expressions.
 #[derive(Debug, Clone)]
-pub struct Gexp {
+pub struct GexpRequest {
     /// Its sub-queries are those of the expressions, in their order.
-    request: Request,
-    expressions: Vec<Expression>,
+    request: QueryRequest,
+    expressions: Vec<GexpExpression>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Expression {
+enum GexpExpression {
     /// The number of a sub-query.
     Query(usize),
     Call {
-        function: Function,
+        function: GexpFunction,
         /// As it was written.
         text: String,
-        series: Vec<Expression>,
+        series: Vec<GexpExpression>,
     },
 }
 
-impl Gexp {
-    pub fn from_uri(pairs: &Pairs, now: Millis) -> Result<Gexp, Problem> {
+impl GexpRequest {
+    pub fn from_uri(pairs: &QueryParams, now: Millis) -> Result<GexpRequest, OpentsdbError> {
         let texts: Vec<&str> = pairs.all("exp").collect();
         if texts.is_empty() {
-            return Err(Problem::bad("Missing parameter exp").details("exp=scale(sum:metric,10)"));
+            return Err(OpentsdbError::bad_request("Missing parameter exp")
+                .with_details("exp=scale(sum:metric,10)"));
         }
         let mut queries = Vec::new();
         let expressions = texts
             .iter()
             .map(|text| parse(text, &mut queries))
             .collect::<Result<_, _>>()?;
-        Ok(Gexp {
-            request: Request::with_metrics(pairs, &queries, now)?,
+        Ok(GexpRequest {
+            request: QueryRequest::with_metrics(pairs, &queries, now)?,
             expressions,
         })
     }
 }
 
-impl Engine {
+impl QueryEngine {
     /// Answers as `/api/query` does.
-    pub fn gexp(&self, gexp: &Gexp, out: &mut dyn Write) -> Result<(), Problem> {
+    pub fn gexp(&self, gexp: &GexpRequest, out: &mut dyn Write) -> Result<(), OpentsdbError> {
         let deadline = self.deadline();
-        let mut room = Room::new(self);
-        let mut answer = Answer::new(self, &gexp.request, out);
+        let mut room = ResultBudget::new(self);
+        let mut answer = ResponseWriter::new(self, &gexp.request, out);
         answer.begin()?;
         for expression in &gexp.expressions {
-            let lines = self.work_out(gexp, expression, deadline, &mut room)?;
+            let lines = self.evaluate_gexp(gexp, expression, deadline, &mut room)?;
             let query = &gexp.request.queries[expression.first_query()];
             for line in &lines {
-                answer.line(self, &line.as_line(query))?;
+                answer.write_series(self, &line.as_result(query))?;
             }
         }
         answer.end()
     }
 
-    fn work_out(
+    fn evaluate_gexp(
         &self,
-        gexp: &Gexp,
-        expression: &Expression,
+        gexp: &GexpRequest,
+        expression: &GexpExpression,
         deadline: Instant,
-        room: &mut Room,
-    ) -> Result<Vec<Kept>, Problem> {
+        room: &mut ResultBudget,
+    ) -> Result<Vec<OwnedResultSeries>, OpentsdbError> {
         match expression {
-            Expression::Query(number) => {
+            GexpExpression::Query(number) => {
                 let request = &gexp.request;
-                keep(self, request, &request.queries[*number], deadline, room)
+                collect_results(self, request, &request.queries[*number], deadline, room)
             }
-            Expression::Call {
+            GexpExpression::Call {
                 function,
                 text,
                 series,
             } => {
                 let sets = series
                     .iter()
-                    .map(|inner| self.work_out(gexp, inner, deadline, room))
+                    .map(|inner| self.evaluate_gexp(gexp, inner, deadline, room))
                     .collect::<Result<Vec<_>, _>>()?;
                 let mut lines = function.apply(sets, room)?;
                 lines
@@ -102,12 +103,14 @@ impl Engine {
     }
 }
 
-impl Expression {
+impl GexpExpression {
     fn first_query(&self) -> usize {
         match self {
-            Expression::Query(number) => *number,
+            GexpExpression::Query(number) => *number,
             // The parser lets no function be without a series.
-            Expression::Call { series, .. } => series.first().map_or(0, Expression::first_query),
+            GexpExpression::Call { series, .. } => {
+                series.first().map_or(0, GexpExpression::first_query)
+            }
         }
     }
 }
@@ -115,10 +118,10 @@ impl Expression {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{NOW, Shelf};
+    use crate::test_store::{NOW, TestStore};
 
-    fn shelf() -> Shelf {
-        let shelf = Shelf::new(NOW);
+    fn test_store() -> TestStore {
+        let shelf = TestStore::new(NOW);
         let at = |values: [f64; 3]| {
             let start = NOW - 30_000;
             values
@@ -135,11 +138,12 @@ mod tests {
     }
 
     /// Host and values of each line.
-    fn ask(expression: &str) -> Result<Vec<(String, Vec<f64>)>, Problem> {
-        let pairs = Pairs::from([("start", "1m-ago"), ("exp", expression), ("arrays", "true")]);
-        let gexp = Gexp::from_uri(&pairs, NOW)?;
+    fn ask(expression: &str) -> Result<Vec<(String, Vec<f64>)>, OpentsdbError> {
+        let pairs =
+            QueryParams::from([("start", "1m-ago"), ("exp", expression), ("arrays", "true")]);
+        let gexp = GexpRequest::from_uri(&pairs, NOW)?;
         let mut out = Vec::new();
-        shelf().engine("nid1").gexp(&gexp, &mut out)?;
+        test_store().engine("nid1").gexp(&gexp, &mut out)?;
         let lines: serde_json::Value = serde_json::from_slice(&out).expect("JSON");
         let line = |line: &serde_json::Value| {
             let points = line["dps"].as_array().expect("points").iter();
@@ -237,16 +241,16 @@ mod tests {
             ("sum:none", "No such name for 'metrics': 'none'"),
             ("bad:in", "No such aggregator: bad"),
         ] {
-            let pairs = Pairs::from([("start", "1m-ago"), ("exp", expression)]);
-            let problem = match Gexp::from_uri(&pairs, NOW) {
-                Ok(gexp) => shelf()
+            let pairs = QueryParams::from([("start", "1m-ago"), ("exp", expression)]);
+            let problem = match GexpRequest::from_uri(&pairs, NOW) {
+                Ok(gexp) => test_store()
                     .engine("nid1")
                     .gexp(&gexp, &mut Vec::new())
                     .expect_err(expression),
                 Err(problem) => problem,
             };
             let problem = match expression {
-                "" => Gexp::from_uri(&Pairs::from([("start", "1m-ago")]), NOW)
+                "" => GexpRequest::from_uri(&QueryParams::from([("start", "1m-ago")]), NOW)
                     .expect_err("nothing asked"),
                 _ => problem,
             };
@@ -256,7 +260,12 @@ mod tests {
             );
         }
         let deep = format!("{}sum:in{}", "absolute(".repeat(2_000), ")".repeat(2_000));
-        let pairs = Pairs::from([("start", "1m-ago"), ("exp", deep.as_str())]);
-        assert_eq!(Gexp::from_uri(&pairs, NOW).expect_err("deep").status(), 400);
+        let pairs = QueryParams::from([("start", "1m-ago"), ("exp", deep.as_str())]);
+        assert_eq!(
+            GexpRequest::from_uri(&pairs, NOW)
+                .expect_err("deep")
+                .status(),
+            400
+        );
     }
 }

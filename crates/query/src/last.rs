@@ -5,51 +5,53 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pegel_metric::{Millis, Selector, Series, format_value};
-use pegel_store::{Fold, Question, Step};
+use pegel_store::{QueryStep, RangeQuery, StepAggregation};
 use serde::{Deserialize, Serialize};
 
-use crate::engine::Engine;
-use crate::filter::Filter;
+use crate::engine::QueryEngine;
+use crate::error::OpentsdbError;
+use crate::filter::TagFilter;
 use crate::lookup::split_metric;
-use crate::problem::Problem;
-use crate::request::{Flag, Pairs, QUERIES_MAX, Text, Whole, parse_json};
+use crate::request::{
+    LenientBool, LenientInt, LenientString, QUERIES_MAX, QueryParams, parse_json,
+};
 use crate::tags::tags;
 use crate::tsuid::tsuid;
 
 /// Series that are not live any more are looked for one by one, up to this many.
-const ENDED_MAX: usize = 1_000;
+const ENDED_SERIES_MAX: usize = 1_000;
 /// First the stretch of time is found that holds a last value, then the value.
-const STEPS: Millis = 500;
+const SEARCH_STEPS: Millis = 500;
 
 /// What `/api/query/last` is asked.
 #[derive(Debug)]
 pub struct LastQuery {
-    queries: Vec<Which>,
+    queries: Vec<LastSubQuery>,
     /// Names and tags beside the value.
     resolve: bool,
     /// How far to look back; nothing for all that the store holds.
-    back: Option<Millis>,
+    back_scan: Option<Millis>,
 }
 
 #[derive(Debug)]
-enum Which {
-    Metric(String, Vec<Filter>),
+enum LastSubQuery {
+    Metric(String, Vec<TagFilter>),
     Tsuids(Vec<String>),
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Body {
-    queries: Option<Vec<BodyQuery>>,
+struct LastQueryBody {
+    queries: Option<Vec<LastSubQueryBody>>,
     #[serde(alias = "resolveNames")]
-    resolve: Option<Flag>,
-    back_scan: Option<Whole>,
+    resolve: Option<LenientBool>,
+    back_scan: Option<LenientInt>,
 }
 
 #[derive(Debug, Deserialize)]
-struct BodyQuery {
+struct LastSubQueryBody {
     metric: Option<String>,
-    tags: Option<BTreeMap<String, Text>>,
+    tags: Option<BTreeMap<String, LenientString>>,
     tsuids: Option<Vec<String>>,
 }
 
@@ -68,13 +70,13 @@ pub struct LastPoint {
 }
 
 impl LastQuery {
-    pub fn from_json(body: &[u8]) -> Result<LastQuery, Problem> {
-        let body: Body = parse_json(body)?;
+    pub fn from_json(body: &[u8]) -> Result<LastQuery, OpentsdbError> {
+        let body: LastQueryBody = parse_json(body)?;
         let queries = body.queries.unwrap_or_default();
         check_count(queries.len())?;
         let queries = queries.into_iter().map(|query| {
             if let Some(ids) = query.tsuids.filter(|ids| !ids.is_empty()) {
-                return Ok(Which::Tsuids(
+                return Ok(LastSubQuery::Tsuids(
                     ids.iter().map(|id| id.to_uppercase()).collect(),
                 ));
             }
@@ -82,16 +84,16 @@ impl LastQuery {
             let tags = tags
                 .iter()
                 .map(|(key, value)| (key.as_str(), value.0.as_str()));
-            Which::metric(&query.metric.unwrap_or_default(), tags)
+            LastSubQuery::metric(&query.metric.unwrap_or_default(), tags)
         });
         Ok(LastQuery {
             queries: queries.collect::<Result<_, _>>()?,
             resolve: body.resolve.is_some_and(|flag| flag.0),
-            back: hours(body.back_scan.map(|hours| hours.0))?,
+            back_scan: back_scan_millis(body.back_scan.map(|hours| hours.0))?,
         })
     }
 
-    pub fn from_uri(pairs: &Pairs) -> Result<LastQuery, Problem> {
+    pub fn from_uri(pairs: &QueryParams) -> Result<LastQuery, OpentsdbError> {
         let count = ["timeseries", "tsuids"]
             .map(|key| pairs.all(key).count())
             .iter()
@@ -99,53 +101,54 @@ impl LastQuery {
         check_count(count)?;
         let metrics = pairs.all("timeseries").map(|text| {
             let (metric, tags) = split_metric(text)?;
-            Which::metric(metric, tags.into_iter())
+            LastSubQuery::metric(metric, tags.into_iter())
         });
         let ids = pairs.all("tsuids").map(|text| {
             let ids = text.split(',').map(|id| id.trim().to_uppercase());
-            Ok(Which::Tsuids(ids.filter(|id| !id.is_empty()).collect()))
+            Ok(LastSubQuery::Tsuids(
+                ids.filter(|id| !id.is_empty()).collect(),
+            ))
         });
         Ok(LastQuery {
             queries: metrics.chain(ids).collect::<Result<_, _>>()?,
             resolve: pairs.flag("resolve"),
-            back: hours(pairs.number("back_scan")?)?,
+            back_scan: back_scan_millis(pairs.number("back_scan")?)?,
         })
     }
 }
 
-fn check_count(count: usize) -> Result<(), Problem> {
+fn check_count(count: usize) -> Result<(), OpentsdbError> {
     match count {
-        0 => {
-            Err(Problem::bad("Missing sub queries")
-                .details("timeseries=metric{tag=value} or tsuids=…"))
-        }
+        0 => Err(OpentsdbError::bad_request("Missing sub queries")
+            .with_details("timeseries=metric{tag=value} or tsuids=…")),
         1..=QUERIES_MAX => Ok(()),
-        _ => Err(Problem::large(format!(
+        _ => Err(OpentsdbError::too_large(format!(
             "{count} sub-queries; at most {QUERIES_MAX} are answered"
         ))),
     }
 }
 
-fn hours(back_scan: Option<i64>) -> Result<Option<Millis>, Problem> {
+fn back_scan_millis(back_scan: Option<i64>) -> Result<Option<Millis>, OpentsdbError> {
     match back_scan {
         None | Some(0) => Ok(None),
         Some(hours @ 1..=1_000_000) => Ok(Some(hours * 3_600_000)),
-        Some(hours) => {
-            Err(Problem::bad(format!("Invalid back scan: {hours}")).details("a number of hours"))
-        }
+        Some(hours) => Err(
+            OpentsdbError::bad_request(format!("Invalid back scan: {hours}"))
+                .with_details("a number of hours"),
+        ),
     }
 }
 
-impl Which {
+impl LastSubQuery {
     fn metric<'a>(
         metric: &str,
         tags: impl Iterator<Item = (&'a str, &'a str)>,
-    ) -> Result<Which, Problem> {
+    ) -> Result<LastSubQuery, OpentsdbError> {
         if metric.is_empty() {
-            return Err(Problem::bad("Missing metric name or tsuids"));
+            return Err(OpentsdbError::bad_request("Missing metric name or tsuids"));
         }
-        let filters = tags.map(|(key, value)| Filter::of_tag(key, value, false));
-        Ok(Which::Metric(
+        let filters = tags.map(|(key, value)| TagFilter::from_tag_value(key, value, false));
+        Ok(LastSubQuery::Metric(
             metric.to_owned(),
             filters.collect::<Result<_, _>>()?,
         ))
@@ -153,39 +156,39 @@ impl Which {
 
     fn selector(&self, node: &Arc<str>) -> Selector {
         match self {
-            Which::Metric(metric, filters) => {
+            LastSubQuery::Metric(metric, filters) => {
                 let (filters, node) = (filters.clone(), node.clone());
                 Selector::chosen(metric, move |series| {
                     filters.iter().all(|filter| filter.matches(series, &node))
                 })
             }
-            Which::Tsuids(_) => Selector::all(),
+            LastSubQuery::Tsuids(_) => Selector::all(),
         }
     }
 
     fn accepts(&self, series: &Series, node: &str) -> bool {
         match self {
-            Which::Metric(..) => true,
-            Which::Tsuids(ids) => ids.contains(&tsuid(series, node)),
+            LastSubQuery::Metric(..) => true,
+            LastSubQuery::Tsuids(ids) => ids.contains(&tsuid(series, node)),
         }
     }
 }
 
-impl Engine {
+impl QueryEngine {
     /// The last values, sub-query by sub-query, series sorted by text.
-    pub fn last(&self, last: &LastQuery, now: Millis) -> Result<Vec<LastPoint>, Problem> {
+    pub fn last(&self, last: &LastQuery, now: Millis) -> Result<Vec<LastPoint>, OpentsdbError> {
         let deadline = self.deadline();
-        let start = last.back.map_or(0, |back| now - back);
+        let start = last.back_scan.map_or(0, |back| now - back);
         let mut points = Vec::new();
         for which in &last.queries {
             let selector = which.selector(&self.node);
             let mut live: HashMap<Arc<Series>, (Millis, f64)> = HashMap::new();
             self.store
                 .latest_until(deadline, &selector, 0, &mut |series, latest| {
-                    live.insert(series.clone(), (latest.seen, latest.value));
+                    live.insert(series.clone(), (latest.last_sampled, latest.value));
                 })?;
             let mut found: Vec<Arc<Series>> = Vec::new();
-            self.each_series(selector, deadline, &mut |series| found.push(series.clone()))?;
+            self.for_each_series(selector, deadline, &mut |series| found.push(series.clone()))?;
             let mut ended = 0;
             for series in found
                 .iter()
@@ -193,15 +196,15 @@ impl Engine {
             {
                 let value = match live.get(series) {
                     Some(value) => Some(*value).filter(|(time, _)| *time >= start),
-                    None if ended == ENDED_MAX => {
-                        return Err(Problem::large(format!(
-                            "more than {ENDED_MAX} series that get no samples any more"
+                    None if ended == ENDED_SERIES_MAX => {
+                        return Err(OpentsdbError::too_large(format!(
+                            "more than {ENDED_SERIES_MAX} series that get no samples any more"
                         ))
-                        .details("name tags that only some of them have"));
+                        .with_details("name tags that only some of them have"));
                     }
                     None => {
                         ended += 1;
-                        self.last_of(series, start, now, deadline)?
+                        self.last_sample(series, start, now, deadline)?
                     }
                 };
                 points.extend(value.map(|value| self.last_point(series, value, last.resolve)));
@@ -230,30 +233,30 @@ impl Engine {
     }
 
     /// The last sample of one series, without reading all the others.
-    fn last_of(
+    fn last_sample(
         &self,
         series: &Arc<Series>,
         start: Millis,
         end: Millis,
         deadline: Instant,
-    ) -> Result<Option<(Millis, f64)>, Problem> {
+    ) -> Result<Option<(Millis, f64)>, OpentsdbError> {
         let status = self.store.status();
         let start = start.max(status.oldest.unwrap_or(start));
         let wanted = series.clone();
         let selector = Selector::chosen(series.name(), move |series| *series == *wanted);
-        let mut question = Question::new(selector, start, end, None);
+        let mut question = RangeQuery::new(selector, start, end, None);
         if start > end {
             return Ok(None);
         }
         question.deadline = deadline;
-        let millis = ((end - start) / STEPS).max(1_000);
-        question.step = Some(Step {
+        let millis = ((end - start) / SEARCH_STEPS).max(1_000);
+        question.step = Some(QueryStep {
             millis,
-            fold: Some(Fold::Last),
+            aggregation: Some(StepAggregation::Last),
         });
         let mut last = None;
         self.store
-            .range(&question, &mut |_, points| last = points.last().copied())?;
+            .query_range(&question, &mut |_, points| last = points.last().copied())?;
         let Some((bucket, _)) = last else {
             return Ok(None);
         };
@@ -261,7 +264,7 @@ impl Engine {
         question.end = (bucket + millis - 1).min(end);
         question.step = None;
         self.store
-            .range(&question, &mut |_, points| last = points.last().copied())?;
+            .query_range(&question, &mut |_, points| last = points.last().copied())?;
         Ok(last)
     }
 }
@@ -269,12 +272,12 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{NOW, Shelf};
+    use crate::test_store::{NOW, TestStore};
 
     const MINUTE: Millis = 60_000;
 
-    fn shelf() -> Shelf {
-        let shelf = Shelf::new(NOW);
+    fn test_store() -> TestStore {
+        let shelf = TestStore::new(NOW);
         shelf.put(
             "rpcs{type=\"put\"}",
             &[(NOW - 2_000, 5.0), (NOW - 1_000, 7.5)],
@@ -288,8 +291,8 @@ mod tests {
 
     #[test]
     fn live_and_ended_series_have_a_last_value() {
-        let engine = shelf().engine("nid1");
-        let ask = |pairs: Pairs| {
+        let engine = test_store().engine("nid1");
+        let ask = |pairs: QueryParams| {
             let query = LastQuery::from_uri(&pairs).expect("valid");
             let points = engine.last(&query, NOW).expect("answered");
             points
@@ -302,27 +305,33 @@ mod tests {
             (NOW - 1_000, "7.5".to_owned()),
         );
         assert_eq!(
-            ask(Pairs::from([("timeseries", "rpcs")])),
+            ask(QueryParams::from([("timeseries", "rpcs")])),
             [get.clone(), put.clone()]
         );
         assert_eq!(
-            ask(Pairs::from([("timeseries", "rpcs{type=put}")])),
+            ask(QueryParams::from([("timeseries", "rpcs{type=put}")])),
             std::slice::from_ref(&put)
         );
         assert_eq!(
-            ask(Pairs::from([("timeseries", "rpcs"), ("back_scan", "1")])),
+            ask(QueryParams::from([
+                ("timeseries", "rpcs"),
+                ("back_scan", "1")
+            ])),
             std::slice::from_ref(&put)
         );
         assert_eq!(
-            ask(Pairs::from([("timeseries", "rpcs"), ("back_scan", "2")])),
+            ask(QueryParams::from([
+                ("timeseries", "rpcs"),
+                ("back_scan", "2")
+            ])),
             [get, put]
         );
-        assert_eq!(ask(Pairs::from([("timeseries", "nothing")])), []);
+        assert_eq!(ask(QueryParams::from([("timeseries", "nothing")])), []);
     }
 
     #[test]
     fn names_are_given_where_they_are_asked_for() {
-        let engine = shelf().engine("nid1");
+        let engine = test_store().engine("nid1");
         let json = |body: &str| {
             let query = LastQuery::from_json(body.as_bytes()).expect("valid");
             serde_json::to_string(&engine.last(&query, NOW).expect("answered")).expect("JSON")

@@ -10,40 +10,40 @@
 //!
 //! Where OpenTSDB keeps whole numbers apart, every value here is a double.
 
-mod about;
 mod aggregator;
-mod annotation;
-mod answer;
+mod annotations;
 mod calendar;
 mod downsample;
 mod engine;
+mod error;
 mod evaluate;
 mod exp;
 mod filter;
 mod gexp;
 mod last;
-mod lines;
 mod lookup;
-mod moment;
-mod problem;
+mod owned_results;
 mod rate;
 mod request;
+mod response;
+mod server_info;
 mod suggest;
 mod tags;
 #[cfg(test)]
-mod testing;
+mod test_store;
+mod time_syntax;
+mod time_zone;
 mod tsuid;
-mod zone;
 
-pub use about::{filters, serializers};
 pub use aggregator::Aggregator;
-pub use annotation::{Annotation, Annotations, BulkDelete, Change};
-pub use engine::{Engine, Limits};
-pub use exp::Expressions;
-pub use gexp::Gexp;
+pub use annotations::{Annotation, AnnotationBulkDelete, AnnotationUpdate, Annotations};
+pub use engine::{QueryEngine, QueryLimits};
+pub use error::OpentsdbError;
+pub use exp::ExpressionRequest;
+pub use gexp::GexpRequest;
 pub use last::{LastPoint, LastQuery};
-pub use lookup::{LookedUp, Lookup};
-pub use problem::Problem;
-pub use request::{Gaps, Pairs, QUERIES_MAX, Request, Show, SubQuery};
-pub use suggest::Suggest;
-pub use zone::Zone;
+pub use lookup::{LookupQuery, LookupResponse};
+pub use request::{GapFormat, QUERIES_MAX, QueryParams, QueryRequest, ResponseOptions, SubQuery};
+pub use server_info::{describe_filters, describe_serializers};
+pub use suggest::SuggestQuery;
+pub use time_zone::TimeZone;

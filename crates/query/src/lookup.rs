@@ -7,109 +7,119 @@ use std::time::Instant;
 use pegel_metric::{Selector, Series};
 use serde::{Deserialize, Serialize};
 
-use crate::engine::Engine;
-use crate::problem::Problem;
-use crate::request::{Pairs, Text, Whole, parse_json, split_tags};
+use crate::engine::QueryEngine;
+use crate::error::OpentsdbError;
+use crate::request::{LenientInt, LenientString, QueryParams, parse_json, split_tags};
 use crate::tags::tags;
 use crate::tsuid::tsuid;
 
 const COUNT_DEFAULT: usize = 25;
 /// Grafana sends 0 where its user set no limit; its own default is this.
-const COUNT_OF_ZERO: usize = 1_000;
+const COUNT_WITHOUT_LIMIT: usize = 1_000;
 const COUNT_MAX: usize = 100_000;
 
 /// What `/api/search/lookup` is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lookup {
+pub struct LookupQuery {
     /// Empty or `*`: any.
     metric: String,
-    tags: Vec<Pair>,
+    tags: Vec<TagPattern>,
     count_max: usize,
 }
 
 /// A key and a value, of which one may be `*`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct Pair {
+struct TagPattern {
     key: String,
     value: String,
 }
 
 #[derive(Debug, Deserialize)]
-struct Body {
+struct LookupBody {
     metric: Option<String>,
-    tags: Option<Vec<BodyPair>>,
-    limit: Option<Whole>,
+    tags: Option<Vec<TagPatternBody>>,
+    limit: Option<LenientInt>,
 }
 
 #[derive(Debug, Deserialize)]
-struct BodyPair {
+struct TagPatternBody {
     key: Option<String>,
-    value: Option<Text>,
+    value: Option<LenientString>,
 }
 
 /// The answer, in OpenTSDB's words.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct LookedUp {
+pub struct LookupResponse {
     r#type: &'static str,
     metric: String,
-    tags: Vec<Pair>,
+    tags: Vec<TagPattern>,
     limit: usize,
     /// Milliseconds.
     time: f64,
-    results: Vec<Found>,
+    results: Vec<LookupMatch>,
     start_index: usize,
     total_results: usize,
 }
 
 #[derive(Debug, Serialize)]
-struct Found {
+struct LookupMatch {
     tsuid: String,
     metric: String,
     tags: BTreeMap<String, String>,
 }
 
-impl Lookup {
-    pub fn from_json(body: &[u8]) -> Result<Lookup, Problem> {
-        let body: Body = parse_json(body)?;
-        let pairs = body.tags.unwrap_or_default().into_iter().map(|pair| Pair {
-            key: pair.key.unwrap_or_default(),
-            value: pair.value.unwrap_or_default().0,
-        });
-        Lookup::new(
+impl LookupQuery {
+    pub fn from_json(body: &[u8]) -> Result<LookupQuery, OpentsdbError> {
+        let body: LookupBody = parse_json(body)?;
+        let pairs = body
+            .tags
+            .unwrap_or_default()
+            .into_iter()
+            .map(|pair| TagPattern {
+                key: pair.key.unwrap_or_default(),
+                value: pair.value.unwrap_or_default().0,
+            });
+        LookupQuery::new(
             body.metric.unwrap_or_default(),
             pairs.collect(),
             body.limit.map(|limit| limit.0),
         )
     }
 
-    pub fn from_uri(pairs: &Pairs) -> Result<Lookup, Problem> {
+    pub fn from_uri(pairs: &QueryParams) -> Result<LookupQuery, OpentsdbError> {
         let text = pairs
             .get("m")
-            .ok_or_else(|| Problem::bad("Missing parameter m"))?;
+            .ok_or_else(|| OpentsdbError::bad_request("Missing parameter m"))?;
         let (metric, tags) = split_metric(text)?;
-        let tags = tags.into_iter().map(|(key, value)| Pair {
+        let tags = tags.into_iter().map(|(key, value)| TagPattern {
             key: key.to_owned(),
             value: value.to_owned(),
         });
-        Lookup::new(metric.to_owned(), tags.collect(), pairs.number("limit")?)
+        LookupQuery::new(metric.to_owned(), tags.collect(), pairs.number("limit")?)
     }
 
-    fn new(metric: String, tags: Vec<Pair>, limit: Option<i64>) -> Result<Lookup, Problem> {
+    fn new(
+        metric: String,
+        tags: Vec<TagPattern>,
+        limit: Option<i64>,
+    ) -> Result<LookupQuery, OpentsdbError> {
         let is_any = metric.is_empty() || metric == "*";
         if is_any && tags.is_empty() {
-            return Err(Problem::bad(
+            return Err(OpentsdbError::bad_request(
                 "Missing metric and tags. Please supply at least one value.",
             ));
         }
         let count_max = match limit {
             None => COUNT_DEFAULT,
-            Some(0) => COUNT_OF_ZERO,
+            Some(0) => COUNT_WITHOUT_LIMIT,
             Some(limit) => usize::try_from(limit)
-                .map_err(|_| Problem::bad(format!("Invalid 'limit' parameter: {limit}")))?
+                .map_err(|_| {
+                    OpentsdbError::bad_request(format!("Invalid 'limit' parameter: {limit}"))
+                })?
                 .min(COUNT_MAX),
         };
-        Ok(Lookup {
+        Ok(LookupQuery {
             metric,
             tags,
             count_max,
@@ -119,7 +129,7 @@ impl Lookup {
     /// Pairs with the same key are alternatives; all keys must be met.
     fn matches(&self, series: &Series, node: &str) -> bool {
         let tags = tags(series, node);
-        let meets = |pair: &Pair| match (pair.key.as_str(), pair.value.as_str()) {
+        let meets = |pair: &TagPattern| match (pair.key.as_str(), pair.value.as_str()) {
             ("*", wanted) => wanted == "*" || tags.values().any(|value| value == wanted),
             (key, "*" | "") => tags.contains_key(key),
             (key, wanted) => tags.get(key).is_some_and(|value| value == wanted),
@@ -133,22 +143,22 @@ impl Lookup {
 }
 
 /// A metric and the tags in its braces.
-type Named<'a> = (&'a str, Vec<(&'a str, &'a str)>);
+type MetricWithTags<'a> = (&'a str, Vec<(&'a str, &'a str)>);
 
 /// `metric{key=value,…}`.
-pub(crate) fn split_metric(text: &str) -> Result<Named<'_>, Problem> {
+pub(crate) fn split_metric(text: &str) -> Result<MetricWithTags<'_>, OpentsdbError> {
     let text = text.trim();
     let Some((metric, rest)) = text.split_once('{') else {
         return Ok((text, Vec::new()));
     };
     let inner = rest
         .strip_suffix('}')
-        .ok_or_else(|| Problem::bad(format!("Missing '}}' at the end of: {text}")))?;
+        .ok_or_else(|| OpentsdbError::bad_request(format!("Missing '}}' at the end of: {text}")))?;
     Ok((metric, split_tags(inner)?))
 }
 
-impl Engine {
-    pub fn lookup(&self, lookup: &Lookup) -> Result<LookedUp, Problem> {
+impl QueryEngine {
+    pub fn lookup(&self, lookup: &LookupQuery) -> Result<LookupResponse, OpentsdbError> {
         let started = Instant::now();
         let is_any = lookup.metric.is_empty() || lookup.metric == "*";
         let selector = match is_any {
@@ -162,15 +172,15 @@ impl Engine {
             if lookup.matches(series, &self.node) {
                 total += 1;
                 if results.len() < lookup.count_max {
-                    results.push(self.found(series));
+                    results.push(self.lookup_match(series));
                 }
             }
         };
-        self.each_series(selector, self.deadline(), visit)?;
+        self.for_each_series(selector, self.deadline(), visit)?;
         if !is_known {
-            return Err(Problem::unknown_name("metrics", &lookup.metric));
+            return Err(OpentsdbError::unknown_name("metrics", &lookup.metric));
         }
-        Ok(LookedUp {
+        Ok(LookupResponse {
             r#type: "LOOKUP",
             metric: if is_any {
                 "*".into()
@@ -186,10 +196,10 @@ impl Engine {
         })
     }
 
-    fn found(&self, series: &Series) -> Found {
+    fn lookup_match(&self, series: &Series) -> LookupMatch {
         let owned =
             |(key, value): (&str, std::borrow::Cow<'_, str>)| (key.to_owned(), value.into_owned());
-        Found {
+        LookupMatch {
             tsuid: tsuid(series, &self.node),
             metric: series.name().to_owned(),
             tags: tags(series, &self.node).into_iter().map(owned).collect(),
@@ -200,10 +210,10 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{NOW, Shelf};
+    use crate::test_store::{NOW, TestStore};
 
-    fn shelf() -> Shelf {
-        let shelf = Shelf::new(NOW);
+    fn test_store() -> TestStore {
+        let shelf = TestStore::new(NOW);
         for text in [
             "rpcs{host=\"tsd1\",type=\"put\"}",
             "rpcs{host=\"tsd2\",type=\"put\"}",
@@ -216,10 +226,11 @@ mod tests {
         shelf
     }
 
-    fn found(engine: &Engine, m: &str, limit: &str) -> (usize, Vec<String>) {
-        let lookup = Lookup::from_uri(&Pairs::from([("m", m), ("limit", limit)])).expect("valid");
+    fn found(engine: &QueryEngine, m: &str, limit: &str) -> (usize, Vec<String>) {
+        let lookup =
+            LookupQuery::from_uri(&QueryParams::from([("m", m), ("limit", limit)])).expect("valid");
         let found = engine.lookup(&lookup).expect("answered");
-        let line = |found: &Found| {
+        let line = |found: &LookupMatch| {
             let tags: Vec<String> = found
                 .tags
                 .iter()
@@ -235,7 +246,7 @@ mod tests {
 
     #[test]
     fn keys_are_joined_and_values_of_one_key_are_alternatives() {
-        let engine = shelf().engine("nid1");
+        let engine = test_store().engine("nid1");
         let all = |m| found(&engine, m, "100").1;
         assert_eq!(all("load"), ["load host=nid1"]);
         assert_eq!(all("rpcs").len(), 4);
@@ -264,10 +275,10 @@ mod tests {
 
     #[test]
     fn the_answer_has_the_documented_fields() {
-        let engine = shelf().engine("nid1");
+        let engine = test_store().engine("nid1");
         let body = br#"{"metric":"rpcs","tags":[{"key":"type","value":"*"}],"limit":1}"#;
         let answer = engine
-            .lookup(&Lookup::from_json(body).expect("valid"))
+            .lookup(&LookupQuery::from_json(body).expect("valid"))
             .expect("answered");
         let mut json = serde_json::to_value(&answer).expect("JSON");
         assert!(json["time"].take().is_number());
@@ -284,8 +295,8 @@ mod tests {
 
     #[test]
     fn mistakes_are_named() {
-        let mut engine = shelf().engine("nid1");
-        let ask = |m: &str| Lookup::from_uri(&Pairs::from([("m", m), ("limit", "-1")]));
+        let mut engine = test_store().engine("nid1");
+        let ask = |m: &str| LookupQuery::from_uri(&QueryParams::from([("m", m), ("limit", "-1")]));
         for (m, message) in [
             ("", "Missing parameter m"),
             (
@@ -298,7 +309,7 @@ mod tests {
         ] {
             assert_eq!(ask(m).expect_err(message).to_string(), message);
         }
-        let unknown = Lookup::from_uri(&Pairs::from([("m", "nothing")])).expect("valid");
+        let unknown = LookupQuery::from_uri(&QueryParams::from([("m", "nothing")])).expect("valid");
         let problem = engine.lookup(&unknown).expect_err("unknown");
         assert_eq!(problem.to_string(), "No such name for 'metrics': 'nothing'");
         engine.dragon_compat = true;

@@ -2,7 +2,7 @@ use pegel_metric::Millis;
 
 /// How a counter becomes what it grows by per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Rate {
+pub struct RateOptions {
     /// A step down is the counter starting again at zero after its largest value.
     pub counter: bool,
     pub counter_max: f64,
@@ -12,9 +12,9 @@ pub struct Rate {
     pub drop_resets: bool,
 }
 
-impl Default for Rate {
-    fn default() -> Rate {
-        Rate {
+impl Default for RateOptions {
+    fn default() -> RateOptions {
+        RateOptions {
             counter: false,
             counter_max: i64::MAX as f64,
             reset_value: 0.0,
@@ -23,7 +23,7 @@ impl Default for Rate {
     }
 }
 
-impl Rate {
+impl RateOptions {
     /// The first point gives no rate: there is nothing before it.
     pub(crate) fn apply(&self, points: &[(Millis, f64)], out: &mut Vec<(Millis, f64)>) {
         for pair in points.windows(2) {
@@ -45,7 +45,7 @@ impl Rate {
 mod tests {
     use super::*;
 
-    fn rates(rate: Rate) -> Vec<(Millis, f64)> {
+    fn rates(rate: RateOptions) -> Vec<(Millis, f64)> {
         let points = [
             (0, 10.0),
             (2_000, 30.0),
@@ -67,43 +67,43 @@ mod tests {
             all.push((4_500, 10.0));
             all
         };
-        let plain = Rate::default();
+        let plain = RateOptions::default();
         assert_eq!(rates(plain), expected(Some(-30.0)));
-        let counter = Rate {
+        let counter = RateOptions {
             counter: true,
             ..plain
         };
         // 2^63 − 1 is 2^63 as a double; 30 less does not show.
         assert_eq!(rates(counter), expected(Some(2f64.powi(63))));
-        let max = Rate {
+        let max = RateOptions {
             counter_max: 40.0,
             ..counter
         };
         // 40 − 32 + 2.
         assert_eq!(rates(max), expected(Some(10.0)));
         assert_eq!(
-            rates(Rate {
+            rates(RateOptions {
                 reset_value: 9.0,
                 ..max
             }),
             expected(Some(0.0))
         );
         assert_eq!(
-            rates(Rate {
+            rates(RateOptions {
                 reset_value: 10.0,
                 ..max
             }),
             expected(Some(10.0))
         );
         assert_eq!(
-            rates(Rate {
+            rates(RateOptions {
                 drop_resets: true,
                 ..max
             }),
             expected(None)
         );
         assert_eq!(
-            rates(Rate {
+            rates(RateOptions {
                 drop_resets: true,
                 ..plain
             }),
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn one_point_has_no_rate() {
         let mut out = Vec::new();
-        Rate::default().apply(&[(0, 1.0)], &mut out);
+        RateOptions::default().apply(&[(0, 1.0)], &mut out);
         assert!(out.is_empty());
     }
 }

@@ -1,24 +1,24 @@
 //! What a client asks for: read once from JSON or from a URI, checked, and not doubted afterwards.
 
 mod json;
-mod loose;
-mod metric;
+mod lenient;
+mod metric_syntax;
 mod uri;
 
 use pegel_metric::Millis;
 use serde::Serialize;
 
 use crate::aggregator::Aggregator;
-use crate::downsample::{Downsample, Span};
-use crate::filter::Filter;
-use crate::problem::Problem;
-use crate::rate::Rate;
-use crate::zone::Zone;
+use crate::downsample::{Downsample, DownsampleInterval};
+use crate::error::OpentsdbError;
+use crate::filter::TagFilter;
+use crate::rate::RateOptions;
+use crate::time_zone::TimeZone;
 
-pub(crate) use json::{QueryFilter, parse_json};
-pub(crate) use loose::{Flag, Text, Whole};
-pub(crate) use metric::split_tags;
-pub use uri::Pairs;
+pub(crate) use json::{FilterBody, parse_json};
+pub(crate) use lenient::{LenientBool, LenientInt, LenientString};
+pub(crate) use metric_syntax::split_tags;
+pub use uri::QueryParams;
 
 /// How many sub-queries one request may hold.
 pub const QUERIES_MAX: usize = 128;
@@ -29,20 +29,20 @@ const TSUIDS_MAX: usize = 10_000;
 
 /// A question with everything that belongs to it.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct QueryRequest {
     /// Both ends are part of the answer.
     pub start: Millis,
     pub end: Millis,
     pub queries: Vec<SubQuery>,
-    pub zone: Zone,
-    pub show: Show,
+    pub zone: TimeZone,
+    pub options: ResponseOptions,
     /// How a value that is not a number is written.
-    pub gaps: Gaps,
+    pub gap_format: GapFormat,
 }
 
 /// What the answer shows beside the points.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Show {
+pub struct ResponseOptions {
     pub no_annotations: bool,
     pub global_annotations: bool,
     pub ms_resolution: bool,
@@ -56,30 +56,30 @@ pub struct Show {
 
 /// What becomes of a bucket without a value. Grafana's two parsers fail on different forms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gaps {
+pub enum GapFormat {
     /// Left out: the newer one wants numbers and nothing else.
     Omitted,
     /// `null`: the one in the browser.
     Null,
     /// `"NaN"` or `null`, as the fill policy says: what OpenTSDB itself writes.
-    AsAsked,
+    AsRequested,
 }
 
 /// One question about one metric.
 #[derive(Debug, Clone)]
 pub struct SubQuery {
     pub aggregator: Aggregator,
-    pub subject: Subject,
-    pub rate: Option<Rate>,
+    pub target: QueryTarget,
+    pub rate: Option<RateOptions>,
     pub downsample: Option<Downsample>,
-    pub filters: Vec<Filter>,
+    pub filters: Vec<TagFilter>,
     pub explicit_tags: bool,
     /// As it is shown with the answer.
-    pub echo: Echo,
+    pub echo: SubQueryEcho,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Subject {
+pub enum QueryTarget {
     Metric(String),
     /// Sorted.
     Tsuids(Vec<String>),
@@ -88,21 +88,21 @@ pub enum Subject {
 /// A sub-query in the words of its writer.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Echo {
+pub struct SubQueryEcho {
     pub aggregator: String,
     pub metric: Option<String>,
     pub tsuids: Option<Vec<String>>,
     pub downsample: Option<String>,
     pub rate: bool,
-    pub filters: Vec<EchoFilter>,
+    pub filters: Vec<FilterEcho>,
     pub explicit_tags: bool,
     pub index: usize,
-    pub rate_options: Option<EchoRate>,
+    pub rate_options: Option<RateEcho>,
     pub tags: std::collections::BTreeMap<String, String>,
 }
 
 #[derive(Debug, Clone, Serialize)]
-pub struct EchoFilter {
+pub struct FilterEcho {
     pub tagk: String,
     pub filter: String,
     pub group_by: bool,
@@ -111,52 +111,56 @@ pub struct EchoFilter {
 
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct EchoRate {
+pub struct RateEcho {
     pub counter: bool,
     pub counter_max: i64,
     pub reset_value: i64,
     pub drop_resets: bool,
 }
 
-impl Request {
+impl QueryRequest {
     /// Reads the body of a `POST /api/query`, and what its URI adds (`?arrays=true`).
-    pub fn from_json(body: &[u8], pairs: &Pairs, now: Millis) -> Result<Request, Problem> {
-        json::request(body, pairs, now)
+    pub fn from_json(
+        body: &[u8],
+        pairs: &QueryParams,
+        now: Millis,
+    ) -> Result<QueryRequest, OpentsdbError> {
+        json::parse_request(body, pairs, now)
     }
 
     /// Reads `?start=1h-ago&m=sum:metric{host=*}`.
-    pub fn from_uri(pairs: &Pairs, now: Millis) -> Result<Request, Problem> {
-        uri::request(pairs, now)
+    pub fn from_uri(pairs: &QueryParams, now: Millis) -> Result<QueryRequest, OpentsdbError> {
+        uri::parse_request(pairs, now)
     }
 
     /// The same with these sub-queries in place of those of the URI.
     pub(crate) fn with_metrics(
-        pairs: &Pairs,
+        pairs: &QueryParams,
         metrics: &[String],
         now: Millis,
-    ) -> Result<Request, Problem> {
+    ) -> Result<QueryRequest, OpentsdbError> {
         uri::with_metrics(pairs, metrics, now)
     }
 
     /// Checks what concerns the whole, and completes the parts.
-    pub(crate) fn finish(mut self) -> Result<Request, Problem> {
+    pub(crate) fn finish(mut self) -> Result<QueryRequest, OpentsdbError> {
         if self.start > self.end {
-            return Err(Problem::bad(format!(
+            return Err(OpentsdbError::bad_request(format!(
                 "End time [{}] must be greater than the start time [{}]",
                 self.end, self.start
             )));
         }
         check_counts(&self.queries)?;
         for (index, query) in self.queries.iter_mut().enumerate() {
-            query.complete(index, self.show.ms_resolution)?;
+            query.complete(index, self.options.ms_resolution)?;
         }
         Ok(self)
     }
 }
 
-fn check_counts(queries: &[SubQuery]) -> Result<(), Problem> {
+fn check_counts(queries: &[SubQuery]) -> Result<(), OpentsdbError> {
     if queries.is_empty() {
-        return Err(Problem::bad("Missing queries"));
+        return Err(OpentsdbError::bad_request("Missing queries"));
     }
     if queries.len() > QUERIES_MAX {
         return Err(too_many_queries(queries.len()));
@@ -164,33 +168,37 @@ fn check_counts(queries: &[SubQuery]) -> Result<(), Problem> {
     let filters = queries.iter().flat_map(|query| &query.filters);
     if filters.filter(|filter| filter.is_expression()).count() > EXPRESSIONS_MAX {
         let message = format!("more than {EXPRESSIONS_MAX} regexp filters in one request");
-        return Err(Problem::large(message).details("join them with |, or use wildcards"));
+        return Err(
+            OpentsdbError::too_large(message).with_details("join them with |, or use wildcards")
+        );
     }
     Ok(())
 }
 
-fn too_many_queries(count: usize) -> Problem {
-    Problem::large(format!(
+fn too_many_queries(count: usize) -> OpentsdbError {
+    OpentsdbError::too_large(format!(
         "{count} sub-queries; at most {QUERIES_MAX} are answered"
     ))
-    .details("send them in several requests")
+    .with_details("send them in several requests")
 }
 
 impl SubQuery {
     /// Checks it, and adds what OpenTSDB adds by itself.
-    fn complete(&mut self, index: usize, ms_resolution: bool) -> Result<(), Problem> {
+    fn complete(&mut self, index: usize, ms_resolution: bool) -> Result<(), OpentsdbError> {
         if self.filters.len() > FILTERS_MAX {
             let message = format!("more than {FILTERS_MAX} filters in sub-query {index}");
-            return Err(Problem::large(message));
+            return Err(OpentsdbError::too_large(message));
         }
-        match &self.subject {
-            Subject::Metric(name) if name.is_empty() => {
-                return Err(Problem::bad(
+        match &self.target {
+            QueryTarget::Metric(name) if name.is_empty() => {
+                return Err(OpentsdbError::bad_request(
                     "Missing the metric or tsuids, provide at least one",
                 ));
             }
-            Subject::Tsuids(ids) if ids.len() > TSUIDS_MAX => {
-                return Err(Problem::large(format!("more than {TSUIDS_MAX} tsuids")));
+            QueryTarget::Tsuids(ids) if ids.len() > TSUIDS_MAX => {
+                return Err(OpentsdbError::too_large(format!(
+                    "more than {TSUIDS_MAX} tsuids"
+                )));
             }
             _ => {}
         }
@@ -200,19 +208,19 @@ impl SubQuery {
         if !ms_resolution && self.downsample.is_none() {
             self.downsample = Some(Downsample {
                 text: String::new(),
-                span: Span::Fixed(1_000),
+                interval: DownsampleInterval::Fixed(1_000),
                 function: match self.aggregator {
                     Aggregator::None => Aggregator::Last,
                     aggregator => aggregator,
                 },
-                fill: crate::downsample::Fill::None,
+                fill: crate::downsample::FillPolicy::None,
             });
         }
         Ok(())
     }
 
     fn echo_filters(&mut self) {
-        let echo = |filter: &Filter| EchoFilter {
+        let echo = |filter: &TagFilter| FilterEcho {
             tagk: filter.tagk.clone(),
             filter: filter.text.clone(),
             group_by: filter.group_by,
@@ -226,9 +234,9 @@ impl SubQuery {
     }
 }
 
-impl From<&Rate> for EchoRate {
-    fn from(rate: &Rate) -> EchoRate {
-        EchoRate {
+impl From<&RateOptions> for RateEcho {
+    fn from(rate: &RateOptions) -> RateEcho {
+        RateEcho {
             counter: rate.counter,
             counter_max: rate.counter_max as i64,
             reset_value: rate.reset_value as i64,

@@ -5,67 +5,77 @@ use std::collections::BTreeSet;
 use pegel_metric::Selector;
 use serde::Deserialize;
 
-use crate::engine::Engine;
-use crate::problem::Problem;
-use crate::request::{Pairs, Whole, parse_json};
+use crate::engine::QueryEngine;
+use crate::error::OpentsdbError;
+use crate::request::{LenientInt, QueryParams, parse_json};
 use crate::tags::{HOST, tags};
 
 const COUNT_DEFAULT: usize = 25;
 
 /// What `/api/suggest` is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Suggest {
-    kind: Kind,
+pub struct SuggestQuery {
+    kind: SuggestKind,
     text: String,
     count_max: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum SuggestKind {
     Metric,
     Key,
     Value,
 }
 
 #[derive(Debug, Deserialize)]
-struct Body {
+struct SuggestBody {
     r#type: Option<String>,
     q: Option<String>,
-    max: Option<Whole>,
+    max: Option<LenientInt>,
 }
 
-impl Suggest {
-    pub fn from_json(body: &[u8]) -> Result<Suggest, Problem> {
-        let body: Body = parse_json(body)?;
-        Suggest::new(body.r#type.as_deref(), body.q, body.max.map(|max| max.0))
+impl SuggestQuery {
+    pub fn from_json(body: &[u8]) -> Result<SuggestQuery, OpentsdbError> {
+        let body: SuggestBody = parse_json(body)?;
+        SuggestQuery::new(body.r#type.as_deref(), body.q, body.max.map(|max| max.0))
     }
 
-    pub fn from_uri(pairs: &Pairs) -> Result<Suggest, Problem> {
+    pub fn from_uri(pairs: &QueryParams) -> Result<SuggestQuery, OpentsdbError> {
         let text = pairs.get("q").map(str::to_owned);
-        Suggest::new(pairs.get("type"), text, pairs.number("max")?)
+        SuggestQuery::new(pairs.get("type"), text, pairs.number("max")?)
     }
 
-    fn new(kind: Option<&str>, text: Option<String>, max: Option<i64>) -> Result<Suggest, Problem> {
+    fn new(
+        kind: Option<&str>,
+        text: Option<String>,
+        max: Option<i64>,
+    ) -> Result<SuggestQuery, OpentsdbError> {
         let kind = match kind {
-            Some("metrics") => Kind::Metric,
-            Some("tagk") => Kind::Key,
-            Some("tagv") => Kind::Value,
-            None => return Err(Problem::bad("Missing parameter type").details(KINDS)),
+            Some("metrics") => SuggestKind::Metric,
+            Some("tagk") => SuggestKind::Key,
+            Some("tagv") => SuggestKind::Value,
+            None => {
+                return Err(OpentsdbError::bad_request("Missing parameter type")
+                    .with_details(SUGGEST_KINDS));
+            }
             Some(other) => {
-                return Err(
-                    Problem::bad(format!("Invalid 'type' parameter: {other}")).details(KINDS)
-                );
+                return Err(OpentsdbError::bad_request(format!(
+                    "Invalid 'type' parameter: {other}"
+                ))
+                .with_details(SUGGEST_KINDS));
             }
         };
         let count_max = match max {
             None => COUNT_DEFAULT,
             Some(max @ 1..) => usize::try_from(max).unwrap_or(usize::MAX),
             Some(max) => {
-                return Err(Problem::bad(format!("Invalid 'max' parameter: {max}"))
-                    .details("it must be more than zero"));
+                return Err(
+                    OpentsdbError::bad_request(format!("Invalid 'max' parameter: {max}"))
+                        .with_details("it must be more than zero"),
+                );
             }
         };
-        Ok(Suggest {
+        Ok(SuggestQuery {
             kind,
             text: text.unwrap_or_default(),
             count_max,
@@ -73,11 +83,11 @@ impl Suggest {
     }
 }
 
-const KINDS: &str = "one of metrics, tagk, tagv";
+const SUGGEST_KINDS: &str = "one of metrics, tagk, tagv";
 
-impl Engine {
+impl QueryEngine {
     /// Names that fit, sorted.
-    pub fn suggest(&self, suggest: &Suggest) -> Result<Vec<String>, Problem> {
+    pub fn suggest(&self, suggest: &SuggestQuery) -> Result<Vec<String>, OpentsdbError> {
         let fits = |name: &str| match self.dragon_compat {
             true => name.contains(&suggest.text),
             false => name.starts_with(&suggest.text),
@@ -95,16 +105,16 @@ impl Engine {
             }
         };
         let visit = &mut |series: &std::sync::Arc<pegel_metric::Series>| match suggest.kind {
-            Kind::Metric => add(series.name()),
-            Kind::Key => {
+            SuggestKind::Metric => add(series.name()),
+            SuggestKind::Key => {
                 series.labels().for_each(|(key, _)| add(key));
                 add(HOST);
             }
-            Kind::Value => tags(series, &self.node)
+            SuggestKind::Value => tags(series, &self.node)
                 .values()
                 .for_each(|value| add(value)),
         };
-        self.each_series(Selector::all(), self.deadline(), visit)?;
+        self.for_each_series(Selector::all(), self.deadline(), visit)?;
         Ok(names.into_iter().collect())
     }
 }
@@ -112,17 +122,17 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{NOW, Shelf};
+    use crate::test_store::{NOW, TestStore};
 
-    fn suggest(engine: &Engine, kind: &str, text: &str, max: &str) -> Vec<String> {
-        let pairs = Pairs::from([("type", kind), ("q", text), ("max", max)]);
-        let suggest = Suggest::from_uri(&pairs).expect("valid");
+    fn suggest(engine: &QueryEngine, kind: &str, text: &str, max: &str) -> Vec<String> {
+        let pairs = QueryParams::from([("type", kind), ("q", text), ("max", max)]);
+        let suggest = SuggestQuery::from_uri(&pairs).expect("valid");
         engine.suggest(&suggest).expect("answered")
     }
 
     #[test]
     fn names_keys_and_values_by_how_they_begin() {
-        let shelf = Shelf::new(NOW);
+        let shelf = TestStore::new(NOW);
         for text in [
             "cpu.user{core=\"0\"}",
             "cpu.idle{core=\"1\",host=\"web1\"}",
@@ -155,13 +165,13 @@ mod tests {
                 "Invalid 'max' parameter: 0",
             ),
         ] {
-            let problem = Suggest::from_json(body.as_bytes()).expect_err(message);
+            let problem = SuggestQuery::from_json(body.as_bytes()).expect_err(message);
             assert_eq!(
                 (problem.status(), problem.to_string().as_str()),
                 (400, message)
             );
         }
-        let plain = Suggest::from_json(br#"{"type":"metrics"}"#).expect("valid");
+        let plain = SuggestQuery::from_json(br#"{"type":"metrics"}"#).expect("valid");
         assert_eq!((plain.count_max, plain.text.as_str()), (25, ""));
     }
 }

@@ -9,7 +9,7 @@ use pegel_metric::Series;
 pub(crate) const HOST: &str = "host";
 
 /// The value of a tag. A series without a host belongs to this node; on a node without a name it has none.
-pub(crate) fn tag<'a>(series: &'a Series, key: &str, node: &'a str) -> Option<Cow<'a, str>> {
+pub(crate) fn tag_value<'a>(series: &'a Series, key: &str, node: &'a str) -> Option<Cow<'a, str>> {
     let own = series.label(key);
     match own {
         None if key == HOST && !node.is_empty() => Some(Cow::Borrowed(node)),
@@ -29,7 +29,7 @@ pub(crate) fn tags<'a>(series: &'a Series, node: &'a str) -> BTreeMap<&'a str, C
 /// What the series of a group have in common.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct CommonTags {
-    is_begun: bool,
+    has_series: bool,
     /// Every series has them, with this value; or with different ones.
     keys: BTreeMap<String, Option<String>>,
 }
@@ -37,8 +37,8 @@ pub(crate) struct CommonTags {
 impl CommonTags {
     pub fn add(&mut self, series: &Series, node: &str) {
         let tags = tags(series, node);
-        if !self.is_begun {
-            self.is_begun = true;
+        if !self.has_series {
+            self.has_series = true;
             let owned =
                 |(key, value): (&str, Cow<'_, str>)| (key.to_owned(), Some(value.into_owned()));
             self.keys = tags.into_iter().map(owned).collect();
@@ -72,7 +72,7 @@ impl CommonTags {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::series;
+    use crate::test_store::series;
 
     fn common(all: &[&str]) -> (Vec<(String, String)>, Vec<String>) {
         let mut common = CommonTags::default();

@@ -35,7 +35,7 @@ pub(crate) fn tsuid(series: &Series, node: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::series;
+    use crate::test_store::series;
 
     #[test]
     fn a_name_is_stable_and_belongs_to_one_series() {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use pegel_lane::{Calls, Counter, Handle, Home, Kind, Spec};
+use pegel_lane::{Calls, Counter, Handle, LaneKind, LaneSeriesSpec, ProcessLanes};
 
 use crate::names::{self, Flow};
 
@@ -37,7 +37,7 @@ struct Slot {
 /// All calls of a program and its children.
 #[derive(Debug)]
 pub(crate) struct Tally {
-    home: &'static Home,
+    home: &'static ProcessLanes,
     /// By number, for the calls of this machine.
     native: Vec<Option<Slot>>,
     /// Calls of programs of 32 bits.
@@ -50,10 +50,10 @@ const NATIVE_MAX: u64 = 1024;
 impl Tally {
     /// In the lanes of this process.
     pub(crate) fn new() -> Tally {
-        Tally::in_home(pegel_lane::home())
+        Tally::in_home(pegel_lane::process_lanes())
     }
 
-    fn in_home(home: &'static Home) -> Tally {
+    fn in_home(home: &'static ProcessLanes) -> Tally {
         Tally {
             home,
             native: Vec::new(),
@@ -130,13 +130,13 @@ impl Tally {
 }
 
 impl Slot {
-    fn new(home: &'static Home, arch: u32, number: u64) -> Slot {
+    fn new(home: &'static ProcessLanes, arch: u32, number: u64) -> Slot {
         let name = names::name(arch, number);
         let labels = [("scall", name.as_str())];
-        let spec = Spec {
+        let spec = LaneSeriesSpec {
             help: "System calls of programs under pegel run",
             labels: &labels,
-            ..Spec::new(Kind::Calls, "strace")
+            ..LaneSeriesSpec::new(LaneKind::Calls, "strace")
         };
         // Without a lane the program runs all the same, and the summary still has its numbers.
         let calls = Calls::create_in(home, &spec).unwrap_or_else(|_| Calls::none());
@@ -149,14 +149,14 @@ impl Slot {
         }
     }
 
-    fn add_errors(&mut self, home: &'static Home, more: u64) {
+    fn add_errors(&mut self, home: &'static ProcessLanes, more: u64) {
         self.count.errors += more;
         let counter = self.errors.get_or_insert_with(|| {
             let labels = [("scall", self.name.as_str())];
-            let spec = Spec {
+            let spec = LaneSeriesSpec {
                 help: "System calls of programs under pegel run that returned an error.",
                 labels: &labels,
-                ..Spec::new(Kind::Counter, "strace_errors_total")
+                ..LaneSeriesSpec::new(LaneKind::Counter, "strace_errors_total")
             };
             Counter::create_in(home, &spec).unwrap_or_else(|_| Counter::none())
         });
@@ -172,10 +172,10 @@ fn is_error(result: i64) -> bool {
 /// Counts a start of this command.
 pub(crate) fn count_launch() {
     let labels = [("operation", "exec")];
-    let spec = Spec {
+    let spec = LaneSeriesSpec {
         help: "Number of launch with the tau_metric_proxy_run command",
         labels: &labels,
-        ..Spec::new(Kind::Counter, "tau_metric_proxy_run_total")
+        ..LaneSeriesSpec::new(LaneKind::Counter, "tau_metric_proxy_run_total")
     };
     if let Ok(counter) = Counter::create(&spec) {
         counter.add(1);
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn bytes_are_those_of_io_calls_that_worked() {
         let dir = TempDir::new();
-        let mut tally = Tally::in_home(Home::in_directory(dir.path()));
+        let mut tally = Tally::in_home(ProcessLanes::in_directory(dir.path()));
         let arch = names::ARCH_NATIVE;
         let read = libc::SYS_read.unsigned_abs();
         let lseek = libc::SYS_lseek.unsigned_abs();
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn a_program_that_tries_every_number_does_not_fill_the_memory() {
         let dir = TempDir::new();
-        let mut tally = Tally::in_home(Home::in_directory(dir.path()));
+        let mut tally = Tally::in_home(ProcessLanes::in_directory(dir.path()));
         for number in 0..100_000 {
             tally.record(names::ARCH_NATIVE, number, -38, 1);
             tally.record(0x4000_0003, number, -38, 1);

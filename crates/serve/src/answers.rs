@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use pegel_ingest::Intake;
+use pegel_ingest::Ingest;
 use serde::Serialize;
 use tokio::runtime::Handle;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
@@ -122,7 +122,7 @@ impl Answers {
 
     /// Brings programs' counters up to date, so that a look finds what they counted until now. A store that
     /// hangs does not keep the reader waiting for long: what is there is shown.
-    pub async fn refresh(&self, intake: &Arc<Intake>) {
+    pub async fn refresh(&self, intake: &Arc<Ingest>) {
         let intake = intake.clone();
         let slot = self.refreshes.clone().acquire_owned();
         let threads = Handle::current();

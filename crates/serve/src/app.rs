@@ -2,8 +2,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pegel_ingest::Intake;
-use pegel_ingest::statsd::Statsd;
+use pegel_ingest::Ingest;
+use pegel_ingest::statsd::StatsdInput;
 use pegel_metric::{Clock, Level, Millis};
 use pegel_store::Store;
 
@@ -12,9 +12,9 @@ use pegel_store::Store;
 pub struct App {
     pub store: Store,
     /// The way in for what programs send.
-    pub intake: Arc<Intake>,
+    pub intake: Arc<Ingest>,
     /// Takes the statsd lines that come over the socket.
-    pub statsd: Option<Arc<Statsd>>,
+    pub statsd: Option<Arc<StatsdInput>>,
     /// Ends the agent; only there where a job started it.
     pub finish: Option<Arc<dyn Fn() + Send + Sync>>,
     pub clock: Arc<dyn Clock>,
@@ -69,6 +69,6 @@ impl App {
         self.source
             .degraded()
             .or_else(store)
-            .or_else(|| self.intake.journal_fault())
+            .or_else(|| self.intake.journal_error())
     }
 }

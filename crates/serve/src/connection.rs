@@ -253,7 +253,7 @@ impl Drop for Coming {
         }
         if let Some(input) = self.input {
             let intake = &self.site.app.intake;
-            intake.refuse(&intake.sender(input, &self.who), unread.reason());
+            intake.count_refused(&intake.sender(input, &self.who), unread.reason());
         }
     }
 }

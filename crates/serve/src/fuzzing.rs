@@ -3,12 +3,12 @@
 
 use axum::http::Uri;
 use pegel_metric::{Millis, Selector};
-use pegel_store::Question;
+use pegel_store::RangeQuery;
 
 use crate::parameters::Parameters;
 
 /// What `/api/v1/range` asks the store; `None` where the client is told that it made a mistake.
-pub fn range_question(query: &str, now: Millis) -> Option<Question> {
+pub fn range_question(query: &str, now: Millis) -> Option<RangeQuery> {
     crate::routes::range_question(&uri(query)?, now).ok()
 }
 

@@ -13,7 +13,7 @@ impl Owner {
     pub fn of(uid: u32) -> Owner {
         Owner {
             uid,
-            name: pegel_ingest::users::name_of(uid),
+            name: pegel_ingest::user_names::user_name(uid),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use pegel_query::{Annotations, Engine};
+use pegel_query::{Annotations, QueryEngine};
 use pegel_run::Station;
 use pegel_supervisor::{Failure, panic_message};
 use tokio::runtime::Handle;
@@ -108,10 +108,10 @@ impl Server {
             tcp: Seats::new(self.settings.connections_max),
             socket: Seats::new(self.settings.socket_connections_max),
         };
-        let annotations = Annotations::open_or_none(&self.app.store.status().dir);
+        let annotations = Annotations::open_or_empty(&self.app.store.status().dir);
         let station = Station::new(self.app.store.supervisor());
         let site = Arc::new(Site {
-            engine: Engine::new(
+            engine: QueryEngine::new(
                 self.app.store.clone(),
                 Arc::new(annotations),
                 &self.app.node,

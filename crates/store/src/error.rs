@@ -4,7 +4,7 @@ use pegel_metric::Reason;
 
 /// Why a store could not be opened. It is left as it was.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum StoreOpenError {
     #[error("another agent (pid {pid}) uses the store {dir}")]
     Locked { dir: PathBuf, pid: u32 },
     #[error(
@@ -25,7 +25,7 @@ pub enum OpenError {
 
 /// What became of a push.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Pushed {
+pub struct PushResult {
     pub kept: u64,
     /// Which points were refused, by their position, and why.
     pub refused: Vec<(usize, Reason)>,

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use pegel_metric::{GroupRow, Input, Millis, Point, Tick};
 
-use crate::block::{Ahead, Block, BlockReader, IndexCache, ReadError, open_block};
+use crate::block::{Block, BlockReadError, BlockReader, IndexCache, ReadAhead, open_block};
 use crate::codec::{self, ROWS_MAX};
-use crate::log::{FRAME_MARK, FrameEncoder, MAGIC, Visitor, replay};
-use crate::run::Samples;
-use crate::{FORMAT_VERSION, Files, OpenError};
+use crate::log::{FRAME_MARK, FrameEncoder, LogVisitor, MAGIC, replay};
+use crate::sample_run::DecodedColumn;
+use crate::{FORMAT_VERSION, Files, StoreOpenError};
 
 pub const COLUMN_ROWS_MAX: usize = ROWS_MAX;
 
@@ -54,38 +54,38 @@ pub fn decode_row(bytes: &[u8], previous: &mut [u64]) -> Option<usize> {
 
 pub fn pack(raw: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
-    crate::pack::pack(raw, &mut out);
+    crate::lz4_block::pack(raw, &mut out);
     out
 }
 
 pub fn unpack(bytes: &[u8]) -> Option<Vec<u8>> {
-    crate::pack::unpack(bytes).ok()
+    crate::lz4_block::unpack(bytes).ok()
 }
 
 /// What opening does first: reads `format` in this directory, or writes it.
-pub fn check_format(dir: &Path) -> Result<(), OpenError> {
+pub fn check_format(dir: &Path) -> Result<(), StoreOpenError> {
     crate::open::check_format(dir)
 }
 
 /// One row or one point of a log: its time, and texts and bits of what is present.
-pub type Logged = (Millis, Vec<(String, u64)>);
+pub type LoggedEntry = (Millis, Vec<(String, u64)>);
 
 /// What a segment held.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Replay {
-    pub logged: Vec<Logged>,
+pub struct SegmentReplay {
+    pub logged: Vec<LoggedEntry>,
     pub torn: u64,
     pub damaged: u64,
     pub version: Option<u32>,
 }
 
 /// Keeps the first rows and points.
-struct Keeper {
-    logged: Vec<Logged>,
+struct EntryCollector {
+    logged: Vec<LoggedEntry>,
     max: usize,
 }
 
-impl Visitor for Keeper {
+impl LogVisitor for EntryCollector {
     fn row(&mut self, time: Millis, row: &GroupRow) {
         if self.logged.len() == self.max {
             return;
@@ -106,11 +106,11 @@ impl Visitor for Keeper {
 }
 
 /// Replays all of it, and keeps at most so many rows and points.
-pub fn replay_segment(bytes: &[u8], max: usize) -> Replay {
+pub fn replay_segment(bytes: &[u8], max: usize) -> SegmentReplay {
     let logged = Vec::new();
-    let mut keeper = Keeper { logged, max };
+    let mut keeper = EntryCollector { logged, max };
     let replayed = replay(bytes, &mut keeper);
-    Replay {
+    SegmentReplay {
         logged: keeper.logged,
         torn: replayed.torn,
         damaged: replayed.damaged,
@@ -179,7 +179,7 @@ fn segment_header() -> Vec<u8> {
 }
 
 /// A block with any data and any index, and right checksums of the index and the footer.
-pub fn wrap_block(kind: u32, data: &[u8], raw_index: &[u8]) -> Vec<u8> {
+pub fn build_block(kind: u32, data: &[u8], raw_index: &[u8]) -> Vec<u8> {
     let mut bytes = b"PEGELBLK".to_vec();
     bytes.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
     bytes.extend_from_slice(&kind.to_le_bytes());
@@ -200,7 +200,7 @@ pub fn wrap_block(kind: u32, data: &[u8], raw_index: &[u8]) -> Vec<u8> {
 
 /// Reads all of a block in every way there is: how many samples there were.
 pub fn read_block(files: &Arc<dyn Files>, path: &Path) -> Result<u64, String> {
-    let read = |block: Block| -> Result<u64, ReadError> {
+    let read = |block: Block| -> Result<u64, BlockReadError> {
         let reader = BlockReader::open(&Arc::new(block), &IndexCache::new(1 << 20))?;
         let mut count = 0;
         for run in 0..reader.index.runs.len() as u32 {
@@ -211,7 +211,7 @@ pub fn read_block(files: &Arc<dyn Files>, path: &Path) -> Result<u64, String> {
             let number = reader
                 .index
                 .number_of(&reader.index.series[series as usize]);
-            count += number.map_or(0, |number| reader.index.places(number).len() as u64);
+            count += number.map_or(0, |number| reader.index.locations_of(number).len() as u64);
         }
         Ok(count)
     };
@@ -220,10 +220,10 @@ pub fn read_block(files: &Arc<dyn Files>, path: &Path) -> Result<u64, String> {
         .map_err(|error| error.to_string())
 }
 
-fn read_run(reader: &BlockReader, run: u32) -> Result<u64, ReadError> {
+fn read_run(reader: &BlockReader, run: u32) -> Result<u64, BlockReadError> {
     let entry = &reader.index.runs[run as usize];
-    let mut samples = Samples::default();
-    let mut ahead = Ahead::default();
+    let mut samples = DecodedColumn::default();
+    let mut ahead = ReadAhead::default();
     let mut count = reader.times(run)?.len() as u64;
     for column in entry.columns.clone() {
         reader.samples(run, column, None, &mut samples)?;

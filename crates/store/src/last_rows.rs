@@ -10,19 +10,19 @@ use std::sync::Arc;
 
 use pegel_metric::{Members, Millis};
 
-use crate::block::{Block, BlockReader, ReadError};
-use crate::run::{Owner, Run, Samples, bit, decode_column};
-use crate::shared::Shared;
+use crate::block::{Block, BlockReadError, BlockReader};
+use crate::context::StoreContext;
+use crate::sample_run::{DecodedColumn, RunOwner, SampleRun, bit, decode_column};
 
 /// A group that was in use at the end was written at most this long before the group written last.
-const WRITTEN_WITHIN: Millis = 150_000;
+const IDLE_WRITE_WINDOW: Millis = 150_000;
 
 /// The members of a group, and the value of each in its last row.
 pub type LastRow = (Arc<Members>, Vec<Option<f64>>);
 
 /// Returns the last rows of groups whose names begin with `prefix`, the oldest first.
-pub(crate) fn last_rows(shared: &Shared, prefix: &str) -> Vec<LastRow> {
-    let mut found: HashMap<Arc<str>, (Millis, Source)> = HashMap::new();
+pub(crate) fn last_rows(shared: &StoreContext, prefix: &str) -> Vec<LastRow> {
+    let mut found: HashMap<Arc<str>, (Millis, LastRowSource)> = HashMap::new();
     let blocks: Vec<Arc<Block>> = {
         let state = shared.read();
         let frozen = state.frozen.iter().map(|frozen| &frozen.head);
@@ -33,7 +33,7 @@ pub(crate) fn last_rows(shared: &Shared, prefix: &str) -> Vec<LastRow> {
                 if members.group.starts_with(prefix) {
                     let last = group.current().row;
                     let row = (members.clone(), last.values().collect());
-                    let known = (last.time, Source::Memory(row));
+                    let known = (last.time, LastRowSource::Memory(row));
                     found.insert(members.group.clone(), known);
                 }
             }
@@ -42,10 +42,11 @@ pub(crate) fn last_rows(shared: &Shared, prefix: &str) -> Vec<LastRow> {
         blocks.sort_by_key(|block| std::cmp::Reverse(block.max));
         blocks
     };
-    let newest =
-        |found: &HashMap<Arc<str>, (Millis, Source)>| found.values().map(|(time, _)| *time).max();
+    let newest = |found: &HashMap<Arc<str>, (Millis, LastRowSource)>| {
+        found.values().map(|(time, _)| *time).max()
+    };
     for block in blocks {
-        let reaches = |newest: Millis| block.max >= newest.saturating_sub(WRITTEN_WITHIN);
+        let reaches = |newest: Millis| block.max >= newest.saturating_sub(IDLE_WRITE_WINDOW);
         if !newest(&found).is_none_or(reaches) {
             break;
         }
@@ -54,9 +55,9 @@ pub(crate) fn last_rows(shared: &Shared, prefix: &str) -> Vec<LastRow> {
             add_block(&Rc::new(reader), prefix, &mut found);
         }
     }
-    let oldest = newest(&found).map_or(Millis::MIN, |time| time.saturating_sub(WRITTEN_WITHIN));
-    let oldest = oldest.max(shared.oldest_kept());
-    let mut rows: Vec<(Millis, Source)> = found.into_values().collect();
+    let oldest = newest(&found).map_or(Millis::MIN, |time| time.saturating_sub(IDLE_WRITE_WINDOW));
+    let oldest = oldest.max(shared.retention_start());
+    let mut rows: Vec<(Millis, LastRowSource)> = found.into_values().collect();
     rows.retain(|(time, _)| *time >= oldest);
     rows.sort_by_key(|(time, _)| *time);
     rows.into_iter()
@@ -64,7 +65,7 @@ pub(crate) fn last_rows(shared: &Shared, prefix: &str) -> Vec<LastRow> {
         .collect()
 }
 
-enum Source {
+enum LastRowSource {
     Memory(LastRow),
     Block(Rc<BlockReader>, u32),
 }
@@ -72,7 +73,7 @@ enum Source {
 fn add_block(
     reader: &Rc<BlockReader>,
     prefix: &str,
-    found: &mut HashMap<Arc<str>, (Millis, Source)>,
+    found: &mut HashMap<Arc<str>, (Millis, LastRowSource)>,
 ) {
     let index = &reader.index;
     for (number, run) in index.runs.iter().enumerate() {
@@ -81,17 +82,17 @@ fn add_block(
         };
         let is_newer = || found.get(name).is_none_or(|(time, _)| *time < run.max);
         if name.starts_with(prefix) && is_newer() {
-            let source = Source::Block(reader.clone(), number as u32);
+            let source = LastRowSource::Block(reader.clone(), number as u32);
             found.insert(name.clone(), (run.max, source));
         }
     }
 }
 
-impl Source {
-    fn row(self) -> Result<Option<LastRow>, ReadError> {
+impl LastRowSource {
+    fn row(self) -> Result<Option<LastRow>, BlockReadError> {
         match self {
-            Source::Memory(row) => Ok(Some(row)),
-            Source::Block(reader, number) => {
+            LastRowSource::Memory(row) => Ok(Some(row)),
+            LastRowSource::Block(reader, number) => {
                 let run = reader.run(number)?;
                 reader.close();
                 Ok(run.and_then(|run| last_row(&run)))
@@ -100,12 +101,12 @@ impl Source {
     }
 }
 
-fn last_row(run: &Run) -> Option<LastRow> {
-    let Owner::Group(members) = &run.owner else {
+fn last_row(run: &SampleRun) -> Option<LastRow> {
+    let RunOwner::Group(members) = &run.owner else {
         return None;
     };
     let mut values = vec![None; members.series.len()];
-    let mut samples = Samples::default();
+    let mut samples = DecodedColumn::default();
     for column in &run.columns {
         let bytes = run.column_bytes(column);
         if decode_column(bytes, run.rows, &mut samples).is_err() {

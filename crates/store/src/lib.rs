@@ -23,43 +23,45 @@
 //! it; later ones go to late blocks. Each class of inputs (`class.rs`) has blocks of its own and a share of the bytes.
 
 mod block;
-mod class;
+mod block_merge;
 mod codec;
-mod config;
+mod context;
+mod drop_tracker;
 mod error;
 mod files;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod head;
-mod hidden;
+mod hidden_ranges;
+mod input_class;
 mod last_rows;
 mod lock;
 mod log;
-mod losses;
-mod merge;
+mod lz4_block;
+mod maintenance;
 mod open;
 mod options;
-mod pack;
-mod question;
+mod range_query;
 mod restore;
-mod run;
+mod sample_run;
 mod scan;
-mod series_table;
-mod shared;
+mod series_codec;
+mod settings;
 mod state_stats;
 mod status;
 mod store;
 mod syncer;
-mod upkeep;
 mod writer;
 
-pub use config::{Keep, Limits};
-pub use error::{OpenError, PushError, Pushed};
+pub use error::{PushError, PushResult, StoreOpenError};
 pub use files::{DiskFiles, FileHandle, Files, write_all_at};
 pub use last_rows::LastRow;
-pub use options::Options;
-pub use question::{Fold, Latest, QueryError, Question, Step, Visit};
-pub use status::{ClassUse, Degraded, Status};
+pub use options::StoreOptions;
+pub use range_query::{
+    LatestValue, QueryError, QueryStep, RangeQuery, SeriesVisitor, StepAggregation,
+};
+pub use settings::{LimitSettings, RetentionSettings};
+pub use status::{ClassUsage, Degradation, StoreStatus};
 pub use store::Store;
 
 /// The version of every file that the store writes.

@@ -11,7 +11,7 @@ use crate::files::FILE_MODE;
 
 /// Held as long as the store is open; the kernel lets go of it however the process ends.
 #[derive(Debug)]
-pub(crate) struct Lock {
+pub(crate) struct StoreLock {
     file: File,
     /// The lock file, or the directory itself where no file could be created.
     path: PathBuf,
@@ -57,12 +57,12 @@ impl LockedDir {
 #[derive(Debug)]
 pub(crate) enum LockError {
     /// By the process with this id, 0 if it did not say.
-    Held(u32),
+    AlreadyLocked(u32),
     Io(io::Error),
 }
 
-impl Lock {
-    pub fn take(path: &Path) -> Result<Lock, LockError> {
+impl StoreLock {
+    pub fn acquire(path: &Path) -> Result<StoreLock, LockError> {
         let mut path = path.to_owned();
         let mut file = OpenOptions::new()
             .read(true)
@@ -88,7 +88,7 @@ impl Lock {
             Err(rustix::io::Errno::WOULDBLOCK) => {
                 let mut text = String::new();
                 let _ = file.read_to_string(&mut text);
-                return Err(LockError::Held(text.trim().parse().unwrap_or(0)));
+                return Err(LockError::AlreadyLocked(text.trim().parse().unwrap_or(0)));
             }
             Err(error) => return Err(LockError::Io(error.into())),
         }
@@ -98,7 +98,7 @@ impl Lock {
             .set_len(0)
             .and_then(|()| file.rewind())
             .and_then(|()| writeln!(file, "{}", std::process::id()));
-        Ok(Lock { file, path })
+        Ok(StoreLock { file, path })
     }
 
     pub fn locked_dir(&self) -> io::Result<LockedDir> {

@@ -11,22 +11,22 @@ use std::sync::{Arc, PoisonError};
 
 use pegel_metric::{GroupRow, Ledger, Millis, Point};
 
-use crate::block::{Block, ReadError, block_id, block_version, open_block};
+use crate::block::{Block, BlockReadError, block_id, block_version, open_block};
+use crate::context::StoreContext;
 use crate::files::{DIR_MODE, FILE_MODE, read_exact_at};
 use crate::head::Head;
-use crate::lock::{Lock, LockError};
-use crate::log::{self, Visitor, replay, segment_number, segment_path};
+use crate::lock::{LockError, StoreLock};
+use crate::log::{self, LogVisitor, replay, segment_number, segment_path};
 use crate::restore::restore_current;
-use crate::shared::Shared;
-use crate::{FORMAT_VERSION, OpenError};
+use crate::{FORMAT_VERSION, StoreOpenError};
 
 const FORMAT_FILE: &str = "format";
 
 /// Makes the directory, takes its lock, and checks that it is of a format that can be read.
-pub(crate) fn claim(dir: &Path) -> Result<Lock, OpenError> {
+pub(crate) fn lock_directory(dir: &Path) -> Result<StoreLock, StoreOpenError> {
     let at = |path: &Path| {
         let path = path.to_owned();
-        move |source: io::Error| OpenError::Io { path, source }
+        move |source: io::Error| StoreOpenError::Io { path, source }
     };
     fs::DirBuilder::new()
         .recursive(true)
@@ -34,8 +34,8 @@ pub(crate) fn claim(dir: &Path) -> Result<Lock, OpenError> {
         .create(dir)
         .map_err(at(dir))?;
     let lock_path = dir.join("lock");
-    let lock = Lock::take(&lock_path).map_err(|error| match error {
-        LockError::Held(pid) => OpenError::Locked {
+    let lock = StoreLock::acquire(&lock_path).map_err(|error| match error {
+        LockError::AlreadyLocked(pid) => StoreOpenError::Locked {
             dir: dir.to_owned(),
             pid,
         },
@@ -50,7 +50,7 @@ pub(crate) fn claim(dir: &Path) -> Result<Lock, OpenError> {
 }
 
 /// The format file says the version in plain text, so that a person can read it too.
-pub(crate) fn check_format(dir: &Path) -> Result<(), OpenError> {
+pub(crate) fn check_format(dir: &Path) -> Result<(), StoreOpenError> {
     let path = dir.join(FORMAT_FILE);
     match fs::read_to_string(&path) {
         Ok(text) => match text
@@ -59,7 +59,7 @@ pub(crate) fn check_format(dir: &Path) -> Result<(), OpenError> {
             .and_then(|number| number.parse().ok())
         {
             Some(FORMAT_VERSION) => Ok(()),
-            Some(found) => Err(OpenError::Version {
+            Some(found) => Err(StoreOpenError::Version {
                 path,
                 found,
                 supported: FORMAT_VERSION,
@@ -69,11 +69,11 @@ pub(crate) fn check_format(dir: &Path) -> Result<(), OpenError> {
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => write_format(&path),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => write_format(&path),
-        Err(source) => Err(OpenError::Io { path, source }),
+        Err(source) => Err(StoreOpenError::Io { path, source }),
     }
 }
 
-fn write_format(path: &Path) -> Result<(), OpenError> {
+fn write_format(path: &Path) -> Result<(), StoreOpenError> {
     // On a full disk the store goes on without the note.
     let written = fs::OpenOptions::new()
         .write(true)
@@ -89,11 +89,11 @@ fn write_format(path: &Path) -> Result<(), OpenError> {
 }
 
 /// Looks for files of another version, before anything is changed.
-pub(crate) fn check_versions(shared: &Shared) -> Result<(), OpenError> {
+pub(crate) fn check_versions(shared: &StoreContext) -> Result<(), StoreOpenError> {
     let files = &shared.options.files;
     let supported = FORMAT_VERSION;
     for dir in [shared.log_dir(), shared.block_dir()] {
-        let names = files.list(&dir).map_err(|source| OpenError::Io {
+        let names = files.list(&dir).map_err(|source| StoreOpenError::Io {
             path: dir.clone(),
             source,
         })?;
@@ -107,12 +107,14 @@ pub(crate) fn check_versions(shared: &Shared) -> Result<(), OpenError> {
                 block_version(&*file).ok()
             } else if segment_number(&name).is_some() {
                 let header = read_exact_at(&*file, 0, log::HEADER_LEN);
-                header.ok().and_then(|header| log::other_version(&header))
+                header
+                    .ok()
+                    .and_then(|header| log::unsupported_version(&header))
             } else {
                 None
             };
             if let Some(found) = found.filter(|found| *found != supported) {
-                return Err(OpenError::Version {
+                return Err(StoreOpenError::Version {
                     path,
                     found,
                     supported,
@@ -124,10 +126,10 @@ pub(crate) fn check_versions(shared: &Shared) -> Result<(), OpenError> {
 }
 
 /// Finds the blocks. Removes what a crash left: half-written files, and blocks that others replace.
-pub(crate) fn find_blocks(shared: &Shared) -> Result<Vec<Arc<Block>>, OpenError> {
+pub(crate) fn find_blocks(shared: &StoreContext) -> Result<Vec<Arc<Block>>, StoreOpenError> {
     let dir = shared.block_dir();
     let files = &shared.options.files;
-    let names = files.list(&dir).map_err(|source| OpenError::Io {
+    let names = files.list(&dir).map_err(|source| StoreOpenError::Io {
         path: dir.clone(),
         source,
     })?;
@@ -143,8 +145,8 @@ pub(crate) fn find_blocks(shared: &Shared) -> Result<Vec<Arc<Block>>, OpenError>
         };
         match open_block(files, &path, id) {
             Ok(block) => blocks.push(Arc::new(block)),
-            Err(ReadError::Version(found)) => {
-                return Err(OpenError::Version {
+            Err(BlockReadError::Version(found)) => {
+                return Err(StoreOpenError::Version {
                     path,
                     found,
                     supported: FORMAT_VERSION,
@@ -160,7 +162,7 @@ pub(crate) fn find_blocks(shared: &Shared) -> Result<Vec<Arc<Block>>, OpenError>
     blocks.retain(|block| {
         let is_replaced = replaced.contains(&block.id);
         if is_replaced {
-            block.doom();
+            block.delete_on_drop();
         }
         !is_replaced
     });
@@ -170,12 +172,12 @@ pub(crate) fn find_blocks(shared: &Shared) -> Result<Vec<Arc<Block>>, OpenError>
 
 /// Replays the log into a head. Returns it with what the segments take and the number of the next segment.
 pub(crate) fn replay_log(
-    shared: &Shared,
+    shared: &StoreContext,
     blocks: &[Arc<Block>],
-) -> Result<(Head, u64, u64), OpenError> {
+) -> Result<(Head, u64, u64), StoreOpenError> {
     let dir = shared.log_dir();
     let files = &shared.options.files;
-    let names = files.list(&dir).map_err(|source| OpenError::Io {
+    let names = files.list(&dir).map_err(|source| StoreOpenError::Io {
         path: dir.clone(),
         source,
     })?;
@@ -190,7 +192,7 @@ pub(crate) fn replay_log(
         .max()
         .unwrap_or(0);
     let next = numbers.last().copied().unwrap_or(0).max(stored) + 1;
-    let mut rebuilt = Rebuilt {
+    let mut rebuilt = RebuiltHead {
         head: Head {
             changes: 1,
             ..Head::default()
@@ -215,7 +217,7 @@ pub(crate) fn replay_log(
         log_bytes += bytes.len() as u64;
         let replayed = replay(&bytes, &mut rebuilt);
         if let Some(found) = replayed.version {
-            return Err(OpenError::Version {
+            return Err(StoreOpenError::Version {
                 path,
                 found,
                 supported: FORMAT_VERSION,
@@ -240,27 +242,27 @@ pub(crate) fn replay_log(
     Ok((rebuilt.head, log_bytes, next))
 }
 
-fn read_whole(shared: &Shared, path: &Path) -> io::Result<Vec<u8>> {
+fn read_whole(shared: &StoreContext, path: &Path) -> io::Result<Vec<u8>> {
     let file = shared.options.files.open(path)?;
     let len = usize::try_from(file.size()?).map_err(|_| io::ErrorKind::FileTooLarge)?;
     read_exact_at(&*file, 0, len)
 }
 
-struct Rebuilt {
+struct RebuiltHead {
     head: Head,
     now: Millis,
     /// Out-of-order samples and the like were counted when they came.
     ledger: Ledger,
 }
 
-impl Visitor for Rebuilt {
+impl LogVisitor for RebuiltHead {
     fn row(&mut self, time: Millis, row: &GroupRow) {
         self.head.append_row(time, row, &self.ledger);
-        self.head.loose.merge_all_due();
+        self.head.ungrouped.merge_all_due();
     }
 
     fn point(&mut self, point: &Point) {
         self.head.append_point(point, self.now, &self.ledger);
-        self.head.loose.merge_all_due();
+        self.head.ungrouped.merge_all_due();
     }
 }

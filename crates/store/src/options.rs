@@ -9,7 +9,7 @@ use crate::files::{DiskFiles, Files};
 
 /// What a store is opened with. The limits are hard: the store stays within them, whatever is offered.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct StoreOptions {
     pub dir: PathBuf,
     /// How long samples stay in memory before they go to a block.
     pub keep_memory: Duration,
@@ -22,7 +22,7 @@ pub struct Options {
     /// How many series may be live at one time.
     pub series_max: usize,
     /// The longest time for a write or sync of the log. A longer one degrades the store.
-    pub stall: Duration,
+    pub disk_timeout: Duration,
     /// The most block files that one query may hold open.
     pub block_files_max: usize,
     pub clock: Arc<dyn Clock>,
@@ -31,17 +31,17 @@ pub struct Options {
     pub supervisor: Supervisor,
 }
 
-impl Options {
+impl StoreOptions {
     /// The defaults of the configuration, in `dir`.
-    pub fn new(dir: impl Into<PathBuf>) -> Options {
-        Options {
+    pub fn new(dir: impl Into<PathBuf>) -> StoreOptions {
+        StoreOptions {
             dir: dir.into(),
             keep_memory: Duration::from_secs(5 * 60),
             keep_disk: Duration::from_secs(2 * 24 * 3600),
             keep_bytes: 1 << 30,
             memory_bytes_max: 256 << 20,
             series_max: 200_000,
-            stall: Duration::from_secs(3),
+            disk_timeout: Duration::from_secs(3),
             block_files_max: 64,
             clock: Arc::new(SystemClock),
             files: Arc::new(DiskFiles),

@@ -8,15 +8,15 @@ use std::sync::Arc;
 
 use pegel_metric::{Millis, Series};
 
-use crate::block::{Block, BlockReader, ReadError};
-use crate::head::{Head, LOOSE_LIVE_MS};
-use crate::run::{Samples, decode_column};
-use crate::shared::Shared;
+use crate::block::{Block, BlockReadError, BlockReader};
+use crate::context::StoreContext;
+use crate::head::{Head, UNGROUPED_LIVE_MS};
+use crate::sample_run::{DecodedColumn, decode_column};
 
 /// Adds what blocks know about the current values of a head that was replayed.
-pub(crate) fn restore_current(shared: &Shared, blocks: &[Arc<Block>], head: &mut Head) {
+pub(crate) fn restore_current(shared: &StoreContext, blocks: &[Arc<Block>], head: &mut Head) {
     let now = shared.now();
-    let oldest = now.saturating_sub(LOOSE_LIVE_MS);
+    let oldest = now.saturating_sub(UNGROUPED_LIVE_MS);
     // The newest first: of two points at one time that of the newer block counts.
     let recent = blocks.iter().rev().filter(|block| block.max >= oldest);
     // A damaged block is reported when its samples are read.
@@ -29,19 +29,19 @@ pub(crate) fn restore_current(shared: &Shared, blocks: &[Arc<Block>], head: &mut
         visit_runs(reader, head, is_ahead, |head, series, points| {
             let due = points.partition_point(|(time, _)| *time <= now);
             for &point in &points[due..] {
-                head.loose.restore_ahead(series, point);
+                head.ungrouped.restore_ahead(series, point);
             }
         });
     }
     for reader in &readers {
         let is_newer = |head: &Head, series: &Arc<Series>, max| {
-            let seen = head.loose.seen(series);
+            let seen = head.ungrouped.seen(series);
             max >= oldest && seen.is_some_and(|seen| seen < max)
         };
         visit_runs(reader, head, is_newer, |head, series, points| {
             let due = points.partition_point(|(time, _)| *time <= now);
             if let Some(&point) = points[..due].last() {
-                head.loose.restore_current(series, point, now);
+                head.ungrouped.restore_current(series, point, now);
             }
         });
     }
@@ -71,8 +71,8 @@ fn visit_runs(
     reader.close();
 }
 
-fn read_points(reader: &BlockReader, number: u32) -> Result<Vec<(Millis, f64)>, ReadError> {
-    let (mut points, mut samples) = (Vec::new(), Samples::default());
+fn read_points(reader: &BlockReader, number: u32) -> Result<Vec<(Millis, f64)>, BlockReadError> {
+    let (mut points, mut samples) = (Vec::new(), DecodedColumn::default());
     if let Some(run) = reader.run(number)? {
         let times = run.decode_times()?;
         for column in &run.columns {

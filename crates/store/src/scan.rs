@@ -1,27 +1,27 @@
 //! Answers questions: finds the pieces of each series in memory and in blocks, joins them, and folds
 //! them into steps. Bounded in memory and time.
 
-mod fold;
-mod list;
-mod memory;
-mod pieces;
+mod fragments;
+mod head_search;
+mod points_builder;
+mod series_list;
 
 use std::sync::Arc;
 
 use pegel_metric::Series;
 
-use crate::hidden;
-use crate::question::{Fold, QueryError, Question, TimeLimit, Visit};
-use crate::shared::Shared;
+use crate::context::StoreContext;
+use crate::hidden_ranges;
+use crate::range_query::{QueryError, RangeQuery, SeriesVisitor, StepAggregation, TimeLimit};
 
-use fold::Answer;
-pub(crate) use list::series;
-use pieces::{Pieces, gather};
+use fragments::{SeriesFragments, gather_fragments};
+use points_builder::PointsBuilder;
+pub(crate) use series_list::list_series;
 
-pub(crate) fn range(
-    shared: &Shared,
-    question: &Question,
-    visit: &mut Visit<'_>,
+pub(crate) fn query_range(
+    shared: &StoreContext,
+    question: &RangeQuery,
+    visit: &mut SeriesVisitor<'_>,
 ) -> Result<(), QueryError> {
     if question.start > question.end {
         return Err(QueryError::Reversed);
@@ -31,37 +31,37 @@ pub(crate) fn range(
     }
     // What is beyond its age may be there still, but not everything that replaced it.
     let mut question = question.clone();
-    question.start = question.start.max(shared.oldest_kept());
+    question.start = question.start.max(shared.retention_start());
     if question.start > question.end {
         return Ok(());
     }
     let question = &question;
     let mut limit = TimeLimit::new(Some(question.deadline));
-    let Pieces {
+    let SeriesFragments {
         mut series,
         mut reader,
-    } = gather(shared, question, &mut limit)?;
+    } = gather_fragments(shared, question, &mut limit)?;
     let mut names: Vec<Arc<Series>> = series.keys().cloned().collect();
     names.sort_unstable();
-    let mut answer = Answer::new(question);
+    let mut answer = PointsBuilder::new(question);
     let mut bytes_left = question.bytes_max;
-    let hidden_ranges = shared.hidden.all();
+    let hidden_ranges = shared.hidden_ranges.ranges();
     for name in names {
         limit.check_now()?;
         let mut pieces = series.remove(&name).unwrap_or_default();
         let fold = question
             .step
-            .and_then(|step| step.fold)
-            .unwrap_or_else(|| Fold::suiting(name.family().kind));
-        let shown_from = hidden::before(&hidden_ranges, name.family().input)
+            .and_then(|step| step.aggregation)
+            .unwrap_or_else(|| StepAggregation::default_for(name.family().kind));
+        let shown_from = hidden_ranges::hidden_before(&hidden_ranges, name.family().input)
             .map_or(question.start, |before| before.max(question.start));
         if shown_from > question.end {
             continue;
         }
-        if answer.begin(fold, shown_from) {
+        if answer.begin_series(fold, shown_from) {
             reader.forget_times();
         }
-        reader.feed(&mut pieces, question, &mut limit, bytes_left, &mut answer)?;
+        reader.read_series(&mut pieces, question, &mut limit, bytes_left, &mut answer)?;
         let points = answer.finish();
         if points.is_empty() {
             continue;

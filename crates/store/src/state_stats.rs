@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError, RwLockWriteGuard};
 use pegel_metric::Millis;
 
 use crate::block::Block;
-use crate::class::Class;
-use crate::shared::State;
-use crate::status::{ClassUse, Degraded};
+use crate::context::StoreState;
+use crate::input_class::InputClass;
+use crate::status::{ClassUsage, Degradation};
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StateStats {
@@ -20,29 +20,29 @@ pub(crate) struct StateStats {
     pub span: Option<(Millis, Millis)>,
     pub blocks: Arc<Vec<Arc<Block>>>,
     last_block_id: u64,
-    pub log_trouble: Option<Degraded>,
-    pub block_trouble: Option<Degraded>,
+    pub log_failure: Option<Degradation>,
+    pub block_failure: Option<Degradation>,
 }
 
 impl StateStats {
     /// Returns the use and the share of each class. Shares are of `keep_bytes` minus the log.
-    pub fn classes(&self, keep_bytes: u64) -> Vec<ClassUse> {
+    pub fn classes(&self, keep_bytes: u64) -> Vec<ClassUsage> {
         let budget = keep_bytes.saturating_sub(self.log_bytes);
-        let class_use = |class: &Class| {
+        let class_use = |class: &InputClass| {
             let blocks = self.blocks.iter();
-            let its = blocks.filter(|block| block.class.account() == *class);
+            let its = blocks.filter(|block| block.class.accounted_to() == *class);
             let times = its.clone().map(|block| block.min);
-            ClassUse {
+            ClassUsage {
                 class: class.as_str(),
                 block_bytes: its.map(|block| block.bytes).sum(),
                 share_bytes: class.share(budget),
                 oldest: times.filter(|min| *min != Millis::MIN).min(),
             }
         };
-        Class::ACCOUNTS.iter().map(class_use).collect()
+        InputClass::WITH_SHARES.iter().map(class_use).collect()
     }
 
-    fn refresh(&mut self, state: &State) {
+    fn refresh(&mut self, state: &StoreState) {
         self.series = state.head.series_count() as u64;
         self.log_bytes = state.log_bytes();
         let frozen = state.frozen.iter().filter_map(|frozen| frozen.head.span);
@@ -55,28 +55,28 @@ impl StateStats {
             self.blocks = Arc::new(state.blocks.clone());
             self.last_block_id = state.last_block_id;
         }
-        self.log_trouble.clone_from(&state.log_trouble);
-        self.block_trouble.clone_from(&state.block_trouble);
+        self.log_failure.clone_from(&state.log_failure);
+        self.block_failure.clone_from(&state.block_failure);
     }
 }
 
 /// Exclusive access to the state; refreshes the statistics when it is dropped.
 #[derive(Debug)]
 pub(crate) struct StateGuard<'a> {
-    pub state: RwLockWriteGuard<'a, State>,
+    pub state: RwLockWriteGuard<'a, StoreState>,
     pub stats: &'a Mutex<StateStats>,
 }
 
 impl Deref for StateGuard<'_> {
-    type Target = State;
+    type Target = StoreState;
 
-    fn deref(&self) -> &State {
+    fn deref(&self) -> &StoreState {
         &self.state
     }
 }
 
 impl DerefMut for StateGuard<'_> {
-    fn deref_mut(&mut self) -> &mut State {
+    fn deref_mut(&mut self) -> &mut StoreState {
         &mut self.state
     }
 }

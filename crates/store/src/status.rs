@@ -5,7 +5,7 @@ use serde::Serialize;
 
 /// The state of the store, as `/status` shows it.
 #[derive(Debug, Clone, Serialize)]
-pub struct Status {
+pub struct StoreStatus {
     pub dir: PathBuf,
     /// Live series.
     pub series: u64,
@@ -15,7 +15,7 @@ pub struct Status {
     pub block_bytes: u64,
     pub blocks: u64,
     /// The part of `block_bytes` that each class of inputs uses, and its reserved share.
-    pub classes: Vec<ClassUse>,
+    pub classes: Vec<ClassUsage>,
     /// The times of the oldest and the newest sample.
     pub oldest: Option<Millis>,
     pub newest: Option<Millis>,
@@ -29,12 +29,12 @@ pub struct Status {
     pub damaged_blocks: u64,
     /// Why the store does not do all it should just now, and since when: the log or blocks cannot be written,
     /// samples of the node are dropped, blocks are damaged.
-    pub degraded: Option<Degraded>,
+    pub degraded: Option<Degradation>,
 }
 
 /// The blocks of one class of inputs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ClassUse {
+pub struct ClassUsage {
     pub class: &'static str,
     pub block_bytes: u64,
     /// The bytes reserved for the class.
@@ -44,7 +44,7 @@ pub struct ClassUse {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Degraded {
+pub struct Degradation {
     pub reason: String,
     pub since: Millis,
 }

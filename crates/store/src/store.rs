@@ -8,17 +8,20 @@ use pegel_metric::{Input, Ledger, Millis, Point, Reason, Selector, Series, Tick}
 use pegel_supervisor::{CriticalThread, Heartbeat, Supervisor};
 
 use crate::block::IndexCache;
-use crate::hidden::{self, Hidden};
+use crate::context::{BackgroundWork, StoreContext, StoreState};
+use crate::drop_tracker::DropTracker;
+use crate::hidden_ranges::{self, HiddenRanges};
 use crate::last_rows::{LastRow, last_rows};
-use crate::lock::Lock;
-use crate::log::LogDisk;
-use crate::losses::Losses;
-use crate::question::TimeLimit;
-use crate::shared::{Shared, State, Work};
-use crate::writer::{Command, CommandQueue, CommandReceiver, InFlight, Refused, Unsettled, Writer};
+use crate::lock::StoreLock;
+use crate::log::LogIo;
+use crate::range_query::TimeLimit;
+use crate::writer::{
+    Command, CommandQueue, CommandReceiver, InFlightPoints, QueueSendError, StoreWriter,
+    UncountedSamples,
+};
 use crate::{
-    Latest, OpenError, Options, PushError, Pushed, QueryError, Question, Status, Visit, open, scan,
-    syncer, upkeep,
+    LatestValue, PushError, PushResult, QueryError, RangeQuery, SeriesVisitor, StoreOpenError,
+    StoreOptions, StoreStatus, maintenance, open, scan, syncer,
 };
 
 /// What decoded block indexes may take in memory.
@@ -27,51 +30,51 @@ const INDEX_BYTES_MAX: usize = 4 << 20;
 /// A handle to an open store; clones share it. The last one closes it.
 #[derive(Clone)]
 pub struct Store {
-    inner: Arc<Inner>,
+    inner: Arc<StoreInner>,
 }
 
-struct Inner {
-    shared: Arc<Shared>,
+struct StoreInner {
+    shared: Arc<StoreContext>,
     commands: Arc<CommandQueue>,
     /// Emptied ticks, to be filled again.
-    spare: Arc<Mutex<Vec<Tick>>>,
-    threads: Mutex<Option<Threads>>,
+    spare_ticks: Arc<Mutex<Vec<Tick>>>,
+    threads: Mutex<Option<StoreThreads>>,
 }
 
-struct Threads {
+struct StoreThreads {
     writer: CriticalThread,
     others: Vec<CriticalThread>,
     /// Let go of last: nobody else may open the store while a thread of this one writes to it.
-    _lock: Lock,
+    _lock: StoreLock,
 }
 
 impl Store {
     /// Opens the store in `options.dir`, or makes one. After a crash it holds all that could be read before.
-    pub fn open(options: Options) -> Result<Store, OpenError> {
-        let lock = open::claim(&options.dir)?;
-        let locked_dir = lock.locked_dir().map_err(|source| OpenError::Io {
+    pub fn open(options: StoreOptions) -> Result<Store, StoreOpenError> {
+        let lock = open::lock_directory(&options.dir)?;
+        let locked_dir = lock.locked_dir().map_err(|source| StoreOpenError::Io {
             path: options.dir.clone(),
             source,
         })?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(StoreContext {
             locked_dir: Arc::new(locked_dir),
-            hidden: Hidden::load(&options),
+            hidden_ranges: HiddenRanges::load(&options),
             options,
             ledger: Arc::new(Ledger::default()),
-            state: RwLock::new(State::default()),
+            state: RwLock::new(StoreState::default()),
             stats: Mutex::default(),
             readers_waiting: AtomicUsize::new(0),
             indexes: IndexCache::new(INDEX_BYTES_MAX),
-            work: Mutex::new(Work::default()),
-            wake_upkeep: Condvar::new(),
-            upkeep_passed: Condvar::new(),
+            background_work: Mutex::new(BackgroundWork::default()),
+            wake_maintenance: Condvar::new(),
+            maintenance_passed: Condvar::new(),
             wake_syncer: Condvar::new(),
             memory_bytes: AtomicU64::new(0),
             torn_bytes: AtomicU64::new(0),
             set_aside: Mutex::default(),
             damaged_segments: Mutex::default(),
             points_in_flight: AtomicU64::new(0),
-            losses: Losses::default(),
+            drop_tracker: DropTracker::default(),
         });
         open::check_versions(&shared)?;
         let blocks = open::find_blocks(&shared)?;
@@ -88,23 +91,23 @@ impl Store {
         let spare = Arc::new(Mutex::new(Vec::new()));
         let thread = |name: &str, body: Box<dyn FnOnce(&Heartbeat) + Send>| {
             let thread = shared.options.supervisor.thread(name);
-            thread.critical(body).map_err(|source| OpenError::Io {
+            thread.critical(body).map_err(|source| StoreOpenError::Io {
                 path: shared.options.dir.clone(),
                 source,
             })
         };
         let (for_syncer, for_upkeep) = (shared.clone(), shared.clone());
-        let (disk, disk_thread) = LogDisk::new(
+        let (disk, disk_thread) = LogIo::new(
             shared.options.files.clone(),
             shared.log_dir(),
             shared.locked_dir.clone(),
-            shared.options.stall,
+            shared.options.disk_timeout,
         );
         let log = thread("store-log", Box::new(move |_| disk_thread.run()))?;
         // Returns when the writer has ended, by a panic too.
         log.expect_end();
-        let writer = Writer::new(shared.clone(), disk, spare.clone(), next_segment);
-        let threads = Threads {
+        let writer = StoreWriter::new(shared.clone(), disk, spare.clone(), next_segment);
+        let threads = StoreThreads {
             writer: thread(
                 "store-writer",
                 Box::new(move |beat| writer.run(receiver, beat)),
@@ -112,23 +115,26 @@ impl Store {
             others: vec![
                 log,
                 thread("store-syncer", Box::new(move |_| syncer::run(&for_syncer)))?,
-                thread("store-upkeep", Box::new(move |_| upkeep::run(&for_upkeep)))?,
+                thread(
+                    "store-upkeep",
+                    Box::new(move |_| maintenance::run(&for_upkeep)),
+                )?,
             ],
             _lock: lock,
         };
         let threads = Mutex::new(Some(threads));
         Ok(Store {
-            inner: Arc::new(Inner {
+            inner: Arc::new(StoreInner {
                 shared,
                 commands,
-                spare,
+                spare_ticks: spare,
                 threads,
             }),
         })
     }
 
     #[cfg(test)]
-    pub(crate) fn shared(&self) -> &Shared {
+    pub(crate) fn shared(&self) -> &StoreContext {
         &self.inner.shared
     }
 
@@ -146,32 +152,32 @@ impl Store {
     pub fn tick(&self, tick: &mut Tick) {
         let spare = self
             .inner
-            .spare
+            .spare_ticks
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .pop();
         let full = std::mem::replace(tick, spare.unwrap_or_else(|| Tick::new(tick.input)));
         tick.input = full.input;
         let (input, count) = (full.input, full.sample_count());
-        let unsettled = Unsettled::receive(self.ledger(), input, count);
+        let unsettled = UncountedSamples::receive(self.ledger(), input, count);
         let sent = self.inner.commands.send(Command::Tick(full, unsettled));
-        if let Err(Refused::Full(Command::Tick(_, mut unsettled))) = sent {
-            unsettled.settle(count);
+        if let Err(QueueSendError::Full(Command::Tick(_, mut unsettled))) = sent {
+            unsettled.mark_counted(count);
             let shared = &self.inner.shared;
-            shared.drop_ticked(input, Reason::QueueFull, count);
+            shared.count_dropped_tick(input, Reason::QueueFull, count);
         }
     }
 
     /// Returns when the points are in the log and can be read.
-    pub fn push(&self, input: Input, points: Vec<Point>) -> Result<Pushed, PushError> {
+    pub fn push(&self, input: Input, points: Vec<Point>) -> Result<PushResult, PushError> {
         let count = points.len() as u64;
-        let mut unsettled = Unsettled::receive(self.ledger(), input, count);
-        let queue_full = |unsettled: &mut Unsettled| {
-            unsettled.settle(count);
+        let mut unsettled = UncountedSamples::receive(self.ledger(), input, count);
+        let queue_full = |unsettled: &mut UncountedSamples| {
+            unsettled.mark_counted(count);
             self.ledger().dropped(input, Reason::QueueFull, count);
             Err(PushError::QueueFull)
         };
-        let Some(_in_flight) = InFlight::enter(&self.inner.shared, count) else {
+        let Some(_in_flight) = InFlightPoints::reserve(&self.inner.shared, count) else {
             return queue_full(&mut unsettled);
         };
         let (reply, answer) = sync_channel(1);
@@ -184,7 +190,9 @@ impl Store {
         match self.inner.commands.send(command) {
             // No reply: the writer ended before it reached this push.
             Ok(()) => answer.recv().unwrap_or(Err(PushError::Closed)),
-            Err(Refused::Full(Command::Push { mut unsettled, .. })) => queue_full(&mut unsettled),
+            Err(QueueSendError::Full(Command::Push { mut unsettled, .. })) => {
+                queue_full(&mut unsettled)
+            }
             Err(_) => Err(PushError::Closed),
         }
     }
@@ -196,7 +204,7 @@ impl Store {
         &self,
         selector: &Selector,
         after: u64,
-        visit: &mut dyn FnMut(&Arc<Series>, Latest),
+        visit: &mut dyn FnMut(&Arc<Series>, LatestValue),
     ) -> u64 {
         let visited = self.visit_current(selector, after, &mut TimeLimit::new(None), visit);
         visited.expect("without a deadline it does not fail")
@@ -208,7 +216,7 @@ impl Store {
         deadline: Instant,
         selector: &Selector,
         after: u64,
-        visit: &mut dyn FnMut(&Arc<Series>, Latest),
+        visit: &mut dyn FnMut(&Arc<Series>, LatestValue),
     ) -> Result<u64, QueryError> {
         self.visit_current(selector, after, &mut TimeLimit::new(Some(deadline)), visit)
     }
@@ -218,14 +226,14 @@ impl Store {
         selector: &Selector,
         after: u64,
         limit: &mut TimeLimit,
-        visit: &mut dyn FnMut(&Arc<Series>, Latest),
+        visit: &mut dyn FnMut(&Arc<Series>, LatestValue),
     ) -> Result<u64, QueryError> {
         let shared = &self.inner.shared;
-        let hidden_ranges = shared.hidden.all();
+        let hidden_ranges = shared.hidden_ranges.ranges();
         shared.show_due_points();
         let current = shared.read().head.current();
-        let mut shown = |series: &Arc<Series>, latest: Latest| {
-            if !hidden::is_hidden(&hidden_ranges, series, latest.seen) {
+        let mut shown = |series: &Arc<Series>, latest: LatestValue| {
+            if !hidden_ranges::is_hidden(&hidden_ranges, series, latest.last_sampled) {
                 visit(series, latest);
             }
         };
@@ -237,58 +245,62 @@ impl Store {
     /// is durable when this returns.
     pub fn hide_before(&self, input: Input, time: Millis) -> std::io::Result<()> {
         let shared = &self.inner.shared;
-        shared.hidden.add(&shared.options, input, time)
+        shared.hidden_ranges.add(&shared.options, input, time)
     }
 
     /// Returns the time before which the samples of an input are hidden.
     pub fn hidden_before(&self, input: Input) -> Option<Millis> {
-        hidden::before(&self.inner.shared.hidden.all(), input)
+        hidden_ranges::hidden_before(&self.inner.shared.hidden_ranges.ranges(), input)
     }
 
     /// Returns the groups whose names begin with `prefix` and that were in use when the last of them was written, with
     /// the value of each member in the last row; the group that was written last comes last. For an input that continues
     /// the totals of its predecessor, however long ago that ended. Reads blocks: only for use at start.
-    pub fn groups(&self, prefix: &str) -> Vec<LastRow> {
+    pub fn last_group_rows(&self, prefix: &str) -> Vec<LastRow> {
         last_rows(&self.inner.shared, prefix)
     }
 
     /// Answers a question series by series, sorted by text; points are sorted by time.
-    pub fn range(&self, question: &Question, visit: &mut Visit<'_>) -> Result<(), QueryError> {
-        scan::range(&self.inner.shared, question, visit)
+    pub fn query_range(
+        &self,
+        question: &RangeQuery,
+        visit: &mut SeriesVisitor<'_>,
+    ) -> Result<(), QueryError> {
+        scan::query_range(&self.inner.shared, question, visit)
     }
 
     /// Visits the series that match and have samples in the range of a question, sorted by text, without reading
     /// the samples: whether they are still live or not.
     pub fn series(
         &self,
-        question: &Question,
+        question: &RangeQuery,
         visit: &mut dyn FnMut(&Arc<Series>),
     ) -> Result<(), QueryError> {
-        scan::series(&self.inner.shared, question, visit)
+        scan::list_series(&self.inner.shared, question, visit)
     }
 
     /// Moves what is in memory to a block now, and waits until the blocks are in order: hours that are
     /// over sealed, old blocks dropped. The store does this by itself from time to time.
-    pub fn settle(&self) {
+    pub fn flush_to_blocks(&self) {
         let (reply, frozen) = sync_channel(1);
         if self.inner.commands.send(Command::Freeze { reply }).is_err() || frozen.recv().is_err() {
             return;
         }
         let shared = &self.inner.shared;
-        let mut work = shared.work();
-        work.upkeep_asked += 1;
-        let wanted = work.upkeep_asked;
-        shared.wake_upkeep.notify_one();
-        while work.upkeep_done < wanted && !work.stop {
+        let mut work = shared.background_work();
+        work.maintenance_requested += 1;
+        let wanted = work.maintenance_requested;
+        shared.wake_maintenance.notify_one();
+        while work.maintenance_done < wanted && !work.stop {
             work = shared
-                .upkeep_passed
+                .maintenance_passed
                 .wait(work)
                 .unwrap_or_else(PoisonError::into_inner);
         }
     }
 
     /// Returns the statistics of the store. Never waits for the writer or for readers.
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> StoreStatus {
         let shared = &self.inner.shared;
         let stats = shared.stats();
         let spans = { stats.blocks.iter() }
@@ -296,7 +308,7 @@ impl Store {
             .map(|block| (block.min, block.max))
             .chain(stats.span);
         let damaged = stats.blocks.iter().filter(|block| block.is_damaged());
-        Status {
+        StoreStatus {
             dir: shared.options.dir.clone(),
             series: stats.series,
             memory_bytes: shared.memory_bytes.load(Ordering::Relaxed),
@@ -316,11 +328,11 @@ impl Store {
                 .clone(),
             damaged_blocks: damaged.count() as u64,
             degraded: stats
-                .log_trouble
+                .log_failure
                 .clone()
                 .or_else(|| shared.sync_stalled())
-                .or_else(|| stats.block_trouble.clone())
-                .or_else(|| shared.losses.degraded(&shared.options)),
+                .or_else(|| stats.block_failure.clone())
+                .or_else(|| shared.drop_tracker.degradation(&shared.options)),
         }
     }
 
@@ -330,7 +342,7 @@ impl Store {
     }
 }
 
-impl Inner {
+impl StoreInner {
     fn close(&self) {
         let Some(threads) = self
             .threads
@@ -347,17 +359,17 @@ impl Inner {
         threads.writer.join();
         // Also syncs what a writer that panicked had acknowledged.
         self.shared.sync_log();
-        self.shared.work().stop = true;
+        self.shared.background_work().stop = true;
         self.shared.wake_syncer.notify_all();
-        self.shared.wake_upkeep.notify_all();
-        self.shared.upkeep_passed.notify_all();
+        self.shared.wake_maintenance.notify_all();
+        self.shared.maintenance_passed.notify_all();
         for thread in threads.others {
             thread.join();
         }
     }
 }
 
-impl Drop for Inner {
+impl Drop for StoreInner {
     fn drop(&mut self) {
         self.close();
     }
@@ -378,7 +390,7 @@ mod tests {
     #[test]
     fn the_status_does_not_wait_for_the_state() {
         let dir = std::env::temp_dir().join(format!("pegel-status-{}", std::process::id()));
-        let store = Store::open(Options::new(&dir)).expect("opens");
+        let store = Store::open(StoreOptions::new(&dir)).expect("opens");
         let held = store.inner.shared.write();
         assert_eq!(store.status().series, 0);
         drop(held);

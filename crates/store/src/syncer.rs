@@ -4,14 +4,14 @@
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-use crate::shared::Shared;
+use crate::context::StoreContext;
 
 /// Frames gather for this long before they are synced; the rest of the second is for the sync itself.
 const GATHER: Duration = Duration::from_millis(700);
 
-pub(crate) fn run(shared: &Shared) {
+pub(crate) fn run(shared: &StoreContext) {
     loop {
-        let mut work = shared.work();
+        let mut work = shared.background_work();
         while work.unsynced.is_empty() && !work.stop {
             work = shared
                 .wake_syncer
@@ -39,7 +39,7 @@ pub(crate) fn run(shared: &Shared) {
             true => shared.options.files.sync_dir(&shared.log_dir()),
             false => Ok(()),
         });
-        let mut work = shared.work();
+        let mut work = shared.background_work();
         work.sync_began = None;
         if let Err(error) = synced {
             work.sync_failed = Some(format!("sync of the log: {error}"));

@@ -6,9 +6,9 @@
 //! refused and collected samples stay in memory. A new segment is tried once a second and synced; once it exists, the
 //! head goes to a block, because the log does not hold all of it.
 
-mod admit;
-mod changes;
-mod newcomers;
+mod command_check;
+mod head_update;
+mod pending_series;
 mod queue;
 
 use std::io;
@@ -20,34 +20,36 @@ use pegel_metric::{Reason, Tick};
 use pegel_supervisor::Heartbeat;
 
 use crate::PushError;
+use crate::context::{FrozenHead, StoreContext};
 use crate::files::FileHandle;
 use crate::head::Head;
-use crate::log::{FrameEncoder, LogDisk, Segment};
-use crate::shared::{Frozen, Shared};
+use crate::log::{FrameEncoder, LogIo, LogSegment};
 
-use admit::{Admission, Admitted};
-use changes::{Changes, POINT_COST, SAMPLE_COST};
-pub(crate) use queue::{Command, CommandQueue, CommandReceiver, InFlight, Refused, Unsettled};
+use command_check::{CheckedCommand, CommandCheck};
+use head_update::{HeadUpdate, POINT_COST, SAMPLE_COST};
+pub(crate) use queue::{
+    Command, CommandQueue, CommandReceiver, InFlightPoints, QueueSendError, UncountedSamples,
+};
 
 /// Commands that share one write.
 const BATCH_MAX: usize = 256;
 /// A longer log would take too long to read after a crash.
 const SEGMENT_BYTES_MAX: u64 = 16 << 20;
 /// How often a log that failed is tried again, and how often memory is measured.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Heads that wait for their blocks; the active one goes on growing when there are more.
 const FROZEN_MAX: usize = 2;
 
 #[derive(Debug)]
-pub(crate) struct Writer {
-    shared: Arc<Shared>,
+pub(crate) struct StoreWriter {
+    shared: Arc<StoreContext>,
     spare: Arc<Mutex<Vec<Tick>>>,
-    disk: LogDisk,
-    log: Option<Log>,
+    disk: LogIo,
+    log: Option<OpenLog>,
     /// When the log was last checked to be at its path.
     log_checked: Option<Duration>,
     next_segment: u64,
-    log_tried: Option<Duration>,
+    log_retried: Option<Duration>,
     head_since: Duration,
     /// What the segments take that were replayed into the active head.
     older_log_bytes: u64,
@@ -55,42 +57,42 @@ pub(crate) struct Writer {
     memory_bytes: u64,
     /// What the active head takes, and what it took when it was new: the series that it took over.
     head_bytes: u64,
-    head_bytes_least: u64,
+    head_bytes_initial: u64,
 }
 
 #[derive(Debug)]
-struct Log {
-    segment: Segment,
+struct OpenLog {
+    segment: LogSegment,
     encoder: FrameEncoder,
 }
 
-impl Writer {
+impl StoreWriter {
     pub fn new(
-        shared: Arc<Shared>,
-        disk: LogDisk,
+        shared: Arc<StoreContext>,
+        disk: LogIo,
         spare: Arc<Mutex<Vec<Tick>>>,
         next_segment: u64,
-    ) -> Writer {
+    ) -> StoreWriter {
         let head_since = shared.options.clock.monotonic();
-        let mut writer = Writer {
+        let mut writer = StoreWriter {
             shared,
             spare,
             disk,
             log: None,
             log_checked: None,
             next_segment,
-            log_tried: None,
+            log_retried: None,
             head_since,
             older_log_bytes: 0,
             memory_checked: None,
             memory_bytes: 0,
             head_bytes: 0,
-            head_bytes_least: 0,
+            head_bytes_initial: 0,
         };
         writer.older_log_bytes = writer.shared.read().head_log_bytes;
         // Whatever was replayed belongs to the segments before this one, and to the same head.
         if let Err(error) = writer.open_segment(false) {
-            writer.lose_log(&error.to_string());
+            writer.abandon_log(&error.to_string());
         }
         writer
     }
@@ -103,7 +105,7 @@ impl Writer {
             heartbeat.busy();
             let mut closing = false;
             let mut freeze = Vec::new();
-            let mut admission = Admission::new(&self.shared);
+            let mut admission = CommandCheck::new(&self.shared);
             for command in received.drain(..) {
                 match command {
                     Command::Tick(tick, unsettled) => batch.push(admission.tick(tick, unsettled)),
@@ -130,25 +132,25 @@ impl Writer {
         }
     }
 
-    fn commit(&mut self, batch: &mut Vec<Admitted>) {
+    fn commit(&mut self, batch: &mut Vec<CheckedCommand>) {
         if batch.is_empty() {
             return;
         }
         let logged = self.write_log(batch);
         let is_full = self.is_memory_full();
         let mut replies = Vec::new();
-        let mut changes = Changes::new(&self.shared);
+        let mut changes = HeadUpdate::new(&self.shared);
         let now = self.shared.now();
         while changes.head(POINT_COST).show_due_point(now) {}
         for admitted in batch.drain(..) {
             match admitted {
-                Admitted::Tick(mut tick, rows, mut unsettled) => {
+                CheckedCommand::Tick(mut tick, rows, mut unsettled) => {
                     let head = changes.head(tick.sample_count() as usize * SAMPLE_COST);
                     self.apply_tick(head, &tick, &rows, is_full, &mut unsettled);
                     tick.reset(0);
                     recycle(&self.spare, tick);
                 }
-                Admitted::Push(input, points, mut unsettled, pushed, reply) => {
+                CheckedCommand::Push(input, points, mut unsettled, pushed, reply) => {
                     let count = points.len() as u64;
                     let result = match &logged {
                         Err(reason) => {
@@ -164,7 +166,7 @@ impl Writer {
                             Ok(pushed)
                         }
                     };
-                    unsettled.settle(count);
+                    unsettled.mark_counted(count);
                     replies.push((reply, result));
                 }
             }
@@ -185,36 +187,37 @@ impl Writer {
         tick: &Tick,
         rows: &[bool],
         is_full: bool,
-        unsettled: &mut Unsettled,
+        unsettled: &mut UncountedSamples,
     ) {
         for (row, _) in tick.rows().iter().zip(rows).filter(|(_, fits)| **fits) {
             let count = row.present_count();
             if is_full {
-                head.show_row(tick.time, row);
-                self.shared.drop_ticked(tick.input, Reason::Memory, count);
+                head.set_current_row(tick.time, row);
+                self.shared
+                    .count_dropped_tick(tick.input, Reason::Memory, count);
             } else {
                 head.append_row(tick.time, row, &self.shared.ledger);
                 self.shared.ledger.kept(tick.input, count);
             }
-            unsettled.settle(count);
+            unsettled.mark_counted(count);
         }
     }
 
     /// Writes all that was admitted with one call; says why that failed.
-    fn write_log(&mut self, batch: &[Admitted]) -> Result<(), String> {
+    fn write_log(&mut self, batch: &[CheckedCommand]) -> Result<(), String> {
         let sync_trouble = self
             .shared
-            .work()
-            .take_sync_trouble(self.shared.options.stall);
+            .background_work()
+            .take_sync_failure(self.shared.options.disk_timeout);
         if let Some(reason) = sync_trouble {
-            self.lose_log(&reason);
+            self.abandon_log(&reason);
         }
         self.retry_log();
         let is_full = self.is_memory_full();
         let Some(log) = &mut self.log else {
             let state = self.shared.read();
             return Err(state
-                .log_trouble
+                .log_failure
                 .as_ref()
                 .map_or_else(String::new, |trouble| trouble.reason.clone()));
         };
@@ -223,25 +226,25 @@ impl Writer {
         }
         for admitted in batch {
             match admitted {
-                Admitted::Tick(tick, rows, _) => log.encoder.tick(tick, rows),
-                Admitted::Push(input, points, ..) => log.encoder.push(*input, points),
+                CheckedCommand::Tick(tick, rows, _) => log.encoder.tick(tick, rows),
+                CheckedCommand::Push(input, points, ..) => log.encoder.push(*input, points),
             }
         }
         // Pushes are acknowledged only if the log is still reachable; ticks are not acknowledged one by one.
         let now = self.shared.options.clock.monotonic();
         let is_acknowledged = batch
             .iter()
-            .any(|admitted| matches!(admitted, Admitted::Push(..)));
+            .any(|admitted| matches!(admitted, CheckedCommand::Push(..)));
         let is_check_due = self
             .log_checked
-            .is_none_or(|checked| now.saturating_sub(checked) >= RETRY);
+            .is_none_or(|checked| now.saturating_sub(checked) >= RETRY_INTERVAL);
         let check = is_acknowledged || is_check_due;
         match self.disk.append(&mut log.segment, &mut log.encoder, check) {
             Ok(()) => {
                 if check {
                     self.log_checked = Some(now);
                 }
-                let mut work = self.shared.work();
+                let mut work = self.shared.background_work();
                 let is_noted = |file: &Arc<dyn FileHandle>| Arc::ptr_eq(file, &log.segment.file);
                 if !work.unsynced.iter().any(is_noted) {
                     work.unsynced.push(log.segment.file.clone());
@@ -251,32 +254,32 @@ impl Writer {
             }
             Err(error) => {
                 let reason = format!("{}: {error}", log.segment.path.display());
-                self.lose_log(&reason);
+                self.abandon_log(&reason);
                 Err(reason)
             }
         }
     }
 
     /// The segment cannot be trusted any more: the next samples go to another one.
-    fn lose_log(&mut self, reason: &str) {
+    fn abandon_log(&mut self, reason: &str) {
         self.log = None;
-        self.log_tried = Some(self.shared.options.clock.monotonic());
-        self.shared.log_trouble(Some(reason.to_owned()));
+        self.log_retried = Some(self.shared.options.clock.monotonic());
+        self.shared.set_log_failure(Some(reason.to_owned()));
     }
 
     fn retry_log(&mut self) {
         let now = self.shared.options.clock.monotonic();
         let is_due = self
-            .log_tried
-            .is_none_or(|tried| now.saturating_sub(tried) >= RETRY);
+            .log_retried
+            .is_none_or(|tried| now.saturating_sub(tried) >= RETRY_INTERVAL);
         if self.log.is_some() || !is_due || !self.disk.is_idle() {
             return;
         }
-        self.log_tried = Some(now);
+        self.log_retried = Some(now);
         // Synced at once: a disk that accepts writes but fails to sync would look healthy for a moment each time.
         match self.rotate(true) {
-            Ok(()) => self.shared.log_trouble(None),
-            Err(error) => self.lose_log(&error.to_string()),
+            Ok(()) => self.shared.set_log_failure(None),
+            Err(error) => self.abandon_log(&error.to_string()),
         }
     }
 
@@ -289,14 +292,14 @@ impl Writer {
         let is_old = now.saturating_sub(self.head_since) >= options.keep_memory;
         let is_long = log.segment.len() >= SEGMENT_BYTES_MAX.min(options.keep_bytes / 16);
         // A block frees samples, not live series: those alone are no reason for one.
-        let grown = self.head_bytes.saturating_sub(self.head_bytes_least);
+        let grown = self.head_bytes.saturating_sub(self.head_bytes_initial);
         let is_large = grown >= options.memory_bytes_max / 4;
         let has_room = self.shared.read().frozen.len() < FROZEN_MAX;
         if (asked || is_old || is_long || is_large)
             && has_room
             && let Err(error) = self.rotate(false)
         {
-            self.lose_log(&error.to_string());
+            self.abandon_log(&error.to_string());
         }
     }
 
@@ -308,7 +311,7 @@ impl Writer {
         let successor = {
             let state = self.shared.read();
             (!state.head.is_empty()).then(|| {
-                let duplicates = state.head.loose.late_duplicates();
+                let duplicates = state.head.ungrouped.late_duplicates();
                 self.shared.ledger.duplicate(duplicates);
                 state.head.successor(self.shared.now())
             })
@@ -319,28 +322,28 @@ impl Writer {
             successor.changes = state.head.changes;
             let head = std::mem::replace(&mut state.head, successor);
             let log_bytes = std::mem::take(&mut state.head_log_bytes);
-            state.frozen.push(Arc::new(Frozen {
+            state.frozen.push(Arc::new(FrozenHead {
                 head,
                 log_through,
                 log_bytes,
             }));
         }
         drop(state);
-        self.head_bytes_least = self.shared.read().head.bytes() as u64;
-        self.head_bytes = self.head_bytes_least;
+        self.head_bytes_initial = self.shared.read().head.bytes() as u64;
+        self.head_bytes = self.head_bytes_initial;
         self.head_since = self.shared.options.clock.monotonic();
         self.older_log_bytes = 0;
         self.memory_checked = None;
-        self.shared.work().upkeep_asked += 1;
-        self.shared.wake_upkeep.notify_one();
+        self.shared.background_work().maintenance_requested += 1;
+        self.shared.wake_maintenance.notify_one();
         Ok(())
     }
 
     fn open_segment(&mut self, sync: bool) -> io::Result<()> {
         let segment = self.disk.open(self.next_segment, sync)?;
         self.next_segment += 1;
-        self.shared.work().unsynced_dir |= !sync;
-        self.log = Some(Log {
+        self.shared.background_work().unsynced_dir |= !sync;
+        self.log = Some(OpenLog {
             segment,
             encoder: FrameEncoder::default(),
         });
@@ -352,7 +355,7 @@ impl Writer {
         let now = self.shared.options.clock.monotonic();
         if self
             .memory_checked
-            .is_none_or(|checked| now.saturating_sub(checked) >= RETRY)
+            .is_none_or(|checked| now.saturating_sub(checked) >= RETRY_INTERVAL)
         {
             self.memory_checked = Some(now);
             (self.head_bytes, self.memory_bytes) = self.shared.measure_memory();

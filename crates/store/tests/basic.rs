@@ -7,7 +7,9 @@ use std::time::Duration;
 use pegel_metric::{
     Clock, Family, Group, Input, Kind, Millis, Point, Reason, Selector, Series, Tick,
 };
-use pegel_store::{Fold, OpenError, Options, QueryError, Question, Step, Store};
+use pegel_store::{
+    QueryError, QueryStep, RangeQuery, StepAggregation, Store, StoreOpenError, StoreOptions,
+};
 
 /// A Monday, on the hour.
 const START: Millis = 1_700_006_400_000;
@@ -24,9 +26,9 @@ static TEMPERATURE: Family = Family::new(
 static TURNS: Family = Family::new("turns_total", Kind::Counter, "", 2, "Turns.");
 
 #[derive(Debug)]
-struct HandClock(AtomicI64);
+struct ManualClock(AtomicI64);
 
-impl Clock for HandClock {
+impl Clock for ManualClock {
     fn utc(&self) -> Millis {
         self.0.load(Ordering::SeqCst)
     }
@@ -36,23 +38,23 @@ impl Clock for HandClock {
     }
 }
 
-struct Place {
+struct TestStoreDir {
     dir: std::path::PathBuf,
-    clock: Arc<HandClock>,
+    clock: Arc<ManualClock>,
 }
 
-impl Place {
-    fn new(name: &str) -> Place {
+impl TestStoreDir {
+    fn new(name: &str) -> TestStoreDir {
         let dir = std::env::temp_dir().join(format!("pegel-store-{}-{name}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
-        Place {
+        TestStoreDir {
             dir,
-            clock: Arc::new(HandClock(AtomicI64::new(START))),
+            clock: Arc::new(ManualClock(AtomicI64::new(START))),
         }
     }
 
-    fn options(&self) -> Options {
-        let mut options = Options::new(&self.dir);
+    fn options(&self) -> StoreOptions {
+        let mut options = StoreOptions::new(&self.dir);
         options.clock = self.clock.clone();
         options
     }
@@ -66,7 +68,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestStoreDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.dir);
     }
@@ -81,12 +83,12 @@ fn points(
     pattern: &str,
     start: Millis,
     end: Millis,
-    step: Option<Step>,
+    step: Option<QueryStep>,
 ) -> Vec<(String, Vec<(Millis, f64)>)> {
-    let question = Question::new(Selector::parse(pattern).expect("valid"), start, end, step);
+    let question = RangeQuery::new(Selector::parse(pattern).expect("valid"), start, end, step);
     let mut answer = Vec::new();
     store
-        .range(&question, &mut |series, points| {
+        .query_range(&question, &mut |series, points| {
             answer.push((series.text().to_owned(), points.to_vec()))
         })
         .expect("an answer");
@@ -110,7 +112,7 @@ fn push(store: &Store, series: &Arc<Series>, samples: &[(Millis, f64)]) {
 }
 
 /// Ticks of two series every 500 ms; the second is absent from every third tick.
-fn feed(place: &Place, store: &Store, ticks: std::ops::Range<i64>) {
+fn feed(place: &TestStoreDir, store: &Store, ticks: std::ops::Range<i64>) {
     let mut group = Group::new("room", 3, 5_000);
     let warm = group
         .declare(&Arc::new(TEMPERATURE.clone()), &[("room", "a")])
@@ -132,14 +134,14 @@ fn feed(place: &Place, store: &Store, ticks: std::ops::Range<i64>) {
         store.tick(&mut tick);
         // The queue is bounded: give the writer a chance.
         if n % 500 == 0 {
-            settle_queue(store);
+            drain_queue(store);
         }
     }
-    settle_queue(store);
+    drain_queue(store);
 }
 
 /// A push is answered after everything that was queued before it.
-fn settle_queue(store: &Store) {
+fn drain_queue(store: &Store) {
     let _ = store.push(Input::Push, Vec::new());
 }
 
@@ -152,7 +154,7 @@ fn expected_turns(ticks: std::ops::Range<i64>) -> Vec<(Millis, f64)> {
 
 #[test]
 fn ticks_read_back_from_memory_from_blocks_and_after_reopening() {
-    let place = Place::new("ticks");
+    let place = TestStoreDir::new("ticks");
     let store = place.open();
     feed(&place, &store, 0..500);
     let wanted = expected_turns(0..500);
@@ -162,7 +164,7 @@ fn ticks_read_back_from_memory_from_blocks_and_after_reopening() {
             .clone()
     };
     assert_eq!(read(&store), wanted, "from memory");
-    store.settle();
+    store.flush_to_blocks();
     assert_eq!(store.status().blocks, 2, "one for each class of inputs");
     assert_eq!(read(&store), wanted, "from a block");
     store.close();
@@ -174,11 +176,11 @@ fn ticks_read_back_from_memory_from_blocks_and_after_reopening() {
 
 #[test]
 fn series_are_listed_from_memory_and_from_blocks_whether_live_or_not() {
-    let place = Place::new("list");
+    let place = TestStoreDir::new("list");
     let store = place.open();
     let listed = |store: &Store, pattern: &str, start: Millis, end: Millis| {
         let selector = Selector::parse(pattern).expect("valid");
-        let question = Question::new(selector, start, end, None);
+        let question = RangeQuery::new(selector, start, end, None);
         let mut texts = Vec::new();
         let visit = &mut |series: &Arc<Series>| texts.push(series.text().to_owned());
         store.series(&question, visit).expect("listed");
@@ -199,15 +201,15 @@ fn series_are_listed_from_memory_and_from_blocks_whether_live_or_not() {
         );
         assert_eq!(listed(&store, "turns_total", START, START + HOUR), [a, b]);
         assert_eq!(listed(&store, "*", START + HOUR, START + 2 * HOUR), [""; 0]);
-        store.settle();
+        store.flush_to_blocks();
         if place_now == "a block" {
             place.set(START + 9 * HOUR);
         }
     }
-    let question = Question::new(Selector::all(), 5, 4, None);
+    let question = RangeQuery::new(Selector::all(), 5, 4, None);
     let reversed = store.series(&question, &mut |_| {});
     assert!(matches!(reversed, Err(QueryError::Reversed)));
-    let mut small = Question::new(Selector::all(), START, START + HOUR, None);
+    let mut small = RangeQuery::new(Selector::all(), START, START + HOUR, None);
     small.bytes_max = 32;
     let large = store.series(&small, &mut |_| {});
     assert!(matches!(large, Err(QueryError::TooLarge(32))));
@@ -215,14 +217,14 @@ fn series_are_listed_from_memory_and_from_blocks_whether_live_or_not() {
 
 #[test]
 fn hours_are_sealed_and_keep_every_sample() {
-    let place = Place::new("seal");
+    let place = TestStoreDir::new("seal");
     let store = place.open();
     for part in 0..6 {
         feed(&place, &store, part * 2400..(part + 1) * 2400);
-        store.settle();
+        store.flush_to_blocks();
     }
     place.set(START + 3 * HOUR);
-    store.settle();
+    store.flush_to_blocks();
     let names: Vec<_> = std::fs::read_dir(place.dir.join("blocks"))
         .expect("a directory")
         .collect();
@@ -242,7 +244,7 @@ fn hours_are_sealed_and_keep_every_sample() {
         &series(&TURNS, "a"),
         &[(START + 500, -1.0), (START + 1, 5.0)],
     );
-    store.settle();
+    store.flush_to_blocks();
     let read = points(&store, "turns_total", START, START + 1000, None);
     assert_eq!(
         read[0].1,
@@ -252,13 +254,13 @@ fn hours_are_sealed_and_keep_every_sample() {
 
 #[test]
 fn a_process_that_vanishes_leaves_all_that_was_acknowledged() {
-    let place = Place::new("vanish");
+    let place = TestStoreDir::new("vanish");
     let store = place.open();
     let a = series(&TEMPERATURE, "a");
     push(&store, &a, &[(START, 1.0), (START + 10, 2.0)]);
     feed(&place, &store, 0..300);
     // As a crash would leave it: a copy of the files while the store is open.
-    let copy = Place::new("vanish-copy");
+    let copy = TestStoreDir::new("vanish-copy");
     for name in ["log", "blocks"] {
         std::fs::create_dir_all(copy.dir.join(name)).expect("a directory");
         for entry in std::fs::read_dir(place.dir.join(name)).expect("a directory") {
@@ -278,7 +280,7 @@ fn a_process_that_vanishes_leaves_all_that_was_acknowledged() {
 
 #[test]
 fn the_last_of_equal_times_counts_and_is_counted() {
-    let place = Place::new("duplicates");
+    let place = TestStoreDir::new("duplicates");
     let store = place.open();
     let a = series(&TEMPERATURE, "a");
     push(
@@ -286,7 +288,7 @@ fn the_last_of_equal_times_counts_and_is_counted() {
         &a,
         &[(START + 20, 1.0), (START, 2.0), (START + 20, 3.0)],
     );
-    store.settle();
+    store.flush_to_blocks();
     push(&store, &a, &[(START, 4.0), (START + 10, 5.0)]);
     assert_eq!(
         points(&store, "*", START, START + HOUR, None)[0].1,
@@ -298,7 +300,7 @@ fn the_last_of_equal_times_counts_and_is_counted() {
 
 #[test]
 fn steps_fold_as_they_say() {
-    let place = Place::new("steps");
+    let place = TestStoreDir::new("steps");
     let store = place.open();
     let a = series(&TEMPERATURE, "a");
     push(
@@ -312,26 +314,30 @@ fn steps_fold_as_they_say() {
         ],
     );
     for (fold, expected) in [
-        (Fold::First, 1.0),
-        (Fold::Last, 2.5),
-        (Fold::Min, 1.0),
-        (Fold::Max, 4.0),
-        (Fold::Avg, 2.5),
-        (Fold::Sum, 7.5),
-        (Fold::Count, 3.0),
+        (StepAggregation::First, 1.0),
+        (StepAggregation::Last, 2.5),
+        (StepAggregation::Min, 1.0),
+        (StepAggregation::Max, 4.0),
+        (StepAggregation::Avg, 2.5),
+        (StepAggregation::Sum, 7.5),
+        (StepAggregation::Count, 3.0),
     ] {
-        let step = Some(Step {
+        let step = Some(QueryStep {
             millis: 1000,
-            fold: Some(fold),
+            aggregation: Some(fold),
         });
-        let last = if fold == Fold::Count { 1.0 } else { 7.0 };
+        let last = if fold == StepAggregation::Count {
+            1.0
+        } else {
+            7.0
+        };
         let wanted = [(START, expected), (START + 2000, last)];
         assert_eq!(
             points(&store, "*", START, START + HOUR, step)[0].1,
             wanted,
             "{fold:?} from memory"
         );
-        store.settle();
+        store.flush_to_blocks();
         assert_eq!(
             points(&store, "*", START, START + HOUR, step)[0].1,
             wanted,
@@ -342,7 +348,7 @@ fn steps_fold_as_they_say() {
 
 #[test]
 fn what_is_refused_says_why() {
-    let place = Place::new("refused");
+    let place = TestStoreDir::new("refused");
     let mut options = place.options();
     options.series_max = 2;
     let store = Store::open(options).expect("opens");
@@ -381,17 +387,17 @@ fn what_is_refused_says_why() {
 
 #[test]
 fn a_second_writer_is_refused_by_name() {
-    let place = Place::new("lock");
+    let place = TestStoreDir::new("lock");
     let _store = place.open();
     match Store::open(place.options()) {
-        Err(OpenError::Locked { pid, .. }) => assert_eq!(pid, std::process::id()),
+        Err(StoreOpenError::Locked { pid, .. }) => assert_eq!(pid, std::process::id()),
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
 fn a_newer_format_is_refused_and_left_alone() {
-    let place = Place::new("format");
+    let place = TestStoreDir::new("format");
     place.open().close();
     std::fs::write(place.dir.join("format"), "pegel store 2\n").expect("written");
     let error = Store::open(place.options())
@@ -409,31 +415,31 @@ fn a_newer_format_is_refused_and_left_alone() {
 
 #[test]
 fn questions_are_bounded() {
-    let place = Place::new("bounds");
+    let place = TestStoreDir::new("bounds");
     let store = place.open();
     feed(&place, &store, 0..2000);
-    let mut question = Question::new(Selector::all(), START, START + HOUR, None);
+    let mut question = RangeQuery::new(Selector::all(), START, START + HOUR, None);
     question.bytes_max = 10_000;
     assert!(matches!(
-        store.range(&question, &mut |_, _| {}),
+        store.query_range(&question, &mut |_, _| {}),
         Err(QueryError::TooLarge(10_000))
     ));
     question.bytes_max = 1 << 20;
     question.deadline = std::time::Instant::now() - Duration::from_secs(1);
     assert!(matches!(
-        store.range(&question, &mut |_, _| {}),
+        store.query_range(&question, &mut |_, _| {}),
         Err(QueryError::TooLong)
     ));
-    let reversed = Question::new(Selector::all(), START, START - 1, None);
+    let reversed = RangeQuery::new(Selector::all(), START, START - 1, None);
     assert!(matches!(
-        store.range(&reversed, &mut |_, _| {}),
+        store.query_range(&reversed, &mut |_, _| {}),
         Err(QueryError::Reversed)
     ));
 }
 
 #[test]
 fn current_values_know_when_they_changed() {
-    let place = Place::new("latest");
+    let place = TestStoreDir::new("latest");
     let store = place.open();
     feed(&place, &store, 0..30);
     let mut seen = Vec::new();
@@ -441,7 +447,7 @@ fn current_values_know_when_they_changed() {
         &Selector::parse("temperature*").expect("valid"),
         0,
         &mut |series, latest| {
-            seen.push((series.text().to_owned(), latest.value, latest.changed));
+            seen.push((series.text().to_owned(), latest.value, latest.last_changed));
         },
     );
     assert_eq!(
@@ -462,7 +468,7 @@ fn current_values_know_when_they_changed() {
 
 #[test]
 fn age_and_size_bound_the_store() {
-    let place = Place::new("retention");
+    let place = TestStoreDir::new("retention");
     let mut options = place.options();
     options.keep_disk = Duration::from_secs(2 * 3600);
     let store = Store::open(options).expect("opens");
@@ -470,7 +476,7 @@ fn age_and_size_bound_the_store() {
     for hour in 0..6 {
         place.set(START + hour * HOUR);
         push(&store, &a, &[(START + hour * HOUR, hour as f64)]);
-        store.settle();
+        store.flush_to_blocks();
     }
     let read = points(&store, "*", START, START + 9 * HOUR, None);
     let values: Vec<f64> = read[0].1.iter().map(|(_, value)| *value).collect();
@@ -479,19 +485,19 @@ fn age_and_size_bound_the_store() {
 
 #[test]
 fn what_is_hidden_is_gone_for_one_kind_of_series_only_and_stays_so() {
-    let place = Place::new("hidden");
+    let place = TestStoreDir::new("hidden");
     let store = place.open();
     // Both kinds stand in one group, so that they share their times; in memory and in a block.
     feed(&place, &store, 0..400);
-    store.settle();
+    store.flush_to_blocks();
     feed(&place, &store, 400..800);
     let loose = series(&TEMPERATURE, "b");
     push(&store, &loose, &[(START, 1.0), (START + 100_000, 2.0)]);
     let end = START + HOUR;
     let all = |store: &Store, step| points(store, "*", START, end, step);
-    let step = Some(Step {
+    let step = Some(QueryStep {
         millis: 60_000,
-        fold: Some(Fold::Count),
+        aggregation: Some(StepAggregation::Count),
     });
     let before = all(&store, None);
     let cut = START + 100_000;
@@ -521,7 +527,7 @@ fn what_is_hidden_is_gone_for_one_kind_of_series_only_and_stays_so() {
         .map(|(_, points)| points.len() as f64)
         .collect();
     assert_eq!(counted(&store), counts);
-    store.settle();
+    store.flush_to_blocks();
     assert_eq!(all(&store, None), expected, "from blocks");
     store.close();
     let store = place.open();

@@ -9,7 +9,7 @@ use pegel_metric::Clock;
 use pegel_metric::{
     Family, Group, Input, Kind, Ledger, Millis, Point, Reason, Selector, Series, SystemClock, Tick,
 };
-use pegel_store::{Options, Question, Store};
+use pegel_store::{RangeQuery, Store, StoreOptions};
 use pegel_testkit::{Failing, FakeClock, Hook, HookedFiles, Operation, TempDir};
 
 const START: Millis = 1_700_006_400_000;
@@ -43,7 +43,7 @@ impl Hook for SlowWrites {
 #[test]
 fn the_limit_of_series_holds_for_what_comes_at_once() {
     let dir = TempDir::new();
-    let mut options = Options::new(dir.join("store"));
+    let mut options = StoreOptions::new(dir.join("store"));
     options.files = Arc::new(HookedFiles::<SlowWrites>::default());
     options.series_max = 20;
     let store = Store::open(options).expect("opens");
@@ -107,7 +107,7 @@ fn ticks_and_pushes_while_the_store_closes_are_counted() {
     let mut closed = 0;
     for _ in 0..60 {
         let dir = TempDir::new();
-        let store = Store::open(Options::new(dir.join("store"))).expect("opens");
+        let store = Store::open(StoreOptions::new(dir.join("store"))).expect("opens");
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -152,7 +152,7 @@ fn ticks_and_pushes_while_the_store_closes_are_counted() {
 fn a_reader_keeps_its_block_and_new_blocks_keep_theirs() {
     let dir = TempDir::new();
     let clock = Arc::new(FakeClock::new(START));
-    let mut options = Options::new(dir.join("store"));
+    let mut options = StoreOptions::new(dir.join("store"));
     options.clock = clock.clone();
     options.keep_disk = Duration::from_secs(3600);
     let store = Store::open(options.clone()).expect("opens");
@@ -163,20 +163,20 @@ fn a_reader_keeps_its_block_and_new_blocks_keep_theirs() {
             value,
         };
         store.push(Input::Push, vec![point]).expect("taken");
-        store.settle();
+        store.flush_to_blocks();
     };
     push("old", 1.0);
     push("old too", 2.0);
-    let question = Question::new(Selector::all(), Millis::MIN, Millis::MAX, None);
+    let question = RangeQuery::new(Selector::all(), Millis::MIN, Millis::MAX, None);
     let mut visits = 0;
     store
-        .range(&question, &mut |_, points| {
+        .query_range(&question, &mut |_, points| {
             assert_eq!(points.len(), 1);
             visits += 1;
             if visits == 1 {
                 // While this answer is read, its blocks are dropped and a new one is written.
                 clock.advance(Duration::from_secs(7200));
-                store.settle();
+                store.flush_to_blocks();
                 push("new", 3.0);
             }
         })
@@ -184,9 +184,9 @@ fn a_reader_keeps_its_block_and_new_blocks_keep_theirs() {
     assert_eq!(visits, 2, "the reader sees what was there when it asked");
     let read = |store: &Store| {
         let mut found = Vec::new();
-        let question = Question::new(Selector::all(), Millis::MIN, Millis::MAX, None);
+        let question = RangeQuery::new(Selector::all(), Millis::MIN, Millis::MAX, None);
         store
-            .range(&question, &mut |series, points| {
+            .query_range(&question, &mut |series, points| {
                 found.push((series.text().to_owned(), points.to_vec()));
             })
             .expect("an answer");
@@ -207,7 +207,7 @@ fn a_reader_keeps_its_block_and_new_blocks_keep_theirs() {
 fn many_live_series_alone_do_not_make_blocks() {
     let dir = TempDir::new();
     let clock = Arc::new(FakeClock::new(START));
-    let mut options = Options::new(dir.join("store"));
+    let mut options = StoreOptions::new(dir.join("store"));
     options.clock = clock.clone();
     options.memory_bytes_max = 8 << 20;
     let store = Store::open(options).expect("opens");
@@ -222,11 +222,11 @@ fn many_live_series_alone_do_not_make_blocks() {
         store.push(Input::Push, points.collect()).expect("taken");
     };
     push(&all);
-    store.settle();
+    store.flush_to_blocks();
     for n in 0..50 {
         push(&all[n..n + 1]);
     }
-    store.settle();
+    store.flush_to_blocks();
     let status = store.status();
     assert!(
         status.memory_bytes > (8 << 20) / 4,
@@ -252,8 +252,8 @@ fn tick_of(store: &Store, time: Millis, count: usize) {
 
 #[test]
 fn a_store_that_drops_the_nodes_samples_says_so_until_it_is_over() {
-    type Spoil = fn(&mut Options);
-    let cases: [(Spoil, Reason, &str); 2] = [
+    type OptionsChange = fn(&mut StoreOptions);
+    let cases: [(OptionsChange, Reason, &str); 2] = [
         (
             |options| options.memory_bytes_max = 0,
             Reason::Memory,
@@ -267,7 +267,7 @@ fn a_store_that_drops_the_nodes_samples_says_so_until_it_is_over() {
     ];
     for (spoil, reason, key) in cases {
         let (dir, clock) = (TempDir::new(), Arc::new(FakeClock::new(START)));
-        let mut options = Options::new(dir.path());
+        let mut options = StoreOptions::new(dir.path());
         options.clock = clock.clone();
         spoil(&mut options);
         let store = Store::open(options).expect("opens");
@@ -287,7 +287,7 @@ fn a_store_that_drops_the_nodes_samples_says_so_until_it_is_over() {
 #[test]
 fn programs_that_offer_too_many_series_do_not_degrade_the_store() {
     let dir = TempDir::new();
-    let mut options = Options::new(dir.path());
+    let mut options = StoreOptions::new(dir.path());
     options.series_max = 2;
     let store = Store::open(options).expect("opens");
     let now = SystemClock.utc();
@@ -314,7 +314,7 @@ fn open_blocks(dir: &std::path::Path) -> usize {
 fn a_question_about_many_blocks_holds_few_files_open() {
     const HOURS: usize = 280;
     let (dir, clock) = (TempDir::new(), Arc::new(FakeClock::new(START)));
-    let mut options = Options::new(dir.path());
+    let mut options = StoreOptions::new(dir.path());
     options.clock = clock.clone();
     options.keep_disk = Duration::from_secs(30 * 86_400);
     options.block_files_max = 4;
@@ -329,11 +329,11 @@ fn a_question_about_many_blocks_holds_few_files_open() {
             store.push(Input::Push, vec![point]).expect("taken");
         }
         clock.advance(Duration::from_secs(3600));
-        store.settle();
+        store.flush_to_blocks();
     }
     let blocks = store.status().blocks as usize;
     assert!(blocks > 270, "{blocks} blocks");
-    let question = Question::new(
+    let question = RangeQuery::new(
         Selector::name("flow"),
         START,
         START + HOURS as i64 * 3_600_000,
@@ -341,7 +341,7 @@ fn a_question_about_many_blocks_holds_few_files_open() {
     );
     let (mut seen, mut most) = (0, 0);
     store
-        .range(&question, &mut |_, points| {
+        .query_range(&question, &mut |_, points| {
             seen += points.len();
             most = most.max(open_blocks(dir.path()));
         })

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use pegel_metric::{
     Clock, Family, Group, Input, Kind, Millis, Point, Selector, Series, SystemClock, Tick,
 };
-use pegel_store::{Options, Question, Store};
+use pegel_store::{RangeQuery, Store, StoreOptions};
 use pegel_testkit::{FakeClock, Rng, SimFiles, TempDir};
 
 /// On the hour.
@@ -23,7 +23,7 @@ static DEPTH: Family =
 static TURNS: Family = Family::new("turns_total", Kind::Counter, "", 1, "Turns.");
 
 /// What a client was told is stored: how many file operations there were by then, and when it was told.
-struct Told {
+struct AcknowledgedPoint {
     operations: usize,
     at: Instant,
     series: String,
@@ -31,8 +31,8 @@ struct Told {
     value: f64,
 }
 
-fn options(dir: &TempDir, files: &SimFiles, clock: Arc<dyn Clock>) -> Options {
-    let mut options = Options::new(dir.path());
+fn options(dir: &TempDir, files: &SimFiles, clock: Arc<dyn Clock>) -> StoreOptions {
+    let mut options = StoreOptions::new(dir.path());
     options.files = Arc::new(files.clone());
     options.clock = clock;
     options
@@ -50,7 +50,7 @@ fn push(
     gauge: u64,
     time: Millis,
     value: f64,
-    told: &mut Vec<Told>,
+    told: &mut Vec<AcknowledgedPoint>,
 ) {
     let series = depth(gauge);
     let text = series.text().to_owned();
@@ -66,7 +66,7 @@ fn push(
         .expect("taken");
     assert_eq!(pushed.kept, 1);
     let operations = disk.history().len();
-    told.push(Told {
+    told.push(AcknowledgedPoint {
         operations,
         at: Instant::now(),
         series: text,
@@ -78,8 +78,8 @@ fn push(
 /// Everything in the store; fails if a time comes twice or out of order.
 fn read_all(store: &Store) -> BTreeMap<(String, Millis), f64> {
     let mut all = BTreeMap::new();
-    let question = Question::new(Selector::all(), 0, Millis::MAX / 2, None);
-    let answer = store.range(&question, &mut |series, points| {
+    let question = RangeQuery::new(Selector::all(), 0, Millis::MAX / 2, None);
+    let answer = store.query_range(&question, &mut |series, points| {
         assert!(
             points.is_sorted_by(|a, b| a.0 < b.0),
             "{series}: a time comes twice"
@@ -95,7 +95,9 @@ fn read_all(store: &Store) -> BTreeMap<(String, Millis), f64> {
 }
 
 /// The value that counts at each place among those told so far: the last one.
-fn expected<'a>(told: impl Iterator<Item = &'a Told>) -> BTreeMap<(String, Millis), f64> {
+fn expected<'a>(
+    told: impl Iterator<Item = &'a AcknowledgedPoint>,
+) -> BTreeMap<(String, Millis), f64> {
     told.map(|told| ((told.series.clone(), told.time), told.value))
         .collect()
 }
@@ -122,7 +124,7 @@ fn a_process_may_die_between_any_two_operations() {
             push(&store, &disk, 7, START, step as f64, &mut told);
         }
         clock.advance(Duration::from_secs(10 * MINUTE));
-        store.settle();
+        store.flush_to_blocks();
     }
     store.close();
     drop(store);
@@ -149,7 +151,7 @@ fn a_process_may_die_between_any_two_operations() {
             // What was not acknowledged yet may be there, but only as it was sent.
             let invented = found.keys().find(|place| !later.contains_key(*place));
             assert_eq!(invented, None, "after {died} operations, {round}");
-            store.settle();
+            store.flush_to_blocks();
         }
         assert!(
             store.status().set_aside.is_empty(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pegel_metric::{Clock, Family, Input, Kind, Millis, Point, Selector, Series};
-use pegel_store::{Options, Question, Store};
+use pegel_store::{RangeQuery, Store, StoreOptions};
 use pegel_testkit::{FakeClock, TempDir};
 
 const START: Millis = 1_700_006_400_000;
@@ -26,7 +26,7 @@ impl Scene {
     }
 
     fn open(&self) -> Store {
-        let mut options = Options::new(self.dir.join("store"));
+        let mut options = StoreOptions::new(self.dir.join("store"));
         options.clock = self.clock.clone();
         Store::open(options).expect("the store opens")
     }
@@ -55,7 +55,7 @@ fn a_late_point_is_not_current_after_a_restart() {
     let scene = Scene::new();
     let store = scene.open();
     scene.put(&store, START, 2.0);
-    store.settle();
+    store.flush_to_blocks();
     scene.put(&store, START - 1000, 1.0);
     assert_eq!(Scene::current(&store), Some(2.0));
     store.close();
@@ -76,16 +76,16 @@ fn a_point_ahead_of_the_clock_is_current_when_its_time_has_come() {
         scene.put(&store, START - 1000, 0.0);
         assert_eq!(Scene::current(&store), Some(1.0));
         if is_in_block {
-            store.settle();
+            store.flush_to_blocks();
             scene.put(&store, START, 1.0);
         }
         if is_reopened {
             store.close();
             store = scene.open();
         }
-        let question = Question::new(Selector::all(), 0, Millis::MAX, None);
+        let question = RangeQuery::new(Selector::all(), 0, Millis::MAX, None);
         let mut times = Vec::new();
-        let answer = store.range(&question, &mut |_, points| {
+        let answer = store.query_range(&question, &mut |_, points| {
             times.extend(points.iter().map(|(time, _)| time - START));
         });
         answer.expect("an answer");

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use pegel_metric::{
     Clock, Family, Group, Input, Kind, Point, Reason, Selector, Series, SystemClock, Tick,
 };
-use pegel_store::{Options, PushError, Store};
+use pegel_store::{PushError, Store, StoreOptions};
 use pegel_testkit::{
     Failing, Fault, FaultyFiles, Hook, HookedFiles, Operation, TempDir, eventually,
 };
@@ -17,15 +17,15 @@ static DEPTH: Family = Family::new("depth", Kind::Gauge, "", 1, "How deep it is.
 
 /// Operations of one kind hang while it is closed.
 #[derive(Debug)]
-struct Valve {
+struct BlockingHook {
     operation: Operation,
     is_closed: Mutex<bool>,
     opened: Condvar,
 }
 
-impl Valve {
-    fn new(operation: Operation) -> Arc<Valve> {
-        Arc::new(Valve {
+impl BlockingHook {
+    fn new(operation: Operation) -> Arc<BlockingHook> {
+        Arc::new(BlockingHook {
             operation,
             is_closed: Mutex::new(false),
             opened: Condvar::new(),
@@ -39,15 +39,15 @@ impl Valve {
 }
 
 /// Opens a valve at the end of a test, failed or not: a store closes only when its disk answers.
-struct OpenAtEnd(Arc<Valve>);
+struct UnblockOnDrop(Arc<BlockingHook>);
 
-impl Drop for OpenAtEnd {
+impl Drop for UnblockOnDrop {
     fn drop(&mut self) {
         self.0.set_closed(false);
     }
 }
 
-impl Hook for Valve {
+impl Hook for BlockingHook {
     fn before(&self, operation: Operation) -> Result<(), Failing> {
         if operation == self.operation {
             let closed = self.is_closed.lock().expect("no panic");
@@ -58,18 +58,18 @@ impl Hook for Valve {
 }
 
 /// One group with one series, ticked as the sampler does.
-struct Sampler {
+struct DepthTicker {
     group: Group,
     slot: pegel_metric::Slot,
     tick: Tick,
     value: f64,
 }
 
-impl Sampler {
-    fn new() -> Sampler {
+impl DepthTicker {
+    fn new() -> DepthTicker {
         let mut group = Group::new("depth", 3, 60_000);
         let slot = group.declare(&Arc::new(DEPTH.clone()), &[]).expect("valid");
-        Sampler {
+        DepthTicker {
             group,
             slot,
             tick: Tick::new(Input::Collect),
@@ -114,13 +114,13 @@ fn is_degraded(store: &Store) -> Result<String, &'static str> {
 
 /// While operations of this kind hang, the store is degraded and samples in memory; then it recovers.
 fn check_hang(operation: Operation) {
-    let (dir, valve) = (TempDir::new(), Valve::new(operation));
-    let mut options = Options::new(dir.path());
+    let (dir, valve) = (TempDir::new(), BlockingHook::new(operation));
+    let mut options = StoreOptions::new(dir.path());
     options.files = Arc::new(HookedFiles::with(valve.clone()));
-    options.stall = Duration::from_millis(500);
+    options.disk_timeout = Duration::from_millis(500);
     let store = Store::open(options.clone()).expect("opens");
-    let _open_at_end = OpenAtEnd(valve.clone());
-    let mut sampler = Sampler::new();
+    let _open_at_end = UnblockOnDrop(valve.clone());
+    let mut sampler = DepthTicker::new();
     push(&store, "a").expect("taken");
 
     valve.set_closed(true);
@@ -158,10 +158,14 @@ fn check_hang(operation: Operation) {
     });
     eventually("pushes are taken", || push(&store, "c"));
     let count = |store: &Store| {
-        let question =
-            pegel_store::Question::new(Selector::name("depth"), 0, SystemClock.utc() + 1000, None);
+        let question = pegel_store::RangeQuery::new(
+            Selector::name("depth"),
+            0,
+            SystemClock.utc() + 1000,
+            None,
+        );
         let mut count = 0;
-        let read = store.range(&question, &mut |series, points| {
+        let read = store.query_range(&question, &mut |series, points| {
             count += if series.text() == "depth" {
                 points.len()
             } else {
@@ -170,7 +174,7 @@ fn check_hang(operation: Operation) {
         });
         read.map(|()| count).expect("an answer")
     };
-    store.settle();
+    store.flush_to_blocks();
     let before = count(&store);
     store.close();
     drop(store);
@@ -195,10 +199,10 @@ fn a_log_sync_that_hangs_degrades_the_store_until_it_returns() {
 #[test]
 fn a_disk_that_never_syncs_keeps_the_store_degraded() {
     let (dir, files) = (TempDir::new(), FaultyFiles::new());
-    let mut options = Options::new(dir.path());
+    let mut options = StoreOptions::new(dir.path());
     options.files = Arc::new(files.clone());
     let store = Store::open(options).expect("opens");
-    let mut sampler = Sampler::new();
+    let mut sampler = DepthTicker::new();
     files.inject(Fault::always(Operation::Sync, Errno::IO));
     eventually("it is degraded", || {
         sampler.tick(&store);
@@ -224,7 +228,7 @@ fn a_disk_that_never_syncs_keeps_the_store_degraded() {
 fn check_removed(context: &str, take_away: impl Fn(&std::path::Path)) {
     let home = TempDir::new();
     let dir = home.join("store");
-    let store = Store::open(Options::new(&dir)).expect("opens");
+    let store = Store::open(StoreOptions::new(&dir)).expect("opens");
     push(&store, "a").expect("taken");
     assert_eq!(is_degraded(&store), Err("not degraded"), "{context}");
     take_away(&dir);
@@ -258,8 +262,8 @@ fn nothing_is_acknowledged_after_the_directory_was_removed() {
 fn ticks_alone_notice_that_the_directory_was_removed() {
     let home = TempDir::new();
     let dir = home.join("store");
-    let store = Store::open(Options::new(&dir)).expect("opens");
-    let mut sampler = Sampler::new();
+    let store = Store::open(StoreOptions::new(&dir)).expect("opens");
+    let mut sampler = DepthTicker::new();
     sampler.tick(&store);
     fs::rename(&dir, home.join("moved")).expect("moved");
     eventually("it is degraded", || {
@@ -279,18 +283,18 @@ fn ticks_alone_notice_that_the_directory_was_removed() {
 fn a_log_that_was_removed_is_begun_again() {
     let home = TempDir::new();
     let dir = home.join("store");
-    let store = Store::open(Options::new(&dir)).expect("opens");
+    let store = Store::open(StoreOptions::new(&dir)).expect("opens");
     push(&store, "a").expect("taken");
     fs::remove_dir_all(dir.join("log")).expect("removed");
     assert!(push(&store, "b").is_err(), "not acknowledged");
     eventually("it recovers", || push(&store, "c"));
-    store.settle();
+    store.flush_to_blocks();
     store.close();
     drop(store);
-    let store = Store::open(Options::new(&dir)).expect("opens");
-    let question = pegel_store::Question::new(Selector::all(), 0, SystemClock.utc() + 1000, None);
+    let store = Store::open(StoreOptions::new(&dir)).expect("opens");
+    let question = pegel_store::RangeQuery::new(Selector::all(), 0, SystemClock.utc() + 1000, None);
     let mut found = Vec::new();
-    let read = store.range(&question, &mut |series, _| {
+    let read = store.query_range(&question, &mut |series, _| {
         found.push(series.text().to_owned())
     });
     read.expect("an answer");

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use pegel_metric::{
     Clock, Family, Group, Input, Kind, Millis, Point, Selector, Series, SystemClock, Tick,
 };
-use pegel_store::{Options, Question, Store};
+use pegel_store::{RangeQuery, Store, StoreOptions};
 use pegel_testkit::{Rng, TempDir};
 
 const CHILD_DIR: &str = "PEGEL_KILL_CHILD_DIR";
@@ -41,8 +41,8 @@ fn value_of(text: &str, time: Millis) -> f64 {
 }
 
 /// Small bounds, so that segments, blocks and hours change while the child is killed.
-fn options(dir: &Path, clock: Arc<dyn Clock>) -> Options {
-    let mut options = Options::new(dir);
+fn options(dir: &Path, clock: Arc<dyn Clock>) -> StoreOptions {
+    let mut options = StoreOptions::new(dir);
     options.keep_memory = Duration::from_millis(60);
     options.keep_disk = Duration::from_secs(1000 * 24 * 3600);
     options.clock = clock;
@@ -77,7 +77,7 @@ fn child() {
         start: Instant::now(),
     });
     let store = Store::open(options(Path::new(&dir), clock.clone())).expect("the store opens");
-    say("open");
+    report_to_parent("open");
     for pusher in 0..PUSHERS {
         let (store, clock) = (store.clone(), clock.clone());
         std::thread::spawn(move || push_forever(&store, &clock, pusher));
@@ -90,7 +90,7 @@ fn child() {
 }
 
 /// One line at a time, whole: the parent must not see half of a promise.
-fn say(line: &str) {
+fn report_to_parent(line: &str) {
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(format!("@ {line}\n").as_bytes());
     let _ = out.flush();
@@ -127,7 +127,7 @@ fn push_forever(store: &Store, clock: &FastClock, pusher: usize) {
         let pushed = store.push(Input::Push, points).expect("the push is taken");
         assert!(pushed.refused.is_empty(), "{pushed:?}");
         for line in told {
-            say(&format!("push\t{line}"));
+            report_to_parent(&format!("push\t{line}"));
         }
     }
 }
@@ -169,15 +169,15 @@ fn tick_forever(store: &Store, clock: &FastClock) {
 fn read_forever(store: &Store, clock: &FastClock) {
     loop {
         let now = clock.utc();
-        let question = Question::new(Selector::all(), now - 600_000, Millis::MAX, None);
+        let question = RangeQuery::new(Selector::all(), now - 600_000, Millis::MAX, None);
         let mut read = Vec::new();
-        let asked = store.range(&question, &mut |series, points| {
+        let asked = store.query_range(&question, &mut |series, points| {
             if let Some((time, _)) = points.last() {
                 read.push(format!("read\t{}\t{time}", series.text()));
             }
         });
         asked.expect("an answer");
-        read.iter().for_each(|line| say(line));
+        read.iter().for_each(|line| report_to_parent(line));
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -194,10 +194,10 @@ fn start(dir: &Path, from: Millis) -> (Child, BufReader<ChildStdout>) {
     (child, BufReader::new(stdout))
 }
 
-type Samples = BTreeMap<String, BTreeSet<Millis>>;
+type SeriesSampleTimes = BTreeMap<String, BTreeSet<Millis>>;
 
 /// Reads what the child says until it is gone; only whole lines count. The kill comes from another thread.
-fn listen(out: BufReader<ChildStdout>, promised: &mut Samples) -> u64 {
+fn read_acknowledged(out: BufReader<ChildStdout>, promised: &mut SeriesSampleTimes) -> u64 {
     let mut lines = 0;
     for line in out.lines() {
         let line = line.expect("text");
@@ -220,7 +220,7 @@ fn nothing_that_was_acknowledged_or_read_is_lost_by_kill_9() {
     let mut rng = Rng::from_env();
     let dir = TempDir::new();
     let path = dir.join("store");
-    let mut promised = Samples::new();
+    let mut promised = SeriesSampleTimes::new();
     let mut from = 1_700_000_000_000;
     let (mut promises, mut blocks, mut torn) = (0, 0, 0);
     for round in 0..ROUNDS {
@@ -228,7 +228,7 @@ fn nothing_that_was_acknowledged_or_read_is_lost_by_kill_9() {
         wait_until_open(&mut out);
         let life = Duration::from_millis(rng.below(500));
         let (told, status) = std::thread::scope(|scope| {
-            let told = scope.spawn(|| listen(out, &mut promised));
+            let told = scope.spawn(|| read_acknowledged(out, &mut promised));
             std::thread::sleep(life);
             child.kill().expect("it was alive until now");
             (told.join(), child.wait().expect("it ended"))
@@ -251,7 +251,7 @@ fn nothing_that_was_acknowledged_or_read_is_lost_by_kill_9() {
         blocks = status.blocks.max(blocks);
         torn += u64::from(status.torn_bytes > 0);
         if rng.chance(2) {
-            store.settle();
+            store.flush_to_blocks();
             check(&store, &promised, round);
         }
     }
@@ -271,13 +271,13 @@ fn wait_until_open(out: &mut BufReader<ChildStdout>) {
 }
 
 /// Every promised sample is there; everything that is there has its value.
-fn check(store: &Store, promised: &Samples, round: usize) {
-    let mut question = Question::new(Selector::all(), Millis::MIN, Millis::MAX, None);
+fn check(store: &Store, promised: &SeriesSampleTimes, round: usize) {
+    let mut question = RangeQuery::new(Selector::all(), Millis::MIN, Millis::MAX, None);
     question.bytes_max = 1 << 30;
     question.deadline = Instant::now() + Duration::from_secs(60);
-    let mut found = Samples::new();
+    let mut found = SeriesSampleTimes::new();
     store
-        .range(&question, &mut |series, points| {
+        .query_range(&question, &mut |series, points| {
             assert!(
                 points.is_sorted_by(|a, b| a.0 < b.0),
                 "round {round}: {series} is doubled or out of order"

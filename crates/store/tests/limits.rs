@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use pegel_metric::{
     Clock, Family, Input, Kind, Millis, Point, Reason, Selector, Series, SystemClock,
 };
-use pegel_store::{Options, Question, Store};
+use pegel_store::{RangeQuery, Store, StoreOptions};
 use pegel_testkit::TempDir;
 
 const OFFERED: u64 = 10_000_000;
@@ -43,7 +43,7 @@ fn batch(family: &Arc<Family>, from: u64, time: Millis) -> Vec<Point> {
 fn ten_million_offered_series_do_not_move_memory() {
     let dir = TempDir::new();
     // The defaults: 200,000 series and 256 MiB.
-    let options = Options::new(dir.join("store"));
+    let options = StoreOptions::new(dir.join("store"));
     let (series_max, memory_max) = (options.series_max as u64, options.memory_bytes_max);
     let store = Store::open(options).expect("the store opens");
     let family = Arc::new(FAMILY.clone());
@@ -64,7 +64,7 @@ fn ten_million_offered_series_do_not_move_memory() {
         assert_eq!(pushed.refused.len() as u64, BATCH - expected);
         if from + BATCH == series_max {
             // The block is part of it: while it is made, its samples are in memory twice.
-            store.settle();
+            store.flush_to_blocks();
             when_full = resident();
         }
         highest = resident().max(highest);
@@ -97,10 +97,10 @@ fn ten_million_offered_series_do_not_move_memory() {
     let pushed = store.push(Input::Push, batch(&family, 0, SystemClock.utc() + 1));
     assert_eq!(pushed.expect("taken").kept, BATCH);
     let wanted = Selector::parse(r#"requests_total{id="00000007-c0ffee"}"#).expect("valid");
-    let mut question = Question::new(wanted, Millis::MIN, Millis::MAX, None);
+    let mut question = RangeQuery::new(wanted, Millis::MIN, Millis::MAX, None);
     question.deadline = Instant::now() + Duration::from_secs(60);
     let mut found = 0;
-    let asked = store.range(&question, &mut |_, points| found += points.len());
+    let asked = store.query_range(&question, &mut |_, points| found += points.len());
     asked.expect("an answer");
     assert_eq!(found, 2);
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use pegel_metric::{
     Clock, Family, Group, Input, Kind, Millis, Point, Selector, Series, SystemClock, Tick,
 };
-use pegel_store::{Options, QueryError, Question, Store};
+use pegel_store::{QueryError, RangeQuery, Store, StoreOptions};
 use pegel_testkit::TempDir;
 
 static FAMILY: Family = Family::new("flow", Kind::Gauge, "", 1, "How much flows.");
@@ -29,7 +29,7 @@ fn points(count: usize, time: Millis) -> Vec<Point> {
 
 /// A group of three and a hundred loose series, at the present.
 fn filled(dir: &TempDir) -> (Store, Group, Millis) {
-    let store = Store::open(Options::new(dir.join("store"))).expect("opens");
+    let store = Store::open(StoreOptions::new(dir.join("store"))).expect("opens");
     let now = SystemClock.utc();
     let mut group = Group::new("three", 3, 60_000);
     for n in 0..3 {
@@ -57,22 +57,22 @@ fn stuck() -> (Selector, Receiver<()>, Sender<()>) {
     (selector, is_asked, release)
 }
 
-fn question(selector: Selector, now: Millis) -> Question {
-    let mut question = Question::new(selector, now - 60_000, now + 60_000, None);
+fn question(selector: Selector, now: Millis) -> RangeQuery {
+    let mut question = RangeQuery::new(selector, now - 60_000, now + 60_000, None);
     question.deadline = Instant::now() + Duration::from_secs(600);
     question
 }
 
-type Read = fn(&Store, Selector, Millis);
+type ReadOperation = fn(&Store, Selector, Millis);
 
 #[test]
 fn a_reader_that_is_stuck_in_its_selector_delays_nothing() {
-    let reads: [Read; 3] = [
+    let reads: [ReadOperation; 3] = [
         |store, selector, _| {
             store.latest(&selector, 0, &mut |_, _| {});
         },
         |store, selector, now| {
-            let _ = store.range(&question(selector, now), &mut |_, _| {});
+            let _ = store.query_range(&question(selector, now), &mut |_, _| {});
         },
         |store, selector, now| {
             let _ = store.series(&question(selector, now), &mut |_| {});
@@ -103,7 +103,7 @@ fn a_reader_that_is_stuck_in_its_selector_delays_nothing() {
                 }
                 let mut seen = 0;
                 store.latest(&Selector::all(), 0, &mut |_, _| seen += 1);
-                store.settle();
+                store.flush_to_blocks();
                 done.send(seen).expect("the test waits");
             })
         };
@@ -120,7 +120,7 @@ fn a_reader_that_is_stuck_in_its_selector_delays_nothing() {
 fn an_overrun_is_an_error_even_before_the_first_sample() {
     let dir = TempDir::new();
     let (store, _, now) = filled(&dir);
-    store.settle();
+    store.flush_to_blocks();
     store.push(Input::Push, points(100, now + 1)).expect("kept");
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
@@ -135,11 +135,11 @@ fn an_overrun_is_an_error_even_before_the_first_sample() {
     question.deadline = deadline;
     let is_late = |result: Result<(), QueryError>| matches!(result, Err(QueryError::TooLong));
     let never = |_: &Arc<Series>, _: &[(Millis, f64)]| panic!("nothing matches");
-    assert!(is_late(store.range(&question, &mut { never })));
+    assert!(is_late(store.query_range(&question, &mut { never })));
     let first = asked.load(Ordering::Relaxed);
     assert!(0 < first && first < 100, "{first} series were tried");
     // From here on the time is over before anything was looked at.
-    assert!(is_late(store.range(&question, &mut { never })));
+    assert!(is_late(store.query_range(&question, &mut { never })));
     assert!(is_late(
         store.series(&question, &mut |_| panic!("nothing matches"))
     ));
@@ -151,7 +151,7 @@ fn an_overrun_is_an_error_even_before_the_first_sample() {
 #[test]
 fn a_long_push_is_seen_whole_by_those_who_follow_changes() {
     let dir = TempDir::new();
-    let store = Store::open(Options::new(dir.join("store"))).expect("opens");
+    let store = Store::open(StoreOptions::new(dir.join("store"))).expect("opens");
     let now = SystemClock.utc();
     let pusher = {
         let store = store.clone();
@@ -175,7 +175,7 @@ fn a_long_push_is_seen_whole_by_those_who_follow_changes() {
 #[test]
 fn shuffled_points_read_back_from_memory_after_a_restart_and_from_blocks() {
     let dir = TempDir::new();
-    let options = || Options::new(dir.join("store"));
+    let options = || StoreOptions::new(dir.join("store"));
     let base = SystemClock.utc() - 70_000_000;
     let one = series("one");
     let store = Store::open(options()).expect("opens");
@@ -193,10 +193,11 @@ fn shuffled_points_read_back_from_memory_after_a_restart_and_from_blocks() {
     }
     assert_eq!(store.ledger().kept_total(Input::Push), 2 * 65_536);
     let check = |store: &Store, what: &str| {
-        let mut question = Question::new(Selector::all(), base, base + 70_000, None);
+        let mut question = RangeQuery::new(Selector::all(), base, base + 70_000, None);
         question.deadline = Instant::now() + Duration::from_secs(600);
         let mut found = Vec::new();
-        let answered = store.range(&question, &mut |_, points| found.extend_from_slice(points));
+        let answered =
+            store.query_range(&question, &mut |_, points| found.extend_from_slice(points));
         answered.expect("an answer");
         let expected = (1..65_537).map(|n| (base + n, 2.0));
         assert!(found.into_iter().eq(expected), "{what}");
@@ -206,7 +207,7 @@ fn shuffled_points_read_back_from_memory_after_a_restart_and_from_blocks() {
     drop(store);
     let store = Store::open(options()).expect("opens");
     check(&store, "after a restart");
-    store.settle();
+    store.flush_to_blocks();
     assert!(store.status().blocks > 0);
     check(&store, "from blocks");
 }
@@ -214,7 +215,7 @@ fn shuffled_points_read_back_from_memory_after_a_restart_and_from_blocks() {
 #[test]
 fn duplicates_among_shuffled_points_are_counted_when_they_go_to_a_block_at_the_latest() {
     let dir = TempDir::new();
-    let store = Store::open(Options::new(dir.join("store"))).expect("opens");
+    let store = Store::open(StoreOptions::new(dir.join("store"))).expect("opens");
     let base = SystemClock.utc() - 70_000_000;
     let one = series("one");
     for round in 0..3 {
@@ -227,6 +228,6 @@ fn duplicates_among_shuffled_points_are_counted_when_they_go_to_a_block_at_the_l
             .push(Input::Push, (0..5_000).map(point).collect())
             .expect("kept");
     }
-    store.settle();
+    store.flush_to_blocks();
     assert_eq!(store.ledger().duplicates(), 10_000);
 }

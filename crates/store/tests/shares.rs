@@ -7,7 +7,7 @@ use std::time::Duration;
 use pegel_metric::{
     Clock, Family, Group, Input, Kind, Millis, Point, Selector, Series, Slot, Tick,
 };
-use pegel_store::{Options, Question, Store};
+use pegel_store::{RangeQuery, Store, StoreOptions};
 use pegel_testkit::{FakeClock, Rng, TempDir};
 
 /// On the hour.
@@ -17,10 +17,10 @@ const STEP: Duration = Duration::from_secs(240);
 
 static LOAD: Family = Family::new("load", Kind::Gauge, "", 1, "The node's own.");
 
-struct Scene {
+struct ShareFixture {
     _home: TempDir,
     clock: Arc<FakeClock>,
-    options: Options,
+    options: StoreOptions,
     rng: Rng,
     group: Group,
     slots: Vec<Slot>,
@@ -29,11 +29,11 @@ struct Scene {
     sampled: u64,
 }
 
-impl Scene {
-    fn new(node_series: u64) -> Scene {
+impl ShareFixture {
+    fn new(node_series: u64) -> ShareFixture {
         let home = TempDir::new();
         let clock = Arc::new(FakeClock::new(START));
-        let mut options = Options::new(home.join("store"));
+        let mut options = StoreOptions::new(home.join("store"));
         options.clock = clock.clone();
         options.keep_bytes = KEEP_BYTES;
         let mut group = Group::new("load", 1, 300_000);
@@ -42,7 +42,7 @@ impl Scene {
             .map(|n| group.declare(&family, &[("cpu", &n.to_string())]))
             .map(|slot| slot.expect("valid"));
         let slots = slots.collect();
-        Scene {
+        ShareFixture {
             _home: home,
             clock,
             options,
@@ -92,7 +92,7 @@ impl Scene {
     }
 
     fn step(&mut self, store: &Store) {
-        store.settle();
+        store.flush_to_blocks();
         self.clock.advance(STEP);
     }
 }
@@ -100,9 +100,9 @@ impl Scene {
 /// Samples of one series, and the time of the oldest.
 fn history(store: &Store, text: &str) -> (u64, Option<Millis>) {
     let wanted = Selector::parse(text).expect("valid");
-    let question = Question::new(wanted, 0, Millis::MAX / 2, None);
+    let question = RangeQuery::new(wanted, 0, Millis::MAX / 2, None);
     let mut found = (0, None);
-    let read = store.range(&question, &mut |_, points| {
+    let read = store.query_range(&question, &mut |_, points| {
         found = (points.len() as u64, points.first().map(|point| point.0));
     });
     read.expect("an answer");
@@ -117,7 +117,7 @@ fn disk_bytes(store: &Store) -> u64 {
 #[test]
 fn a_flood_of_one_input_drops_only_its_own_history() {
     for input in [Input::Statsd, Input::Put] {
-        let mut scene = Scene::new(4);
+        let mut scene = ShareFixture::new(4);
         let store = Store::open(scene.options.clone()).expect("opens");
         // Four hours: fresh blocks, sealed hours; several times what the store may keep.
         for _ in 0..60 {
@@ -145,7 +145,7 @@ fn a_flood_of_one_input_drops_only_its_own_history() {
 
 #[test]
 fn what_was_borrowed_is_given_back_to_the_node() {
-    let mut scene = Scene::new(1_000);
+    let mut scene = ShareFixture::new(1_000);
     let store = Store::open(scene.options.clone()).expect("opens");
     while disk_bytes(&store) < KEEP_BYTES * 7 / 8 {
         scene.flood(&store, Input::Statsd, 4_000);
@@ -178,7 +178,7 @@ fn what_was_borrowed_is_given_back_to_the_node() {
 /// Blocks of the version before classes: the second byte of the kind is zero.
 #[test]
 fn blocks_without_a_class_are_read_and_accounted_to_the_node() {
-    let mut scene = Scene::new(4);
+    let mut scene = ShareFixture::new(4);
     let store = Store::open(scene.options.clone()).expect("opens");
     for _ in 0..10 {
         scene.sample_node(&store);

@@ -4,20 +4,20 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use pegel_metric::{Clock, Family, Input, Kind, Point, Selector, Series, SystemClock};
-use pegel_store::{Options, Question, Store};
+use pegel_store::{RangeQuery, Store, StoreOptions};
 use pegel_testkit::{Failing, Hook, HookedFiles, Operation, TempDir, eventually};
 
 static DEPTH: Family = Family::new("depth", Kind::Gauge, "", 1, "How deep it is.");
 
 /// How many syncs are waiting, and whether they may go on.
 #[derive(Debug, Default)]
-struct Gate {
+struct SyncBlocker {
     state: Mutex<(usize, bool)>,
     opened: Condvar,
 }
 
-impl Gate {
-    fn pass(&self) {
+impl SyncBlocker {
+    fn block_until_open(&self) {
         let mut state = self.state.lock().expect("no panic");
         state.0 += 1;
         while !state.1 {
@@ -36,10 +36,10 @@ impl Gate {
     }
 }
 
-impl Hook for Gate {
+impl Hook for SyncBlocker {
     fn before(&self, operation: Operation) -> Result<(), Failing> {
         if operation == Operation::Sync {
-            self.pass();
+            self.block_until_open();
         }
         Ok(())
     }
@@ -47,11 +47,11 @@ impl Hook for Gate {
 
 #[test]
 fn pushes_are_answered_and_read_while_syncs_hang() {
-    let (dir, gate) = (TempDir::new(), Arc::new(Gate::default()));
-    let mut options = Options::new(dir.path());
+    let (dir, gate) = (TempDir::new(), Arc::new(SyncBlocker::default()));
+    let mut options = StoreOptions::new(dir.path());
     options.files = Arc::new(HookedFiles::with(gate.clone()));
     // A sync that hangs for seconds degrades the store: a test of its own.
-    options.stall = Duration::from_secs(600);
+    options.disk_timeout = Duration::from_secs(600);
     // A new segment with nearly every push: a rotation must not wait either.
     options.keep_memory = Duration::from_millis(1);
     let store = Store::open(options).expect("opens");
@@ -77,22 +77,22 @@ fn pushes_are_answered_and_read_while_syncs_hang() {
         }
     });
     (0..100).for_each(|_| push(&mut pushed));
-    let question = Question::new(Selector::name("depth"), start, start + pushed, None);
+    let question = RangeQuery::new(Selector::name("depth"), start, start + pushed, None);
     let mut read = 0;
     store
-        .range(&question, &mut |_, points| read = points.len() as i64)
+        .query_range(&question, &mut |_, points| read = points.len() as i64)
         .expect("an answer");
     assert_eq!(read, pushed);
     gate.open();
-    store.settle();
+    store.flush_to_blocks();
     store.close();
     assert!(store.status().degraded.is_none());
 }
 
 #[test]
 fn readers_do_not_wait_while_the_list_of_hidden_ranges_is_written() {
-    let (dir, gate) = (TempDir::new(), Arc::new(Gate::default()));
-    let mut options = Options::new(dir.path());
+    let (dir, gate) = (TempDir::new(), Arc::new(SyncBlocker::default()));
+    let mut options = StoreOptions::new(dir.path());
     options.files = Arc::new(HookedFiles::with(gate.clone()));
     let store = Store::open(options).expect("opens");
     let hiding = {

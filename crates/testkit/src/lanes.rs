@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use pegel_lane::reader::{Directory, LaneFile, Limits};
+use pegel_lane::reader::{LaneDirectoryHandle, LaneFile, LaneLimits};
 
 /// All lanes of a directory, in the order in which their process made them, when nobody is making one
 /// and there is nothing else.
@@ -14,16 +14,16 @@ pub fn lanes_so_far(dir: impl AsRef<Path>) -> Vec<LaneFile> {
 }
 
 fn open(dir: &Path, may_be_in_the_making: bool) -> Vec<LaneFile> {
-    let directory = Directory::open(dir).expect("a directory");
+    let directory = LaneDirectoryHandle::open(dir).expect("a directory");
     let listing = directory.list(10_000).expect("readable");
-    assert_eq!((listing.others, listing.is_cut), (0, false));
+    assert_eq!((listing.others, listing.has_more), (0, false));
     let mut lanes = Vec::new();
-    for found in listing.found {
+    for found in listing.lanes {
         if found.is_temporary {
             assert!(may_be_in_the_making, "{} was left behind", found.name);
             continue;
         }
-        let lane = directory.open_lane(&found.name, &Limits::default());
+        let lane = directory.open_lane(&found.name, &LaneLimits::default());
         lanes.push(lane.unwrap_or_else(|error| panic!("{}: {error:?}", found.name)));
     }
     lanes.sort_by_key(|lane| lane.header().number);

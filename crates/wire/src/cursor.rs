@@ -2,28 +2,28 @@
 
 use pegel_metric::Millis;
 
-use crate::exposition::ParseError;
-use crate::line::Dialect;
+use crate::exposition::ExpositionParseError;
+use crate::exposition_parser::ExpositionDialect;
 
 /// What is wrong with a line, and at which byte of it.
-pub(crate) struct Fault<'a> {
+pub(crate) struct LineParseError<'a> {
     pub line: &'a str,
     pub at: usize,
     pub expected: &'static str,
 }
 
-impl<'a> Fault<'a> {
-    pub fn new(line: &'a str, at: usize, expected: &'static str) -> Fault<'a> {
-        Fault { line, at, expected }
+impl<'a> LineParseError<'a> {
+    pub fn new(line: &'a str, at: usize, expected: &'static str) -> LineParseError<'a> {
+        LineParseError { line, at, expected }
     }
 
-    pub fn on_line(self, number: usize) -> ParseError {
+    pub fn with_line_number(self, number: usize) -> ExpositionParseError {
         let found = match self.line[self.at..].chars().next() {
             Some(c) => format!("{c:?}"),
             None => "the end of the line".to_owned(),
         };
         let column = self.line[..self.at].chars().count() + 1;
-        ParseError {
+        ExpositionParseError {
             line: number,
             column,
             expected: self.expected,
@@ -47,8 +47,8 @@ impl<'a> Cursor<'a> {
         self.rest().chars().next()
     }
 
-    pub fn fault(&self, expected: &'static str) -> Fault<'a> {
-        Fault::new(self.line, self.at, expected)
+    pub fn error_at(&self, expected: &'static str) -> LineParseError<'a> {
+        LineParseError::new(self.line, self.at, expected)
     }
 
     pub fn take(&mut self, wanted: char) -> bool {
@@ -64,7 +64,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Up to the next blank.
-    pub fn word(&mut self) -> &'a str {
+    pub fn next_word(&mut self) -> &'a str {
         let rest = self.rest();
         let word = &rest[..rest.find([' ', '\t']).unwrap_or(rest.len())];
         self.at += word.len();
@@ -72,21 +72,21 @@ impl<'a> Cursor<'a> {
     }
 
     /// A metric name or a label key; `also` is accepted beside letters, digits and `_`.
-    pub fn name(&mut self, also: char) -> Result<&'a str, Fault<'a>> {
+    pub fn name(&mut self, also: char) -> Result<&'a str, LineParseError<'a>> {
         let rest = self.rest();
         let accepted = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == also;
         let name = &rest[..rest.find(|c| !accepted(c)).unwrap_or(rest.len())];
         if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
-            return Err(self.fault("a metric name"));
+            return Err(self.error_at("a metric name"));
         }
         self.at += name.len();
         Ok(name)
     }
 
-    pub fn number(&mut self, expected: &'static str) -> Result<f64, Fault<'a>> {
+    pub fn number(&mut self, expected: &'static str) -> Result<f64, LineParseError<'a>> {
         let at = self.at;
-        let word = self.word();
-        let fault = |expected| Fault::new(self.line, at, expected);
+        let word = self.next_word();
+        let fault = |expected| LineParseError::new(self.line, at, expected);
         let value: f64 = word.parse().map_err(|_| fault(expected))?;
         // `1e400` would silently become infinite.
         if value.is_infinite() && word.contains(|c: char| c.is_ascii_digit()) {
@@ -95,15 +95,15 @@ impl<'a> Cursor<'a> {
         Ok(value)
     }
 
-    pub fn time(&mut self, dialect: Dialect) -> Result<Millis, Fault<'a>> {
+    pub fn time(&mut self, dialect: ExpositionDialect) -> Result<Millis, LineParseError<'a>> {
         let at = self.at;
-        let fault = |line, expected| Fault::new(line, at, expected);
+        let fault = |line, expected| LineParseError::new(line, at, expected);
         match dialect {
-            Dialect::Text => {
-                let parsed = self.word().parse();
+            ExpositionDialect::Text => {
+                let parsed = self.next_word().parse();
                 parsed.map_err(|_| fault(self.line, "a time in whole milliseconds"))
             }
-            Dialect::OpenMetrics => {
+            ExpositionDialect::OpenMetrics => {
                 let millis = self.number("a time in seconds")? * 1000.0;
                 // Beyond 2^53 a double no longer holds every millisecond.
                 if millis.is_nan() || millis.abs() > 9_007_199_254_740_992.0 {
@@ -115,9 +115,9 @@ impl<'a> Cursor<'a> {
     }
 
     /// A value in double quotes with the escapes `\\`, `\"` and `\n`.
-    pub fn quoted(&mut self) -> Result<String, Fault<'a>> {
+    pub fn quoted(&mut self) -> Result<String, LineParseError<'a>> {
         if !self.take('"') {
-            return Err(self.fault("a label value in double quotes"));
+            return Err(self.error_at("a label value in double quotes"));
         }
         let mut value = String::new();
         let start = self.at;
@@ -133,12 +133,16 @@ impl<'a> Cursor<'a> {
                     Some((_, c @ ('\\' | '"'))) => value.push(c),
                     _ => {
                         let expected = "one of the escapes \\\\, \\\" and \\n";
-                        return Err(Fault::new(self.line, start + at, expected));
+                        return Err(LineParseError::new(self.line, start + at, expected));
                     }
                 },
                 c => value.push(c),
             }
         }
-        Err(Fault::new(self.line, self.line.len(), "a closing quote"))
+        Err(LineParseError::new(
+            self.line,
+            self.line.len(),
+            "a closing quote",
+        ))
     }
 }

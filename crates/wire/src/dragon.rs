@@ -10,44 +10,44 @@ use std::borrow::Cow;
 
 use pegel_metric::Millis;
 
-use crate::json::{Reader, Syntax, Value};
-use crate::point::{self, Batch, Dialect, Fault};
+use crate::json::{JsonReader, JsonSyntaxError, JsonValue};
+use crate::point::{self, PointBatch, PointDialect, PointFault};
 
-const DIALECT: Dialect = Dialect {
+const DIALECT: PointDialect = PointDialect {
     has_time: false,
     quoted_values: false,
 };
 
 /// Why a body cannot be used at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum BodyError {
+pub enum DragonBodyError {
     #[error(transparent)]
-    Syntax(#[from] Syntax),
+    Syntax(#[from] JsonSyntaxError),
     #[error("there is no list \"dps\" of points")]
     NoPoints,
     #[error("start_time: {0}")]
-    StartTime(Fault),
+    StartTime(PointFault),
     #[error("there is no text \"auth_key\"")]
     NoKey,
 }
 
 /// The points of `POST /api/metrics`, all with the body's time; without one where the body has none.
-pub fn metrics(body: &[u8]) -> Result<Batch<'_>, BodyError> {
-    let mut reader = Reader::new(body);
-    let mut batch = Batch::default();
+pub fn metrics(body: &[u8]) -> Result<PointBatch<'_>, DragonBodyError> {
+    let mut reader = JsonReader::new(body);
+    let mut batch = PointBatch::default();
     let (mut time, mut has_points) = (Ok(None), false);
     reader.map(|reader, key| {
         match key.as_deref() {
             Some("timestamp") => {
                 time = match reader.value()? {
-                    Value::Null => Ok(None),
+                    JsonValue::Null => Ok(None),
                     value => point::time(&value).map(Some),
                 }
             }
             Some("dps") if reader.peek() == Some(b'[') => {
                 has_points = true;
-                batch = Batch::default();
-                reader.list(|reader| point::read(reader, DIALECT, &mut batch))?;
+                batch = PointBatch::default();
+                reader.list(|reader| point::read_point(reader, DIALECT, &mut batch))?;
             }
             _ => drop(reader.value()?),
         }
@@ -55,7 +55,7 @@ pub fn metrics(body: &[u8]) -> Result<Batch<'_>, BodyError> {
     })?;
     reader.end()?;
     if !has_points {
-        return Err(BodyError::NoPoints);
+        return Err(DragonBodyError::NoPoints);
     }
     for point in &mut batch.points {
         match (time, &mut *point) {
@@ -68,29 +68,29 @@ pub fn metrics(body: &[u8]) -> Result<Batch<'_>, BodyError> {
 }
 
 /// The time before which `POST /api/tsdb_cleanup` removes.
-pub fn cleanup(body: &[u8]) -> Result<Millis, BodyError> {
-    let mut start = Err(Fault::TimeMissing);
-    fields(body, "start_time", |value| start = point::time(&value))?;
-    start.map_err(BodyError::StartTime)
+pub fn cleanup_time(body: &[u8]) -> Result<Millis, DragonBodyError> {
+    let mut start = Err(PointFault::TimeMissing);
+    read_field(body, "start_time", |value| start = point::time(&value))?;
+    start.map_err(DragonBodyError::StartTime)
 }
 
 /// The key that `POST /api/token` shows.
-pub fn auth_key(body: &[u8]) -> Result<Cow<'_, str>, BodyError> {
-    let mut key = Err(BodyError::NoKey);
-    fields(body, "auth_key", |value| {
-        if let Value::Text(Some(text)) = value {
+pub fn auth_key(body: &[u8]) -> Result<Cow<'_, str>, DragonBodyError> {
+    let mut key = Err(DragonBodyError::NoKey);
+    read_field(body, "auth_key", |value| {
+        if let JsonValue::Text(Some(text)) = value {
             key = Ok(text);
         }
     })?;
     key
 }
 
-fn fields<'a>(
+fn read_field<'a>(
     body: &'a [u8],
     wanted: &str,
-    mut found: impl FnMut(Value<'a>),
-) -> Result<(), Syntax> {
-    let mut reader = Reader::new(body);
+    mut found: impl FnMut(JsonValue<'a>),
+) -> Result<(), JsonSyntaxError> {
+    let mut reader = JsonReader::new(body);
     reader.map(|reader, key| {
         let value = reader.value()?;
         if key.as_deref() == Some(wanted) {
@@ -132,14 +132,20 @@ mod tests {
     fn what_is_no_number_fails_by_itself() {
         let body = br#"{"timestamp":1,"dps":[{"metric":"m","value":"1"},{"metric":"m","value":true},{"metric":"m","value":NaN},{"metric":"m","value":3}]}"#;
         let batch = metrics(body).expect("readable");
-        let no_number = Err(Fault::Value(NumberFault::NotANumber));
+        let no_number = Err(PointFault::Value(NumberFault::NotANumber));
         assert_eq!(batch.points[0], no_number);
         assert_eq!(batch.points[1], no_number);
-        assert_eq!(batch.points[2], Err(Fault::Value(NumberFault::NotFinite)));
+        assert_eq!(
+            batch.points[2],
+            Err(PointFault::Value(NumberFault::NotFinite))
+        );
         assert!(batch.points[3].is_ok());
         let batch = metrics(br#"{"timestamp":"x","dps":[{"metric":"m","value":3},7]}"#);
         let batch = batch.expect("readable");
-        assert_eq!(batch.points, [Err(Fault::Time), Err(Fault::NotAPoint)]);
+        assert_eq!(
+            batch.points,
+            [Err(PointFault::Time), Err(PointFault::NotAPoint)]
+        );
     }
 
     #[test]
@@ -147,31 +153,31 @@ mod tests {
         for body in ["{}", r#"{"dps":{}}"#, r#"{"dps":null,"timestamp":1}"#] {
             assert_eq!(
                 metrics(body.as_bytes()).err(),
-                Some(BodyError::NoPoints),
+                Some(DragonBodyError::NoPoints),
                 "{body}"
             );
         }
         for body in ["", "[]", "{", r#"{"dps":[}"#, r#"{"dps":[]} x"#] {
             let error = metrics(body.as_bytes()).err();
-            assert!(matches!(error, Some(BodyError::Syntax(_))), "{body}");
+            assert!(matches!(error, Some(DragonBodyError::Syntax(_))), "{body}");
         }
     }
 
     #[test]
     fn a_cleanup_names_its_time_and_a_token_its_key() {
         assert_eq!(
-            cleanup(br#"{"start_time":1713379493}"#),
+            cleanup_time(br#"{"start_time":1713379493}"#),
             Ok(1_713_379_493_000)
         );
         assert_eq!(
-            cleanup(b"{}"),
-            Err(BodyError::StartTime(Fault::TimeMissing))
+            cleanup_time(b"{}"),
+            Err(DragonBodyError::StartTime(PointFault::TimeMissing))
         );
         assert_eq!(
-            cleanup(br#"{"start_time":"soon"}"#),
-            Err(BodyError::StartTime(Fault::Time))
+            cleanup_time(br#"{"start_time":"soon"}"#),
+            Err(DragonBodyError::StartTime(PointFault::Time))
         );
         assert_eq!(auth_key(br#"{"auth_key":"k\n"}"#).as_deref(), Ok("k\n"));
-        assert_eq!(auth_key(br#"{"auth_key":7}"#), Err(BodyError::NoKey));
+        assert_eq!(auth_key(br#"{"auth_key":7}"#), Err(DragonBodyError::NoKey));
     }
 }

@@ -10,11 +10,11 @@ use pegel_metric::{Family, Input, Series, format_value};
 use crate::naming::{label_key, metric_name};
 
 /// One series and its current value.
-pub(crate) type Reading = (Arc<Series>, f64);
+pub(crate) type SeriesReading = (Arc<Series>, f64);
 
 /// What became of the series that were to be written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Encoded {
+pub struct EncodeResult {
     pub written: usize,
     /// Series left out: under the names of this format they cannot be told from one that was
     /// written, or their name was already taken by a metric of another kind.
@@ -22,16 +22,16 @@ pub struct Encoded {
 }
 
 /// All readings whose metric name is the same in this format.
-pub(crate) struct Block<'a> {
+pub(crate) struct FamilyBlock<'a> {
     pub name: Cow<'a, str>,
     /// Of the series whose input comes first; series of another kind are left out.
     pub family: &'a Family,
-    readings: Vec<&'a [&'a Reading]>,
+    readings: Vec<&'a [&'a SeriesReading]>,
 }
 
 /// Families by name, series by text.
-pub(crate) fn sorted(readings: &[Reading]) -> Vec<&Reading> {
-    let mut sorted: Vec<&Reading> = readings.iter().collect();
+pub(crate) fn sort_readings(readings: &[SeriesReading]) -> Vec<&SeriesReading> {
+    let mut sorted: Vec<&SeriesReading> = readings.iter().collect();
     sorted.sort_unstable_by(|(a, _), (b, _)| by_name(a, b).then_with(|| a.text().cmp(b.text())));
     sorted
 }
@@ -48,7 +48,7 @@ fn by_name(a: &Series, b: &Series) -> Ordering {
 
 /// Ranks inputs: where two series cannot both be written, the one with the lower rank is. What any local user may send
 /// must not replace what the node or a program counted.
-fn rank(series: &Series) -> u8 {
+fn input_rank(series: &Series) -> u8 {
     match series.family().input {
         Input::Collect => 0,
         Input::Lane | Input::Programs => 1,
@@ -59,23 +59,23 @@ fn rank(series: &Series) -> u8 {
 
 /// The blocks in the order of their names. Where several names become one, the series whose name
 /// needed no change come first, so that of equal rank they are the ones that stay.
-pub(crate) fn blocks<'a>(sorted: &'a [&'a Reading]) -> Vec<Block<'a>> {
-    let mut families: Vec<(Cow<'a, str>, &'a [&'a Reading])> = sorted
+pub(crate) fn family_blocks<'a>(sorted: &'a [&'a SeriesReading]) -> Vec<FamilyBlock<'a>> {
+    let mut families: Vec<(Cow<'a, str>, &'a [&'a SeriesReading])> = sorted
         .chunk_by(|(a, _), (b, _)| by_name(a, b).is_eq())
         .map(|readings| (metric_name(readings[0].0.name()), readings))
         .collect();
     families.sort_by(|(a, of_a), (b, of_b)| {
-        let foreign = |name: &str, readings: &[&Reading]| readings[0].0.name() != name;
+        let foreign = |name: &str, readings: &[&SeriesReading]| readings[0].0.name() != name;
         a.cmp(b)
             .then_with(|| foreign(a, of_a).cmp(&foreign(b, of_b)))
     });
-    let mut blocks: Vec<Block<'a>> = Vec::with_capacity(families.len());
+    let mut blocks: Vec<FamilyBlock<'a>> = Vec::with_capacity(families.len());
     for (name, readings) in families {
         match blocks.last_mut() {
             Some(last) if last.name == name => last.readings.push(readings),
             _ => {
                 let family = readings[0].0.family();
-                blocks.push(Block {
+                blocks.push(FamilyBlock {
                     name,
                     family,
                     readings: vec![readings],
@@ -86,7 +86,7 @@ pub(crate) fn blocks<'a>(sorted: &'a [&'a Reading]) -> Vec<Block<'a>> {
     for block in &mut blocks {
         let first = { block.readings.iter().copied() }
             .flatten()
-            .min_by_key(|(series, _)| rank(series));
+            .min_by_key(|(series, _)| input_rank(series));
         if let Some((series, _)) = first {
             block.family = series.family();
         }
@@ -95,16 +95,21 @@ pub(crate) fn blocks<'a>(sorted: &'a [&'a Reading]) -> Vec<Block<'a>> {
 }
 
 /// Writes one line per series that can be told from the others.
-pub(crate) fn write_samples(out: &mut String, block: &Block<'_>, encoded: &mut Encoded) {
+pub(crate) fn write_samples(out: &mut String, block: &FamilyBlock<'_>, encoded: &mut EncodeResult) {
     // Labels can only meet when names or keys were changed; else equal neighbours are enough.
     let mut written: HashSet<String> = HashSet::new();
     let merged = block.readings.len() > 1;
-    let changed = |series: &Series| series.labels().any(|(key, value)| changes(key, &value));
+    let changed = |series: &Series| {
+        series
+            .labels()
+            .any(|(key, value)| needs_change(key, &value))
+    };
     let careful = merged || block.readings[0].iter().any(|(series, _)| changed(series));
     let mut previous: Option<&str> = None;
-    let mut readings: Vec<&Reading> = block.readings.iter().copied().flatten().copied().collect();
+    let mut readings: Vec<&SeriesReading> =
+        block.readings.iter().copied().flatten().copied().collect();
     if merged {
-        readings.sort_by_key(|(series, _)| rank(series));
+        readings.sort_by_key(|(series, _)| input_rank(series));
     }
     for (series, value) in readings {
         let start = out.len();
@@ -131,7 +136,7 @@ pub(crate) fn write_samples(out: &mut String, block: &Block<'_>, encoded: &mut E
     }
 }
 
-fn changes(key: &str, value: &str) -> bool {
+fn needs_change(key: &str, value: &str) -> bool {
     value.contains('\0') || matches!(label_key(key), Cow::Owned(_)) || key == "__name__"
 }
 
@@ -172,7 +177,12 @@ pub(crate) fn escape(out: &mut String, text: &str, quotes: bool) {
 }
 
 #[cfg(test)]
-pub(crate) fn reading(kind: pegel_metric::Kind, text: &str, help: &str, value: f64) -> Reading {
+pub(crate) fn reading(
+    kind: pegel_metric::Kind,
+    text: &str,
+    help: &str,
+    value: f64,
+) -> SeriesReading {
     let family = |name: &str| {
         Arc::new(Family {
             name: Cow::Owned(name.to_owned()),
@@ -195,7 +205,7 @@ mod tests {
 
     use super::*;
 
-    fn sent(input: Input, kind: Kind, text: &str, value: f64) -> Reading {
+    fn sent(input: Input, kind: Kind, text: &str, value: f64) -> SeriesReading {
         let family = Family::new("", kind, "", 1, "").of_input(input);
         let series = Series::parse(text, |_| Arc::new(family)).expect("valid");
         (Arc::new(series), value)

@@ -8,19 +8,19 @@ pub const LINE_BYTES_MAX: usize = 64 * 1024;
 /// Everything that an exporter said, in its order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Exposition {
-    pub samples: Vec<Sample>,
-    pub families: Vec<Metadata>,
+    pub samples: Vec<ExpositionSample>,
+    pub families: Vec<FamilyMetadata>,
 }
 
 impl Exposition {
     /// What was said about a family. In OpenMetrics a counter's family lacks the `_total`.
-    pub fn family(&self, name: &str) -> Option<&Metadata> {
+    pub fn family(&self, name: &str) -> Option<&FamilyMetadata> {
         self.families.iter().find(|family| family.name == name)
     }
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Sample {
+pub struct ExpositionSample {
     pub name: String,
     /// In the order in which they came; no key appears twice.
     pub labels: Vec<(String, String)>,
@@ -29,7 +29,7 @@ pub struct Sample {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Metadata {
+pub struct FamilyMetadata {
     pub name: String,
     pub kind: Option<MetricType>,
     pub help: Option<String>,
@@ -71,7 +71,7 @@ impl MetricType {
 /// columns in characters.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: expected {expected}, found {found}")]
-pub struct ParseError {
+pub struct ExpositionParseError {
     pub line: usize,
     pub column: usize,
     pub expected: &'static str,

@@ -12,21 +12,21 @@ const DEPTH_MAX: usize = 32;
 /// The structure is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not JSON: byte {at}: expected {expected}")]
-pub struct Syntax {
+pub struct JsonSyntaxError {
     pub at: usize,
     pub expected: &'static str,
 }
 
 /// A string; `None` when it is not UTF-8, or has half a surrogate pair.
-pub(crate) type Text<'a> = Option<Cow<'a, str>>;
+pub(crate) type JsonText<'a> = Option<Cow<'a, str>>;
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Value<'a> {
+pub(crate) enum JsonValue<'a> {
     Null,
     Bool(bool),
     /// As it was written; not looked at yet.
     Number(&'a str),
-    Text(Text<'a>),
+    Text(JsonText<'a>),
     /// Skipped.
     List,
     /// Skipped.
@@ -34,21 +34,21 @@ pub(crate) enum Value<'a> {
 }
 
 #[derive(Debug)]
-pub(crate) struct Reader<'a> {
+pub(crate) struct JsonReader<'a> {
     bytes: &'a [u8],
     at: usize,
     depth: usize,
 }
 
-impl<'a> Reader<'a> {
-    pub fn new(bytes: &'a [u8]) -> Reader<'a> {
+impl<'a> JsonReader<'a> {
+    pub fn new(bytes: &'a [u8]) -> JsonReader<'a> {
         // Some writers put a byte order mark in front.
         let at = if bytes.starts_with(b"\xef\xbb\xbf") {
             3
         } else {
             0
         };
-        Reader {
+        JsonReader {
             bytes,
             at,
             depth: 0,
@@ -74,8 +74,8 @@ impl<'a> Reader<'a> {
         self.at
     }
 
-    fn expected<T>(&self, expected: &'static str) -> Result<T, Syntax> {
-        Err(Syntax {
+    fn expected<T>(&self, expected: &'static str) -> Result<T, JsonSyntaxError> {
+        Err(JsonSyntaxError {
             at: self.at,
             expected,
         })
@@ -87,7 +87,7 @@ impl<'a> Reader<'a> {
         is_there
     }
 
-    pub fn end(&mut self) -> Result<(), Syntax> {
+    pub fn end(&mut self) -> Result<(), JsonSyntaxError> {
         match self.peek() {
             None => Ok(()),
             Some(_) => self.expected("the end"),
@@ -97,8 +97,8 @@ impl<'a> Reader<'a> {
     /// Goes through a list; `each` reads one value.
     pub fn list(
         &mut self,
-        mut each: impl FnMut(&mut Self) -> Result<(), Syntax>,
-    ) -> Result<(), Syntax> {
+        mut each: impl FnMut(&mut Self) -> Result<(), JsonSyntaxError>,
+    ) -> Result<(), JsonSyntaxError> {
         if !self.take(b'[') {
             return self.expected("a list");
         }
@@ -106,7 +106,7 @@ impl<'a> Reader<'a> {
         let mut is_done = self.take(b']');
         while !is_done {
             each(self)?;
-            is_done = self.more(b']', "a comma or ]")?;
+            is_done = self.ends_or_continues(b']', "a comma or ]")?;
         }
         self.depth -= 1;
         Ok(())
@@ -115,8 +115,8 @@ impl<'a> Reader<'a> {
     /// Goes through an object; `each` reads the value of the key that it is given.
     pub fn map(
         &mut self,
-        mut each: impl FnMut(&mut Self, Text<'a>) -> Result<(), Syntax>,
-    ) -> Result<(), Syntax> {
+        mut each: impl FnMut(&mut Self, JsonText<'a>) -> Result<(), JsonSyntaxError>,
+    ) -> Result<(), JsonSyntaxError> {
         if !self.take(b'{') {
             return self.expected("an object");
         }
@@ -131,13 +131,13 @@ impl<'a> Reader<'a> {
                 return self.expected("a colon");
             }
             each(self, key)?;
-            is_done = self.more(b'}', "a comma or }")?;
+            is_done = self.ends_or_continues(b'}', "a comma or }")?;
         }
         self.depth -= 1;
         Ok(())
     }
 
-    fn descend(&mut self) -> Result<(), Syntax> {
+    fn descend(&mut self) -> Result<(), JsonSyntaxError> {
         self.depth += 1;
         match self.depth > DEPTH_MAX {
             true => self.expected("fewer lists and objects in each other"),
@@ -146,7 +146,11 @@ impl<'a> Reader<'a> {
     }
 
     /// Whether this was the last one.
-    fn more(&mut self, end: u8, expected: &'static str) -> Result<bool, Syntax> {
+    fn ends_or_continues(
+        &mut self,
+        end: u8,
+        expected: &'static str,
+    ) -> Result<bool, JsonSyntaxError> {
         if self.take(b',') {
             return Ok(false);
         }
@@ -156,41 +160,43 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub fn value(&mut self) -> Result<Value<'a>, Syntax> {
+    pub fn value(&mut self) -> Result<JsonValue<'a>, JsonSyntaxError> {
         match self.peek() {
-            Some(b'"') => Ok(Value::Text(self.string()?)),
+            Some(b'"') => Ok(JsonValue::Text(self.string()?)),
             Some(b'[') => {
                 self.list(|inner| inner.value().map(drop))?;
-                Ok(Value::List)
+                Ok(JsonValue::List)
             }
             Some(b'{') => {
                 self.map(|inner, _| inner.value().map(drop))?;
-                Ok(Value::Map)
+                Ok(JsonValue::Map)
             }
             _ => self.word(),
         }
     }
 
     /// Numbers, right or wrong, and the few words that there are.
-    fn word(&mut self) -> Result<Value<'a>, Syntax> {
+    fn word(&mut self) -> Result<JsonValue<'a>, JsonSyntaxError> {
         let rest = &self.bytes[self.at..];
         let is_part = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.' | b'_');
         let end = rest.iter().position(|b| !is_part(b)).unwrap_or(rest.len());
         // Only ASCII.
         let word = std::str::from_utf8(&rest[..end]).unwrap_or_default();
         let value = match word {
-            "null" => Value::Null,
-            "true" => Value::Bool(true),
-            "false" => Value::Bool(false),
-            "NaN" | "Infinity" => Value::Number(word),
-            _ if word.starts_with(|c: char| c.is_ascii_digit() || c == '-') => Value::Number(word),
+            "null" => JsonValue::Null,
+            "true" => JsonValue::Bool(true),
+            "false" => JsonValue::Bool(false),
+            "NaN" | "Infinity" => JsonValue::Number(word),
+            _ if word.starts_with(|c: char| c.is_ascii_digit() || c == '-') => {
+                JsonValue::Number(word)
+            }
             _ => return self.expected("a value"),
         };
         self.at += end;
         Ok(value)
     }
 
-    fn string(&mut self) -> Result<Text<'a>, Syntax> {
+    fn string(&mut self) -> Result<JsonText<'a>, JsonSyntaxError> {
         let start = self.at + 1;
         let rest = &self.bytes[start..];
         let Some(end) = memchr::memchr2(b'"', b'\\', rest) else {
@@ -206,7 +212,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A string with escapes, from after its opening quote.
-    fn escaped(&mut self) -> Result<Text<'a>, Syntax> {
+    fn escaped(&mut self) -> Result<JsonText<'a>, JsonSyntaxError> {
         let mut bytes = Vec::new();
         let mut is_text = true;
         loop {
@@ -229,7 +235,7 @@ impl<'a> Reader<'a> {
     }
 
     /// What stands after a backslash; `None` for half a surrogate pair.
-    fn escape(&mut self) -> Result<Option<char>, Syntax> {
+    fn escape(&mut self) -> Result<Option<char>, JsonSyntaxError> {
         let Some(&letter) = self.bytes.get(self.at) else {
             return self.expected("an escape");
         };
@@ -249,8 +255,8 @@ impl<'a> Reader<'a> {
         }))
     }
 
-    fn unicode(&mut self) -> Result<Option<char>, Syntax> {
-        let high = self.four()?;
+    fn unicode(&mut self) -> Result<Option<char>, JsonSyntaxError> {
+        let high = self.hex_code()?;
         if !(0xd800..0xdc00).contains(&high) {
             return Ok(char::from_u32(high));
         }
@@ -258,7 +264,7 @@ impl<'a> Reader<'a> {
             return Ok(None);
         }
         self.at += 2;
-        let low = self.four()?;
+        let low = self.hex_code()?;
         if !(0xdc00..0xe000).contains(&low) {
             return Ok(None);
         }
@@ -267,7 +273,7 @@ impl<'a> Reader<'a> {
         ))
     }
 
-    fn four(&mut self) -> Result<u32, Syntax> {
+    fn hex_code(&mut self) -> Result<u32, JsonSyntaxError> {
         let digits = self.bytes.get(self.at..self.at + 4);
         let digits = digits.filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
         let text = digits.and_then(|digits| std::str::from_utf8(digits).ok());
@@ -285,35 +291,35 @@ impl<'a> Reader<'a> {
 mod tests {
     use super::*;
 
-    fn one(text: &[u8]) -> Result<Value<'_>, Syntax> {
-        let mut reader = Reader::new(text);
+    fn one(text: &[u8]) -> Result<JsonValue<'_>, JsonSyntaxError> {
+        let mut reader = JsonReader::new(text);
         let value = reader.value()?;
         reader.end()?;
         Ok(value)
     }
 
-    fn text(text: &str) -> Value<'_> {
-        Value::Text(Some(Cow::Borrowed(text)))
+    fn text(text: &str) -> JsonValue<'_> {
+        JsonValue::Text(Some(Cow::Borrowed(text)))
     }
 
     #[test]
     fn values_are_what_they_look_like() {
         for (json, value) in [
-            ("null", Value::Null),
-            (" true\n", Value::Bool(true)),
-            ("-1.5e3", Value::Number("-1.5e3")),
-            ("1e400", Value::Number("1e400")),
-            ("NaN", Value::Number("NaN")),
-            ("-Infinity", Value::Number("-Infinity")),
+            ("null", JsonValue::Null),
+            (" true\n", JsonValue::Bool(true)),
+            ("-1.5e3", JsonValue::Number("-1.5e3")),
+            ("1e400", JsonValue::Number("1e400")),
+            ("NaN", JsonValue::Number("NaN")),
+            ("-Infinity", JsonValue::Number("-Infinity")),
             (r#""a/b""#, text("a/b")),
             (r#""\"\\\/\b\f\n\r\tA""#, text("\"\\/\u{8}\u{c}\n\r\tA")),
             (r#""\u00e4\ud83d\ude00""#, text("ä😀")),
-            (r#"[1,[2,{"a":[]}],"x"]"#, Value::List),
-            (r#"{"a":{"b":[null]}}"#, Value::Map),
+            (r#"[1,[2,{"a":[]}],"x"]"#, JsonValue::List),
+            (r#"{"a":{"b":[null]}}"#, JsonValue::Map),
         ] {
             assert_eq!(one(json.as_bytes()), Ok(value), "{json}");
         }
-        assert_eq!(one(b"\xef\xbb\xbf1"), Ok(Value::Number("1")));
+        assert_eq!(one(b"\xef\xbb\xbf1"), Ok(JsonValue::Number("1")));
     }
 
     #[test]
@@ -325,7 +331,7 @@ mod tests {
             br#""\udc00""#,
             b"\"\\n\xff\"",
         ] {
-            assert_eq!(one(json), Ok(Value::Text(None)), "{json:?}");
+            assert_eq!(one(json), Ok(JsonValue::Text(None)), "{json:?}");
         }
     }
 
@@ -344,14 +350,18 @@ mod tests {
             ("1 1", 2, "the end"),
             ("nul", 0, "a value"),
         ] {
-            assert_eq!(one(json.as_bytes()), Err(Syntax { at, expected }), "{json}");
+            assert_eq!(
+                one(json.as_bytes()),
+                Err(JsonSyntaxError { at, expected }),
+                "{json}"
+            );
         }
     }
 
     #[test]
     fn depth_is_limited() {
         let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
-        assert_eq!(one(nested(DEPTH_MAX).as_bytes()), Ok(Value::List));
+        assert_eq!(one(nested(DEPTH_MAX).as_bytes()), Ok(JsonValue::List));
         assert!(one(nested(DEPTH_MAX + 1).as_bytes()).is_err());
         assert!(one("[".repeat(1_000_000).as_bytes()).is_err());
     }

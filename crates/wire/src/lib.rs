@@ -8,8 +8,8 @@ mod cursor;
 pub mod dragon;
 mod encode;
 mod exposition;
+mod exposition_parser;
 mod json;
-mod line;
 mod naming;
 pub mod openmetrics;
 pub mod opentsdb;
@@ -17,8 +17,10 @@ mod point;
 pub mod prometheus;
 pub mod statsd;
 
-pub use encode::Encoded;
-pub use exposition::{Exposition, LINE_BYTES_MAX, Metadata, MetricType, ParseError, Sample};
-pub use json::Syntax;
+pub use encode::EncodeResult;
+pub use exposition::{
+    Exposition, ExpositionParseError, ExpositionSample, FamilyMetadata, LINE_BYTES_MAX, MetricType,
+};
+pub use json::JsonSyntaxError;
 pub use naming::{label_key, metric_name};
-pub use point::{Batch, Fault as PointFault, POINTS_MAX, Point};
+pub use point::{POINTS_MAX, ParsedPoint, PointBatch, PointFault};

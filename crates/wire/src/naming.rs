@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 /// A metric name: `[a-zA-Z_:][a-zA-Z0-9_:]*`, every other character becomes `_`.
 pub fn metric_name(name: &str) -> Cow<'_, str> {
-    mapped(name, |c| {
+    replace_invalid(name, |c| {
         c.is_ascii_alphanumeric() || matches!(c, '_' | ':')
     })
 }
@@ -14,12 +14,12 @@ pub fn label_key(key: &str) -> Cow<'_, str> {
     match key {
         // Prometheus keeps the metric name under this key and refuses a scrape that sets it again.
         "__name__" => Cow::Borrowed("_name"),
-        _ => mapped(key, |c| c.is_ascii_alphanumeric() || c == '_'),
+        _ => replace_invalid(key, |c| c.is_ascii_alphanumeric() || c == '_'),
     }
 }
 
 /// A leading digit gets a `_` before it rather than in its place, so that `1st` and `2nd` differ.
-fn mapped(text: &str, accepted: impl Fn(char) -> bool) -> Cow<'_, str> {
+fn replace_invalid(text: &str, accepted: impl Fn(char) -> bool) -> Cow<'_, str> {
     let leading_digit = text.starts_with(|c: char| c.is_ascii_digit());
     if !leading_digit && text.chars().all(&accepted) {
         return Cow::Borrowed(text);

@@ -8,18 +8,20 @@ use std::sync::Arc;
 
 use pegel_metric::{Kind, Series};
 
-use crate::encode::{Block, Encoded, blocks, escape, sorted, write_samples};
-use crate::exposition::{Exposition, ParseError};
-use crate::line::{Dialect, parse_lines};
+use crate::encode::{
+    EncodeResult, FamilyBlock, escape, family_blocks, sort_readings, write_samples,
+};
+use crate::exposition::{Exposition, ExpositionParseError};
+use crate::exposition_parser::{ExpositionDialect, parse_lines};
 
 /// What an answer in this format declares itself to be.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Appends all readings, families sorted by name and series by text, and the end mark.
-pub fn encode(readings: &[(Arc<Series>, f64)], out: &mut String) -> Encoded {
-    let mut encoded = Encoded::default();
-    let sorted = sorted(readings);
-    let blocks = blocks(&sorted);
+pub fn encode(readings: &[(Arc<Series>, f64)], out: &mut String) -> EncodeResult {
+    let mut encoded = EncodeResult::default();
+    let sorted = sort_readings(readings);
+    let blocks = family_blocks(&sorted);
     let names: HashSet<&str> = blocks.iter().map(|block| &*block.name).collect();
     for block in &blocks {
         match counter_family(block, &names) {
@@ -39,14 +41,14 @@ pub fn encode(readings: &[(Arc<Series>, f64)], out: &mut String) -> Encoded {
 ///
 /// A counter family `x` also owns the names `x` and `x_created`. Where another metric has one of
 /// those, the counter gives up its type rather than its samples.
-fn counter_family<'a>(block: &'a Block<'_>, names: &HashSet<&str>) -> Option<&'a str> {
+fn counter_family<'a>(block: &'a FamilyBlock<'_>, names: &HashSet<&str>) -> Option<&'a str> {
     let counter = block.family.kind == Kind::Counter;
     let family = block.name.strip_suffix("_total").filter(|_| counter)?;
     let free = |name: &str| !names.contains(name);
     (!family.is_empty() && free(family) && free(&format!("{family}_created"))).then_some(family)
 }
 
-fn write_metadata(out: &mut String, block: &Block<'_>, family: &str, kind: &str) {
+fn write_metadata(out: &mut String, block: &FamilyBlock<'_>, family: &str, kind: &str) {
     let mut line = |keyword: &str, text: &str| {
         out.push_str("# ");
         out.push_str(keyword);
@@ -72,8 +74,8 @@ fn write_metadata(out: &mut String, block: &Block<'_>, family: &str, kind: &str)
 }
 
 /// Reads a whole exposition, which must end with `# EOF`. Times are seconds; exemplars are skipped.
-pub fn parse(bytes: &[u8]) -> Result<Exposition, ParseError> {
-    parse_lines(bytes, Dialect::OpenMetrics)
+pub fn parse(bytes: &[u8]) -> Result<Exposition, ExpositionParseError> {
+    parse_lines(bytes, ExpositionDialect::OpenMetrics)
 }
 
 #[cfg(test)]

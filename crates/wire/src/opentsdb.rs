@@ -7,24 +7,24 @@
 //!
 //! Values and times may be quoted. OpenTSDB wants at least one tag; here a point may do without.
 
-use crate::json::{Reader, Syntax};
-use crate::point::{self, Batch, Dialect, Fault};
-use crate::statsd::Number;
+use crate::json::{JsonReader, JsonSyntaxError};
+use crate::point::{self, PointBatch, PointDialect, PointFault};
+use crate::statsd::DecimalNumber;
 
-const DIALECT: Dialect = Dialect {
+const DIALECT: PointDialect = PointDialect {
     has_time: true,
     quoted_values: true,
 };
 
 /// Reads a body: one point or a list of them.
-pub fn put(body: &[u8]) -> Result<Batch<'_>, Syntax> {
-    let mut reader = Reader::new(body);
-    let mut batch = Batch::default();
+pub fn put(body: &[u8]) -> Result<PointBatch<'_>, JsonSyntaxError> {
+    let mut reader = JsonReader::new(body);
+    let mut batch = PointBatch::default();
     match reader.peek() {
-        Some(b'[') => reader.list(|reader| point::read(reader, DIALECT, &mut batch))?,
-        Some(b'{') => point::read(&mut reader, DIALECT, &mut batch)?,
+        Some(b'[') => reader.list(|reader| point::read_point(reader, DIALECT, &mut batch))?,
+        Some(b'{') => point::read_point(&mut reader, DIALECT, &mut batch)?,
         _ => {
-            return Err(Syntax {
+            return Err(JsonSyntaxError {
                 at: reader.at(),
                 expected: "a point or a list of points",
             });
@@ -35,26 +35,26 @@ pub fn put(body: &[u8]) -> Result<Batch<'_>, Syntax> {
 }
 
 /// Reads `put METRIC TIME VALUE KEY=VALUE…` into a batch, without the end of the line.
-pub fn put_line<'a>(line: &'a [u8], batch: &mut Batch<'a>) -> Result<(), Fault> {
-    let line = std::str::from_utf8(line).map_err(|_| Fault::Utf8)?;
+pub fn put_line<'a>(line: &'a [u8], batch: &mut PointBatch<'a>) -> Result<(), PointFault> {
+    let line = std::str::from_utf8(line).map_err(|_| PointFault::Utf8)?;
     let mut words = line.split_ascii_whitespace();
     if words.next() != Some("put") {
-        return Err(Fault::NotAPoint);
+        return Err(PointFault::NotAPoint);
     }
-    let name = words.next().ok_or(Fault::NameMissing)?;
-    let time = point::parse_time(words.next().ok_or(Fault::TimeMissing)?)?;
-    let value = words.next().ok_or(Fault::ValueMissing)?;
+    let name = words.next().ok_or(PointFault::NameMissing)?;
+    let time = point::parse_time(words.next().ok_or(PointFault::TimeMissing)?)?;
+    let value = words.next().ok_or(PointFault::ValueMissing)?;
     let value = value
         .strip_prefix('"')
         .and_then(|rest| rest.strip_suffix('"'))
         .unwrap_or(value);
-    let value = Number::parse(value.as_bytes())?.value;
+    let value = DecimalNumber::parse(value.as_bytes())?.value;
     let tags = words.map(|word| {
         let tag = word.split_once('=');
         tag.filter(|(key, value)| !key.is_empty() && !value.is_empty())
-            .ok_or(Fault::Tag)
+            .ok_or(PointFault::Tag)
     });
-    point::add(batch, name, time, value, tags)
+    point::add_point(batch, name, time, value, tags)
 }
 
 #[cfg(test)]
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
     use crate::statsd::NumberFault;
 
-    fn show(batch: &Batch<'_>) -> Vec<String> {
+    fn show(batch: &PointBatch<'_>) -> Vec<String> {
         let shown = batch.points.iter().map(|point| match point {
             Ok(point) => {
                 let labels = &batch.labels()[batch.labels_of(point)];
@@ -129,30 +129,39 @@ mod tests {
     #[test]
     fn each_fault_has_its_name() {
         for (point, fault) in [
-            ("7", Fault::NotAPoint),
-            ("null", Fault::NotAPoint),
-            ("[]", Fault::NotAPoint),
-            ("{}", Fault::NameMissing),
-            (r#"{"metric":7,"timestamp":1,"value":1}"#, Fault::NameKind),
-            (r#"{"metric":"a","value":1}"#, Fault::TimeMissing),
-            (r#"{"metric":"a","timestamp":"x","value":1}"#, Fault::Time),
-            (r#"{"metric":"a","timestamp":-5,"value":1}"#, Fault::Time),
-            (r#"{"metric":"a","timestamp":1}"#, Fault::ValueMissing),
+            ("7", PointFault::NotAPoint),
+            ("null", PointFault::NotAPoint),
+            ("[]", PointFault::NotAPoint),
+            ("{}", PointFault::NameMissing),
+            (
+                r#"{"metric":7,"timestamp":1,"value":1}"#,
+                PointFault::NameNotText,
+            ),
+            (r#"{"metric":"a","value":1}"#, PointFault::TimeMissing),
+            (
+                r#"{"metric":"a","timestamp":"x","value":1}"#,
+                PointFault::Time,
+            ),
+            (
+                r#"{"metric":"a","timestamp":-5,"value":1}"#,
+                PointFault::Time,
+            ),
+            (r#"{"metric":"a","timestamp":1}"#, PointFault::ValueMissing),
             (
                 r#"{"metric":"a","timestamp":1,"value":1,"tags":[]}"#,
-                Fault::Tags,
+                PointFault::Tags,
             ),
             (
                 r#"{"metric":"a","timestamp":1,"value":1,"tags":{"a":[]}}"#,
-                Fault::Tags,
+                PointFault::Tags,
             ),
             (
                 r#"{"metric":"a","timestamp":1,"value":1,"tags":{"a":"\u0000"}}"#,
-                Fault::Control,
+                PointFault::Control,
             ),
             (
                 r#"{"metric":"a","timestamp":1,"value":1,"telemetry_level":-1}"#,
-                Fault::Level,
+                PointFault::Level,
             ),
         ] {
             let body = format!("[{point}]");
@@ -161,7 +170,7 @@ mod tests {
             assert!(batch.labels().is_empty(), "{point}");
         }
         let batch = put(b"[{\"metric\":\"\xff\",\"timestamp\":1,\"value\":1}]").expect("readable");
-        assert_eq!(batch.points, [Err(Fault::Utf8)]);
+        assert_eq!(batch.points, [Err(PointFault::Utf8)]);
         let many: Vec<String> = (0..65).map(|at| format!("\"{at}\":1")).collect();
         let body = format!(
             r#"{{"metric":"a","timestamp":1,"value":1,"tags":{{{}}}}}"#,
@@ -169,7 +178,7 @@ mod tests {
         );
         assert_eq!(
             put(body.as_bytes()).expect("readable").points,
-            [Err(Fault::TagsMany)]
+            [Err(PointFault::TooManyTags)]
         );
     }
 
@@ -184,7 +193,7 @@ mod tests {
 
     #[test]
     fn lines_are_words() {
-        let mut batch = Batch::default();
+        let mut batch = PointBatch::default();
         for line in [
             &b"put sys.cpu 1713379493 18 host=a cpu=0"[..],
             b"put  a\t1713379493250  \"-1.5\"  k=a=b ",
@@ -207,24 +216,24 @@ mod tests {
         let many: String = (0..65).map(|at| format!(" k{at}=1")).collect();
         let many = format!("put a 1 1{many}");
         for (line, fault) in [
-            (&b"put"[..], Fault::NameMissing),
-            (b"put a", Fault::TimeMissing),
-            (b"put a 1", Fault::ValueMissing),
-            (b"put a x 1", Fault::Time),
-            (b"put a 1 NaN", Fault::Value(NumberFault::NotFinite)),
-            (b"put a 1 1e400", Fault::Value(NumberFault::NotFinite)),
-            (b"put a 1 x", Fault::Value(NumberFault::NotANumber)),
-            (b"put a 1 1 x", Fault::Tag),
-            (b"put a 1 1 k=v =v", Fault::Tag),
-            (b"put a 1 1 k=", Fault::Tag),
-            (b"put a 1 1 k=\0", Fault::Control),
-            (b"put a\x01 1 1", Fault::Control),
-            (b"put \xff 1 1", Fault::Utf8),
-            (b"putt a 1 1", Fault::NotAPoint),
-            (b"", Fault::NotAPoint),
-            (many.as_bytes(), Fault::TagsMany),
+            (&b"put"[..], PointFault::NameMissing),
+            (b"put a", PointFault::TimeMissing),
+            (b"put a 1", PointFault::ValueMissing),
+            (b"put a x 1", PointFault::Time),
+            (b"put a 1 NaN", PointFault::Value(NumberFault::NotFinite)),
+            (b"put a 1 1e400", PointFault::Value(NumberFault::NotFinite)),
+            (b"put a 1 x", PointFault::Value(NumberFault::NotANumber)),
+            (b"put a 1 1 x", PointFault::Tag),
+            (b"put a 1 1 k=v =v", PointFault::Tag),
+            (b"put a 1 1 k=", PointFault::Tag),
+            (b"put a 1 1 k=\0", PointFault::Control),
+            (b"put a\x01 1 1", PointFault::Control),
+            (b"put \xff 1 1", PointFault::Utf8),
+            (b"putt a 1 1", PointFault::NotAPoint),
+            (b"", PointFault::NotAPoint),
+            (many.as_bytes(), PointFault::TooManyTags),
         ] {
-            let mut batch = Batch::default();
+            let mut batch = PointBatch::default();
             assert_eq!(
                 put_line(line, &mut batch),
                 Err(fault),

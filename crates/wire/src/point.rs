@@ -4,21 +4,21 @@ use std::borrow::Cow;
 
 use pegel_metric::{Level, Millis};
 
-use crate::json::{Reader, Syntax, Value};
-use crate::statsd::{Number, NumberFault};
+use crate::json::{JsonReader, JsonSyntaxError, JsonValue};
+use crate::statsd::{DecimalNumber, NumberFault};
 
 /// More points in one body are refused. A body of a mebibyte holds fewer, if they are any good.
 pub const POINTS_MAX: usize = 50_000;
 
 /// Why a point was not understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum Fault {
+pub enum PointFault {
     #[error("a point must be an object with a metric and a value")]
     NotAPoint,
     #[error("the metric name is missing")]
     NameMissing,
     #[error("the metric name is not a text")]
-    NameKind,
+    NameNotText,
     #[error("the timestamp is missing")]
     TimeMissing,
     #[error(
@@ -34,7 +34,7 @@ pub enum Fault {
     #[error("a tag must be written KEY=VALUE")]
     Tag,
     #[error("more than {} tags", pegel_metric::LABELS_MAX)]
-    TagsMany,
+    TooManyTags,
     #[error("a name or a tag is not UTF-8")]
     Utf8,
     #[error("a name or a tag has a control character")]
@@ -45,7 +45,7 @@ pub enum Fault {
 
 /// A point that was understood. Whether its name is accepted is for the gate to say.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Point<'a> {
+pub struct ParsedPoint<'a> {
     pub name: Cow<'a, str>,
     /// Nothing where the sender leaves it to the agent.
     pub time: Option<Millis>,
@@ -56,23 +56,23 @@ pub struct Point<'a> {
     labels: (usize, usize),
 }
 
-type Label<'a> = (Cow<'a, str>, Cow<'a, str>);
+type PointLabel<'a> = (Cow<'a, str>, Cow<'a, str>);
 
 /// The points of one body, right and wrong, in their order.
 #[derive(Debug, Default)]
-pub struct Batch<'a> {
-    pub points: Vec<Result<Point<'a>, Fault>>,
+pub struct PointBatch<'a> {
+    pub points: Vec<Result<ParsedPoint<'a>, PointFault>>,
     /// Where each point stands in the body, for an answer that shows it.
     pub spans: Vec<(usize, usize)>,
-    labels: Vec<Label<'a>>,
+    labels: Vec<PointLabel<'a>>,
 }
 
-impl<'a> Batch<'a> {
-    pub fn labels(&self) -> &[Label<'a>] {
+impl<'a> PointBatch<'a> {
+    pub fn labels(&self) -> &[PointLabel<'a>] {
         &self.labels
     }
 
-    pub fn labels_of(&self, point: &Point<'a>) -> std::ops::Range<usize> {
+    pub fn labels_of(&self, point: &ParsedPoint<'a>) -> std::ops::Range<usize> {
         point.labels.0..point.labels.1
     }
 
@@ -91,7 +91,7 @@ impl<'a> Batch<'a> {
 
 /// Which keys and forms a protocol has.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Dialect {
+pub(crate) struct PointDialect {
     /// Each point has its own time, and must.
     pub has_time: bool,
     /// A number may be written as a text.
@@ -99,37 +99,37 @@ pub(crate) struct Dialect {
 }
 
 /// What was found of a point while its object is read.
-struct Draft<'a> {
-    name: Result<Cow<'a, str>, Fault>,
-    time: Result<Option<Millis>, Fault>,
-    value: Result<f64, Fault>,
-    level: Result<Option<Level>, Fault>,
-    tags: Result<(), Fault>,
+struct PointDraft<'a> {
+    name: Result<Cow<'a, str>, PointFault>,
+    time: Result<Option<Millis>, PointFault>,
+    value: Result<f64, PointFault>,
+    level: Result<Option<Level>, PointFault>,
+    tags: Result<(), PointFault>,
 }
 
 /// Reads one point into the batch, whatever stands there.
-pub(crate) fn read<'a>(
-    reader: &mut Reader<'a>,
-    dialect: Dialect,
-    batch: &mut Batch<'a>,
-) -> Result<(), Syntax> {
+pub(crate) fn read_point<'a>(
+    reader: &mut JsonReader<'a>,
+    dialect: PointDialect,
+    batch: &mut PointBatch<'a>,
+) -> Result<(), JsonSyntaxError> {
     let start = reader.at();
     if batch.is_full() {
-        return Err(Syntax {
+        return Err(JsonSyntaxError {
             at: start,
             expected: "at most 50000 points; send them in parts",
         });
     }
     let first_label = batch.labels.len();
     let point = match reader.peek() {
-        Some(b'{') => draft(reader, dialect, &mut batch.labels)?.finish(),
-        _ => reader.value().map(|_| Err(Fault::NotAPoint))?,
+        Some(b'{') => read_draft(reader, dialect, &mut batch.labels)?.finish(),
+        _ => reader.value().map(|_| Err(PointFault::NotAPoint))?,
     };
     let point = point.and_then(|mut point| {
         point.labels = (first_label, batch.labels.len());
         let count = point.labels.1 - point.labels.0;
         match count > pegel_metric::LABELS_MAX {
-            true => Err(Fault::TagsMany),
+            true => Err(PointFault::TooManyTags),
             false => Ok(point),
         }
     });
@@ -141,19 +141,19 @@ pub(crate) fn read<'a>(
     Ok(())
 }
 
-fn draft<'a>(
-    reader: &mut Reader<'a>,
-    dialect: Dialect,
-    labels: &mut Vec<Label<'a>>,
-) -> Result<Draft<'a>, Syntax> {
+fn read_draft<'a>(
+    reader: &mut JsonReader<'a>,
+    dialect: PointDialect,
+    labels: &mut Vec<PointLabel<'a>>,
+) -> Result<PointDraft<'a>, JsonSyntaxError> {
     let first_label = labels.len();
-    let mut draft = Draft {
-        name: Err(Fault::NameMissing),
+    let mut draft = PointDraft {
+        name: Err(PointFault::NameMissing),
         time: match dialect.has_time {
-            true => Err(Fault::TimeMissing),
+            true => Err(PointFault::TimeMissing),
             false => Ok(None),
         },
-        value: Err(Fault::ValueMissing),
+        value: Err(PointFault::ValueMissing),
         level: Ok(None),
         tags: Ok(()),
     };
@@ -174,9 +174,9 @@ fn draft<'a>(
     Ok(draft)
 }
 
-impl<'a> Draft<'a> {
-    fn finish(self) -> Result<Point<'a>, Fault> {
-        let point = Point {
+impl<'a> PointDraft<'a> {
+    fn finish(self) -> Result<ParsedPoint<'a>, PointFault> {
+        let point = ParsedPoint {
             name: self.name?,
             time: self.time?,
             value: self.value?,
@@ -187,87 +187,89 @@ impl<'a> Draft<'a> {
     }
 }
 
-fn name(value: Value<'_>) -> Result<Cow<'_, str>, Fault> {
+fn name(value: JsonValue<'_>) -> Result<Cow<'_, str>, PointFault> {
     match value {
-        Value::Text(Some(text)) => plain(text),
-        Value::Text(None) => Err(Fault::Utf8),
-        Value::Null => Err(Fault::NameMissing),
-        _ => Err(Fault::NameKind),
+        JsonValue::Text(Some(text)) => reject_control_characters(text),
+        JsonValue::Text(None) => Err(PointFault::Utf8),
+        JsonValue::Null => Err(PointFault::NameMissing),
+        _ => Err(PointFault::NameNotText),
     }
 }
 
 /// A time in JSON; quoted ones are common.
-pub(crate) fn time(value: &Value<'_>) -> Result<Millis, Fault> {
+pub(crate) fn time(value: &JsonValue<'_>) -> Result<Millis, PointFault> {
     match value {
-        Value::Number(text) => parse_time(text),
-        Value::Text(Some(text)) => parse_time(text),
-        Value::Null => Err(Fault::TimeMissing),
-        _ => Err(Fault::Time),
+        JsonValue::Number(text) => parse_time(text),
+        JsonValue::Text(Some(text)) => parse_time(text),
+        JsonValue::Null => Err(PointFault::TimeMissing),
+        _ => Err(PointFault::Time),
     }
 }
 
 /// Up to ten digits are seconds, more are milliseconds; both may have a fraction.
-pub(crate) fn parse_time(text: &str) -> Result<Millis, Fault> {
+pub(crate) fn parse_time(text: &str) -> Result<Millis, PointFault> {
     const SECONDS_END: f64 = 1e10;
     if text.len() <= 15 && text.bytes().all(|b| b.is_ascii_digit()) {
-        let number: Millis = text.parse().map_err(|_| Fault::Time)?;
+        let number: Millis = text.parse().map_err(|_| PointFault::Time)?;
         return Ok(if text.len() <= 10 {
             number * 1000
         } else {
             number
         });
     }
-    let number = Number::parse(text.as_bytes()).map_err(|_| Fault::Time)?;
+    let number = DecimalNumber::parse(text.as_bytes()).map_err(|_| PointFault::Time)?;
     match number.value {
         seconds if (0.0..SECONDS_END).contains(&seconds) => {
             Ok((seconds * 1000.0).round() as Millis)
         }
         // 16 digits of milliseconds are the year 300000.
         millis if (SECONDS_END..1e16).contains(&millis) => Ok(millis as Millis),
-        _ => Err(Fault::Time),
+        _ => Err(PointFault::Time),
     }
 }
 
-fn value(value: &Value<'_>, quoted: bool) -> Result<f64, Fault> {
+fn value(value: &JsonValue<'_>, quoted: bool) -> Result<f64, PointFault> {
     let text = match value {
-        Value::Number(text) => text,
-        Value::Text(Some(text)) if quoted => &**text,
-        Value::Null => return Err(Fault::ValueMissing),
+        JsonValue::Number(text) => text,
+        JsonValue::Text(Some(text)) if quoted => &**text,
+        JsonValue::Null => return Err(PointFault::ValueMissing),
         _ => return Err(NumberFault::NotANumber.into()),
     };
-    Ok(Number::parse(text.as_bytes())?.value)
+    Ok(DecimalNumber::parse(text.as_bytes())?.value)
 }
 
-fn level(value: &Value<'_>) -> Result<Option<Level>, Fault> {
+fn level(value: &JsonValue<'_>) -> Result<Option<Level>, PointFault> {
     match value {
-        Value::Null => Ok(None),
-        Value::Number(text) => text.parse().map(Some).map_err(|_| Fault::Level),
-        _ => Err(Fault::Level),
+        JsonValue::Null => Ok(None),
+        JsonValue::Number(text) => text.parse().map(Some).map_err(|_| PointFault::Level),
+        _ => Err(PointFault::Level),
     }
 }
 
 /// Tags that are null say nothing; those of other kinds than text are taken as they are written.
 fn tags<'a>(
-    reader: &mut Reader<'a>,
-    labels: &mut Vec<Label<'a>>,
-) -> Result<Result<(), Fault>, Syntax> {
+    reader: &mut JsonReader<'a>,
+    labels: &mut Vec<PointLabel<'a>>,
+) -> Result<Result<(), PointFault>, JsonSyntaxError> {
     if reader.peek() != Some(b'{') {
         return Ok(match reader.value()? {
-            Value::Null => Ok(()),
-            _ => Err(Fault::Tags),
+            JsonValue::Null => Ok(()),
+            _ => Err(PointFault::Tags),
         });
     }
     let mut found = Ok(());
     reader.map(|reader, key| {
         let value = match reader.value()? {
-            Value::Text(text) => text.ok_or(Fault::Utf8),
-            Value::Number(text) => Ok(Cow::Borrowed(text)),
-            Value::Bool(is_true) => Ok(Cow::Borrowed(if is_true { "true" } else { "false" })),
-            Value::Null => return Ok(()),
-            Value::List | Value::Map => Err(Fault::Tags),
+            JsonValue::Text(text) => text.ok_or(PointFault::Utf8),
+            JsonValue::Number(text) => Ok(Cow::Borrowed(text)),
+            JsonValue::Bool(is_true) => Ok(Cow::Borrowed(if is_true { "true" } else { "false" })),
+            JsonValue::Null => return Ok(()),
+            JsonValue::List | JsonValue::Map => Err(PointFault::Tags),
         };
-        let label = key.ok_or(Fault::Utf8).and_then(|key| Ok((key, value?)));
-        match label.and_then(checked) {
+        let label = key
+            .ok_or(PointFault::Utf8)
+            .and_then(|key| Ok((key, value?)));
+        match label.and_then(check_label) {
             Ok(label) => labels.push(label),
             Err(fault) => found = Err(fault),
         }
@@ -276,40 +278,40 @@ fn tags<'a>(
     Ok(found)
 }
 
-fn checked((key, value): Label<'_>) -> Result<Label<'_>, Fault> {
-    Ok((key, plain(value)?))
+fn check_label((key, value): PointLabel<'_>) -> Result<PointLabel<'_>, PointFault> {
+    Ok((key, reject_control_characters(value)?))
 }
 
-fn plain(text: Cow<'_, str>) -> Result<Cow<'_, str>, Fault> {
+fn reject_control_characters(text: Cow<'_, str>) -> Result<Cow<'_, str>, PointFault> {
     match text.chars().any(char::is_control) {
-        true => Err(Fault::Control),
+        true => Err(PointFault::Control),
         false => Ok(text),
     }
 }
 
 /// Puts a point from a line into the batch.
-pub(crate) fn add<'a>(
-    batch: &mut Batch<'a>,
+pub(crate) fn add_point<'a>(
+    batch: &mut PointBatch<'a>,
     name: &'a str,
     time: Millis,
     value: f64,
-    tags: impl Iterator<Item = Result<(&'a str, &'a str), Fault>>,
-) -> Result<(), Fault> {
+    tags: impl Iterator<Item = Result<(&'a str, &'a str), PointFault>>,
+) -> Result<(), PointFault> {
     let first = batch.labels.len();
-    let name = plain(name.into())?;
+    let name = reject_control_characters(name.into())?;
     for tag in tags {
-        let label = tag.and_then(|(key, value)| checked((key.into(), value.into())));
+        let label = tag.and_then(|(key, value)| check_label((key.into(), value.into())));
         match label {
             Ok(label) if batch.labels.len() - first < pegel_metric::LABELS_MAX => {
                 batch.labels.push(label);
             }
             other => {
                 batch.labels.truncate(first);
-                return Err(other.err().unwrap_or(Fault::TagsMany));
+                return Err(other.err().unwrap_or(PointFault::TooManyTags));
             }
         }
     }
-    batch.points.push(Ok(Point {
+    batch.points.push(Ok(ParsedPoint {
         name,
         time: Some(time),
         value,
@@ -348,7 +350,7 @@ mod tests {
             "99999999999999999999",
             "1 2",
         ] {
-            assert_eq!(parse_time(text), Err(Fault::Time), "{text}");
+            assert_eq!(parse_time(text), Err(PointFault::Time), "{text}");
         }
     }
 }

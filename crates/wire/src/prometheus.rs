@@ -4,24 +4,26 @@ use std::sync::Arc;
 
 use pegel_metric::{Kind, Series};
 
-use crate::encode::{Block, Encoded, blocks, escape, sorted, write_samples};
-use crate::exposition::{Exposition, ParseError};
-use crate::line::{Dialect, parse_lines};
+use crate::encode::{
+    EncodeResult, FamilyBlock, escape, family_blocks, sort_readings, write_samples,
+};
+use crate::exposition::{Exposition, ExpositionParseError};
+use crate::exposition_parser::{ExpositionDialect, parse_lines};
 
 /// What an answer in this format declares itself to be.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Appends all readings, families sorted by name and series by text.
-pub fn encode(readings: &[(Arc<Series>, f64)], out: &mut String) -> Encoded {
-    let mut encoded = Encoded::default();
-    for block in blocks(&sorted(readings)) {
+pub fn encode(readings: &[(Arc<Series>, f64)], out: &mut String) -> EncodeResult {
+    let mut encoded = EncodeResult::default();
+    for block in family_blocks(&sort_readings(readings)) {
         write_metadata(out, &block);
         write_samples(out, &block, &mut encoded);
     }
     encoded
 }
 
-fn write_metadata(out: &mut String, block: &Block<'_>) {
+fn write_metadata(out: &mut String, block: &FamilyBlock<'_>) {
     if !block.family.help.is_empty() {
         out.push_str("# HELP ");
         out.push_str(&block.name);
@@ -39,17 +41,17 @@ fn write_metadata(out: &mut String, block: &Block<'_>) {
 }
 
 /// Reads a whole exposition. Comments and blank lines are skipped; times are milliseconds.
-pub fn parse(bytes: &[u8]) -> Result<Exposition, ParseError> {
-    parse_lines(bytes, Dialect::Text)
+pub fn parse(bytes: &[u8]) -> Result<Exposition, ExpositionParseError> {
+    parse_lines(bytes, ExpositionDialect::Text)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::encode::reading;
-    use crate::{MetricType, Sample};
+    use crate::{ExpositionSample, MetricType};
 
-    fn encoded(readings: &[(Arc<Series>, f64)]) -> (String, Encoded) {
+    fn encoded(readings: &[(Arc<Series>, f64)]) -> (String, EncodeResult) {
         let mut out = String::new();
         let encoded = encode(readings, &mut out);
         (out, encoded)
@@ -79,7 +81,7 @@ mod tests {
         assert_eq!(text, expected);
         assert_eq!(
             encoded,
-            Encoded {
+            EncodeResult {
                 written: 4,
                 collisions: 0
             }
@@ -103,7 +105,7 @@ mod tests {
         assert_eq!(text, expected);
         assert_eq!(
             encoded,
-            Encoded {
+            EncodeResult {
                 written: 3,
                 collisions: 4
             }
@@ -119,7 +121,7 @@ mod tests {
         assert_eq!(text, "# TYPE a gauge\na 1\n");
         assert_eq!(
             encoded,
-            Encoded {
+            EncodeResult {
                 written: 1,
                 collisions: 1
             }
@@ -173,7 +175,7 @@ mod tests {
         let text = "# a comment\n\n#HELP spaced  out \n\tx { a = \"1\" , b=\"2\", }  1.5e3\t1700000000000\r\n# EOF\n";
         let parsed = parse(text.as_bytes()).expect("valid");
         let labels = vec![("a".into(), "1".into()), ("b".into(), "2".into())];
-        let sample = Sample {
+        let sample = ExpositionSample {
             name: "x".into(),
             labels,
             value: 1500.0,

@@ -11,14 +11,14 @@
 //! [`Lines`] reads those in one pass; whatever else a line holds goes through `line`, which knows
 //! every rule and every fault.
 
-mod aside;
-mod line;
+mod events;
+mod line_parser;
 mod number;
 mod tags;
 
-pub use aside::{Check, Event};
-pub use number::{Number, NumberFault, Sign};
-pub use tags::{TAGS_MAX, Tag, Tags, UnorderedTags};
+pub use events::{ServiceCheck, StatsdEvent};
+pub use number::{DecimalNumber, NumberFault, NumberSign};
+pub use tags::{StatsdTag, StatsdTags, TAGS_MAX, UnorderedTags};
 
 /// The longest line; also the longest datagram that UDP can carry.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
@@ -26,7 +26,7 @@ pub const LINE_BYTES_MAX: usize = 64 * 1024;
 /// What a value means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Type {
+pub enum StatsdType {
     /// `c`: adds to a total.
     Counter,
     /// `C`: the sender's own running total, as Flux and brubeck use it.
@@ -45,42 +45,42 @@ pub enum Type {
     Meter,
 }
 
-impl Type {
-    pub const ALL: [Type; 8] = [
-        Type::Counter,
-        Type::Cumulative,
-        Type::Gauge,
-        Type::Timer,
-        Type::Histogram,
-        Type::Distribution,
-        Type::Set,
-        Type::Meter,
+impl StatsdType {
+    pub const ALL: [StatsdType; 8] = [
+        StatsdType::Counter,
+        StatsdType::Cumulative,
+        StatsdType::Gauge,
+        StatsdType::Timer,
+        StatsdType::Histogram,
+        StatsdType::Distribution,
+        StatsdType::Set,
+        StatsdType::Meter,
     ];
 
     /// As it is written in a line.
     pub fn as_str(self) -> &'static str {
         match self {
-            Type::Counter => "c",
-            Type::Cumulative => "C",
-            Type::Gauge => "g",
-            Type::Timer => "ms",
-            Type::Histogram => "h",
-            Type::Distribution => "d",
-            Type::Set => "s",
-            Type::Meter => "m",
+            StatsdType::Counter => "c",
+            StatsdType::Cumulative => "C",
+            StatsdType::Gauge => "g",
+            StatsdType::Timer => "ms",
+            StatsdType::Histogram => "h",
+            StatsdType::Distribution => "d",
+            StatsdType::Set => "s",
+            StatsdType::Meter => "m",
         }
     }
 
-    fn parse(text: &[u8]) -> Option<Type> {
+    fn parse(text: &[u8]) -> Option<StatsdType> {
         Some(match text {
-            b"c" => Type::Counter,
-            b"C" => Type::Cumulative,
-            b"g" => Type::Gauge,
-            b"ms" => Type::Timer,
-            b"h" => Type::Histogram,
-            b"d" => Type::Distribution,
-            b"s" => Type::Set,
-            b"m" => Type::Meter,
+            b"c" => StatsdType::Counter,
+            b"C" => StatsdType::Cumulative,
+            b"g" => StatsdType::Gauge,
+            b"ms" => StatsdType::Timer,
+            b"h" => StatsdType::Histogram,
+            b"d" => StatsdType::Distribution,
+            b"s" => StatsdType::Set,
+            b"m" => StatsdType::Meter,
             _ => return None,
         })
     }
@@ -88,17 +88,17 @@ impl Type {
 
 /// One line that was understood.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Message<'a> {
-    Metric(Metric<'a>),
-    Event(Event<'a>),
-    Check(Check<'a>),
+pub enum StatsdMessage<'a> {
+    Metric(StatsdMetric<'a>),
+    Event(StatsdEvent<'a>),
+    Check(ServiceCheck<'a>),
 }
 
 /// One metric with its values. Name and tags are UTF-8 without control characters.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Metric<'a> {
+pub struct StatsdMetric<'a> {
     pub name: &'a [u8],
-    pub kind: Type,
+    pub kind: StatsdType,
     /// How many samples one value stands for: the inverse of the sample rate.
     pub weight: f64,
     /// Seconds since 1970, where the sender said when.
@@ -108,17 +108,17 @@ pub struct Metric<'a> {
     /// The values as they came; a set's member is the whole of it.
     text: &'a [u8],
     /// The first value. Without meaning for sets.
-    first: Number,
+    first: DecimalNumber,
     is_packed: bool,
 }
 
-impl<'a> Metric<'a> {
+impl<'a> StatsdMetric<'a> {
     /// The member of a set, as bytes of valid UTF-8. It may hold colons.
     pub fn member(&self) -> &'a [u8] {
         self.text
     }
 
-    pub fn first(&self) -> Number {
+    pub fn first(&self) -> DecimalNumber {
         self.first
     }
 
@@ -128,33 +128,33 @@ impl<'a> Metric<'a> {
     }
 
     /// All values, in order. A set has none: see [`Metric::member`].
-    pub fn values(&self) -> impl Iterator<Item = Number> + use<'a> {
+    pub fn values(&self) -> impl Iterator<Item = DecimalNumber> + use<'a> {
         let text = match self.kind {
-            Type::Set => None,
+            StatsdType::Set => None,
             _ => Some(self.text),
         };
         let parts = text.into_iter().flat_map(|text| text.split(|b| *b == b':'));
         // Every value was looked at when the line was taken.
-        parts.filter_map(|part| Number::parse(part).ok())
+        parts.filter_map(|part| DecimalNumber::parse(part).ok())
     }
 
-    pub fn tags(&self) -> Tags<'a> {
-        Tags::new(self.tags)
+    pub fn tags(&self) -> StatsdTags<'a> {
+        StatsdTags::new(self.tags)
     }
 }
 
 /// Why a line was refused, and where in the datagram it begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("byte {at}: {fault}")]
-pub struct LineError {
-    pub fault: Fault,
+pub struct StatsdLineError {
+    pub fault: StatsdLineFault,
     pub at: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum Fault {
+pub enum StatsdLineFault {
     #[error("the line is longer than {LINE_BYTES_MAX} bytes")]
-    LineLong,
+    LineTooLong,
     #[error("the line is not UTF-8")]
     Utf8,
     #[error("the line has a control character")]
@@ -164,7 +164,7 @@ pub enum Fault {
     #[error("the name is empty")]
     NameEmpty,
     #[error("the name is longer than {} bytes", pegel_metric::NAME_BYTES_MAX)]
-    NameLong,
+    NameTooLong,
     #[error("the name has one of the characters {{ }} \" |")]
     NameCharacter,
     #[error("{0}")]
@@ -180,7 +180,7 @@ pub enum Fault {
     #[error("a tag has no name, or its name has one of the characters {{ }} \" = ! ~")]
     Tag,
     #[error("more than {TAGS_MAX} tags")]
-    TagsMany,
+    TooManyTags,
     #[error("the timestamp is not a whole number of seconds since 1970")]
     Time,
     #[error("a field after the type is none of @, #, T or WORD:")]
@@ -193,16 +193,16 @@ pub enum Fault {
 
 /// Walks the lines of a datagram, or of a piece of a stream that ends at the end of a line.
 #[derive(Debug, Clone)]
-pub struct Lines<'a> {
+pub struct StatsdLines<'a> {
     bytes: &'a [u8],
     at: usize,
     /// Only printable ASCII and newlines, and nothing that a name may not have.
     is_plain: bool,
 }
 
-impl<'a> Lines<'a> {
-    pub fn new(bytes: &'a [u8]) -> Lines<'a> {
-        Lines {
+impl<'a> StatsdLines<'a> {
+    pub fn new(bytes: &'a [u8]) -> StatsdLines<'a> {
+        StatsdLines {
             bytes,
             at: 0,
             is_plain: is_plain(bytes),
@@ -211,25 +211,25 @@ impl<'a> Lines<'a> {
 
     /// `NAME:NUMBER|TYPE` and nothing else; `None` sends the line through every rule.
     #[inline]
-    fn short(&mut self, rest: &'a [u8]) -> Option<Metric<'a>> {
+    fn parse_short_line(&mut self, rest: &'a [u8]) -> Option<StatsdMetric<'a>> {
         let colon = memchr::memchr3(b':', b'|', b'\n', rest)?;
         if rest[colon] != b':' || colon == 0 || colon > pegel_metric::NAME_BYTES_MAX {
             return None;
         }
         let (name, value) = (&rest[..colon], &rest[colon + 1..]);
-        let (first, used) = Number::short(value)?;
+        let (first, used) = DecimalNumber::parse_short(value)?;
         let [b'|', letter, after @ ..] = &value[used..] else {
             return None;
         };
         let (kind, after) = match (letter, after) {
-            (b'c', after) => (Type::Counter, after),
-            (b'g', after) => (Type::Gauge, after),
-            (b'm', [b's', after @ ..]) => (Type::Timer, after),
-            (b'C', after) => (Type::Cumulative, after),
-            (b'h', after) => (Type::Histogram, after),
-            (b'd', after) => (Type::Distribution, after),
-            (b's', after) => (Type::Set, after),
-            (b'm', after) => (Type::Meter, after),
+            (b'c', after) => (StatsdType::Counter, after),
+            (b'g', after) => (StatsdType::Gauge, after),
+            (b'm', [b's', after @ ..]) => (StatsdType::Timer, after),
+            (b'C', after) => (StatsdType::Cumulative, after),
+            (b'h', after) => (StatsdType::Histogram, after),
+            (b'd', after) => (StatsdType::Distribution, after),
+            (b's', after) => (StatsdType::Set, after),
+            (b'm', after) => (StatsdType::Meter, after),
             _ => return None,
         };
         let end = match after {
@@ -238,7 +238,7 @@ impl<'a> Lines<'a> {
             _ => return None,
         };
         self.at = end;
-        Some(Metric {
+        Some(StatsdMetric {
             name,
             kind,
             weight: 1.0,
@@ -246,7 +246,7 @@ impl<'a> Lines<'a> {
             tags: &[],
             text: &value[..used],
             first: match kind {
-                Type::Set => Number::NONE,
+                StatsdType::Set => DecimalNumber::ABSENT,
                 _ => first,
             },
             is_packed: false,
@@ -254,8 +254,8 @@ impl<'a> Lines<'a> {
     }
 }
 
-impl<'a> Iterator for Lines<'a> {
-    type Item = Result<Message<'a>, LineError>;
+impl<'a> Iterator for StatsdLines<'a> {
+    type Item = Result<StatsdMessage<'a>, StatsdLineError>;
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
@@ -270,16 +270,18 @@ impl<'a> Iterator for Lines<'a> {
                 _ => {}
             }
             if self.is_plain
-                && let Some(metric) = self.short(rest)
+                && let Some(metric) = self.parse_short_line(rest)
             {
-                return Some(Ok(Message::Metric(metric)));
+                return Some(Ok(StatsdMessage::Metric(metric)));
             }
             let at = self.at;
             let end = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
             self.at += (end + 1).min(rest.len());
             let text = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]);
             if !text.is_empty() {
-                return Some(line::parse(text).map_err(|fault| LineError { fault, at }));
+                return Some(
+                    line_parser::parse(text).map_err(|fault| StatsdLineError { fault, at }),
+                );
             }
         }
     }

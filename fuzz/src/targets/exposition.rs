@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use pegel_metric::{Family, Input, Kind, Series};
-use pegel_wire::{Encoded, Exposition, MetricType, ParseError, openmetrics, prometheus};
+use pegel_wire::{
+    EncodeResult, Exposition, ExpositionParseError, MetricType, openmetrics, prometheus,
+};
 
 use super::Target;
 use crate::memory::bounded;
@@ -59,8 +61,8 @@ pub(super) const ENCODE: Target = Target {
 };
 
 type Readings = Vec<(Arc<Series>, f64)>;
-type Parse = fn(&[u8]) -> Result<Exposition, ParseError>;
-type Encode = fn(&[(Arc<Series>, f64)], &mut String) -> Encoded;
+type Parse = fn(&[u8]) -> Result<Exposition, ExpositionParseError>;
+type Encode = fn(&[(Arc<Series>, f64)], &mut String) -> EncodeResult;
 
 /// What is read is written and read again with the same meaning.
 fn round_trip(input: &[u8], parse: Parse, encode: Encode) {

@@ -1,8 +1,8 @@
 //! What ingest reads back, and the patterns of its rules.
 
-use pegel_ingest::lanes::amount::{Amount, CounterKind};
-use pegel_ingest::lanes::journal::{Kept, KeptLane, KeptSeries, read};
-use pegel_ingest::rules::Pattern;
+use pegel_ingest::lanes::amount::{CounterAmount, CounterKind};
+use pegel_ingest::lanes::journal::{JournalContents, JournalLane, JournalSeries, parse_journal};
+use pegel_ingest::rules::NamePattern;
 
 use super::Target;
 use crate::memory::bounded;
@@ -31,15 +31,15 @@ pub(super) const PATTERN: Target = Target {
 };
 
 fn journal(bytes: &[u8]) {
-    let Ok((kept, whole)) = bounded(64 * bytes.len() + (1 << 16), || read(bytes)) else {
+    let Ok((kept, whole)) = bounded(64 * bytes.len() + (1 << 16), || parse_journal(bytes)) else {
         return;
     };
-    assert_eq!(kept.torn, (bytes.len() - whole) as u64);
-    let (again, all) = read(&bytes[..whole]).expect("the same format");
+    assert_eq!(kept.torn_bytes, (bytes.len() - whole) as u64);
+    let (again, all) = parse_journal(&bytes[..whole]).expect("the same format");
     assert_eq!(all, whole);
     assert_eq!(again.lanes.len(), kept.lanes.len());
     // What is written anew says the same.
-    let (third, _) = read(&again.to_bytes()).expect("our own format");
+    let (third, _) = parse_journal(&again.to_bytes()).expect("our own format");
     assert_eq!(third, again);
 }
 
@@ -51,38 +51,38 @@ fn pattern(bytes: &[u8]) {
     if name.len() > 2000 {
         return;
     }
-    let Ok(pattern) = pattern.parse::<Pattern>() else {
+    let Ok(pattern) = pattern.parse::<NamePattern>() else {
         return;
     };
-    if let Some(parts) = pattern.parts(name) {
+    if let Some(parts) = pattern.captures(name) {
         for (part, text) in parts {
-            assert!(pattern.has_part(part));
+            assert!(pattern.has_capture(part));
             assert!(!text.is_empty() && name.contains(text));
         }
     }
 }
 
 fn small_journal() -> Vec<u8> {
-    let mut kept = Kept::default();
-    let series = KeptSeries {
+    let mut kept = JournalContents::default();
+    let series = JournalSeries {
         text: "steps_total{phase=\"a\"}".to_owned(),
         help: "Steps.".to_owned(),
         kind: CounterKind::Whole,
         level: 1,
     };
     kept.series.insert(0, series.clone());
-    let seconds = KeptSeries {
+    let seconds = JournalSeries {
         text: "seconds_total".to_owned(),
         kind: CounterKind::Float,
         ..series
     };
     kept.series.insert(1, seconds);
-    kept.base.insert(0, Amount::Whole(7));
-    let lane = KeptLane {
+    kept.base.insert(0, CounterAmount::Whole(7));
+    let lane = JournalLane {
         has_ended: true,
         position: 3,
-        amounts: vec![(0, Amount::Whole(5)), (1, Amount::Float(0.5))],
-        before: vec![(0, Amount::Whole(2))],
+        amounts: vec![(0, CounterAmount::Whole(5)), (1, CounterAmount::Float(0.5))],
+        counted_elsewhere: vec![(0, CounterAmount::Whole(2))],
     };
     kept.lanes.insert([9; 16], lane);
     kept.to_bytes()

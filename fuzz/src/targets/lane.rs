@@ -3,8 +3,10 @@
 use std::fs;
 use std::sync::OnceLock;
 
-use pegel_lane::reader::{Directory, Lane, Limits, Value, View};
-use pegel_lane::{Calls, Counter, Gauge, Handle, Histogram, Home, Kind, Points, Spec, Timer};
+use pegel_lane::reader::{LaneDirectoryHandle, LaneLimits, LaneValue, LaneView, ParsedLane};
+use pegel_lane::{
+    Calls, Counter, Gauge, Handle, Histogram, LaneKind, LaneSeriesSpec, Points, ProcessLanes, Timer,
+};
 use pegel_testkit::TempDir;
 
 use super::Target;
@@ -43,7 +45,7 @@ pub(super) const LANE_FILE: Target = Target {
 /// What parses can be read whole; and when the bytes change afterwards, nothing breaks.
 fn memory(input: &[u8]) {
     // An entry of a few words for each series, of which each takes at least a cache line.
-    let Ok(lane) = bounded(4 * input.len() + (1 << 16), || Lane::parse(input)) else {
+    let Ok(lane) = bounded(4 * input.len() + (1 << 16), || ParsedLane::parse(input)) else {
         return;
     };
     assert!(lane.series_count() <= input.len() / 64);
@@ -52,7 +54,7 @@ fn memory(input: &[u8]) {
         let series = view.series(index).expect("checked when it was parsed");
         assert_eq!(view.kind(index), Some(series.kind));
         match series.kind {
-            Kind::Gauge | Kind::Point => {}
+            LaneKind::Gauge | LaneKind::Point => {}
             _ => assert!(value.is_some(), "{series:?}"),
         }
     }
@@ -61,10 +63,10 @@ fn memory(input: &[u8]) {
     look_at(lane.view(&input[..input.len() / 2]));
 }
 
-fn look_at(view: View<'_>) {
+fn look_at(view: LaneView<'_>) {
     for (index, value) in view.iter() {
         let _ = (view.series(index), view.ignored(index));
-        if let Some(Value::Distribution(values)) = value {
+        if let Some(LaneValue::Distribution(values)) = value {
             assert!(values.filled().count() <= pegel_lane::BUCKETS);
         }
     }
@@ -86,9 +88,9 @@ fn file(input: &[u8]) {
         .open(&path)
         .expect("ours");
     written.set_len(length.min(8 << 20)).expect("sparse");
-    let directory = Directory::open(dir.path()).expect("ours");
+    let directory = LaneDirectoryHandle::open(dir.path()).expect("ours");
     let name = format!("{digits}.lane");
-    let opened = directory.open_lane(&name, &Limits::default());
+    let opened = directory.open_lane(&name, &LaneLimits::default());
     if let Ok(mut lane) = opened {
         let (mut buffer, mut points) = (Vec::new(), Vec::new());
         for round in 0..3 {
@@ -111,9 +113,9 @@ fn file(input: &[u8]) {
 /// Lanes of all kinds, the same at every run.
 fn lanes() -> Vec<Vec<u8>> {
     let dir = TempDir::new();
-    let home = Home::in_directory(dir.path());
+    let home = ProcessLanes::in_directory(dir.path());
     let spec = |name: &'static str| {
-        let mut spec = Spec::new(Kind::Counter, name);
+        let mut spec = LaneSeriesSpec::new(LaneKind::Counter, name);
         spec.help = "Helps.";
         spec.labels = &[("call", "MPI_Send"), ("phase", "a")];
         spec

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use pegel_metric::{Clock, Family, Input, Kind, Millis, Point, Series};
 use pegel_query::{
-    Annotations, BulkDelete, Change, Engine, Expressions, Gexp, LastQuery, Limits, Lookup, Pairs,
-    Problem, QUERIES_MAX, Request, Suggest, Zone,
+    AnnotationBulkDelete, AnnotationUpdate, Annotations, ExpressionRequest, GexpRequest, LastQuery,
+    LookupQuery, OpentsdbError, QUERIES_MAX, QueryEngine, QueryLimits, QueryParams, QueryRequest,
+    SuggestQuery, TimeZone,
 };
-use pegel_store::{Options, Store};
+use pegel_store::{Store, StoreOptions};
 use pegel_testkit::TempDir;
 
 use super::Target;
@@ -176,13 +177,13 @@ impl Clock for Standstill {
 }
 
 struct Shop {
-    engine: Engine,
+    engine: QueryEngine,
     _dir: TempDir,
 }
 
 static SHOP: LazyLock<Shop> = LazyLock::new(|| {
     let dir = TempDir::new();
-    let mut options = Options::new(dir.join("store"));
+    let mut options = StoreOptions::new(dir.join("store"));
     options.clock = Arc::new(Standstill);
     let store = Store::open(options).expect("opens");
     for (name, room, every) in [
@@ -210,8 +211,8 @@ static SHOP: LazyLock<Shop> = LazyLock::new(|| {
         store.push(Input::Push, points).expect("taken");
     }
     let annotations = Annotations::open(dir.path()).expect("opens");
-    let mut engine = Engine::new(store, Arc::new(annotations), "nid1", false);
-    engine.limits = Limits {
+    let mut engine = QueryEngine::new(store, Arc::new(annotations), "nid1", false);
+    engine.limits = QueryLimits {
         bytes_max: REQUEST_BYTES_MAX,
         time_max: Duration::from_millis(500),
     };
@@ -219,7 +220,7 @@ static SHOP: LazyLock<Shop> = LazyLock::new(|| {
 });
 
 /// What is answered is JSON; what is not has a status that says why.
-fn check(answer: impl FnOnce(&Engine, &mut Vec<u8>) -> Result<(), Problem>) {
+fn check(answer: impl FnOnce(&QueryEngine, &mut Vec<u8>) -> Result<(), OpentsdbError>) {
     let engine = &SHOP.engine;
     let mut out = Vec::new();
     let answered = bounded(REQUEST_BYTES_MAX + BESIDE_BYTES_MAX, || {
@@ -231,7 +232,7 @@ fn check(answer: impl FnOnce(&Engine, &mut Vec<u8>) -> Result<(), Problem>) {
     }
 }
 
-fn told(problem: &Problem) {
+fn told(problem: &OpentsdbError) {
     assert!(
         matches!(problem.status(), 400 | 404 | 413 | 504),
         "{problem:?}"
@@ -239,11 +240,11 @@ fn told(problem: &Problem) {
     assert!(!problem.to_string().is_empty());
 }
 
-fn write(out: &mut Vec<u8>, value: &impl serde::Serialize) -> Result<(), Problem> {
-    serde_json::to_writer(out, value).map_err(|error| Problem::Write(error.into()))
+fn write(out: &mut Vec<u8>, value: &impl serde::Serialize) -> Result<(), OpentsdbError> {
+    serde_json::to_writer(out, value).map_err(|error| OpentsdbError::Write(error.into()))
 }
 
-fn asked(request: Result<Request, Problem>) {
+fn asked(request: Result<QueryRequest, OpentsdbError>) {
     let request = match request {
         Ok(request) => request,
         Err(problem) => return told(&problem),
@@ -254,23 +255,23 @@ fn asked(request: Result<Request, Problem>) {
 }
 
 fn json(input: &[u8]) {
-    asked(Request::from_json(input, &Pairs::default(), NOW));
-    if let Ok(expressions) = Expressions::from_json(input, NOW) {
+    asked(QueryRequest::from_json(input, &QueryParams::default(), NOW));
+    if let Ok(expressions) = ExpressionRequest::from_json(input, NOW) {
         check(|engine, out| engine.exp(&expressions, out));
     }
     if let Ok(last) = LastQuery::from_json(input) {
         check(|engine, out| write(out, &engine.last(&last, NOW)?));
     }
-    if let Ok(suggest) = Suggest::from_json(input) {
+    if let Ok(suggest) = SuggestQuery::from_json(input) {
         check(|engine, out| write(out, &engine.suggest(&suggest)?));
     }
-    if let Ok(lookup) = Lookup::from_json(input) {
+    if let Ok(lookup) = LookupQuery::from_json(input) {
         check(|engine, out| write(out, &engine.lookup(&lookup)?));
     }
-    if let Ok(Ok((tsuid, start))) = Change::from_json(input).map(|change| change.key()) {
+    if let Ok(Ok((tsuid, start))) = AnnotationUpdate::from_json(input).map(|change| change.key()) {
         assert!(tsuid.bytes().all(|byte| byte.is_ascii_hexdigit()) && start > 0);
     }
-    if let Ok(bulk) = BulkDelete::from_json(input, NOW) {
+    if let Ok(bulk) = AnnotationBulkDelete::from_json(input, NOW) {
         assert!(bulk.global || !bulk.tsuids.is_empty());
     }
 }
@@ -281,25 +282,25 @@ fn uri(input: &[u8]) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         (key.to_owned(), value.to_owned())
     };
-    let pairs = Pairs::new(text.split('&').map(pair).collect());
-    asked(Request::from_uri(&pairs, NOW));
-    if let Ok(gexp) = Gexp::from_uri(&pairs, NOW) {
+    let pairs = QueryParams::new(text.split('&').map(pair).collect());
+    asked(QueryRequest::from_uri(&pairs, NOW));
+    if let Ok(gexp) = GexpRequest::from_uri(&pairs, NOW) {
         check(|engine, out| engine.gexp(&gexp, out));
     }
     if let Ok(last) = LastQuery::from_uri(&pairs) {
         check(|engine, out| write(out, &engine.last(&last, NOW)?));
     }
-    if let Ok(suggest) = Suggest::from_uri(&pairs) {
+    if let Ok(suggest) = SuggestQuery::from_uri(&pairs) {
         check(|engine, out| write(out, &engine.suggest(&suggest)?));
     }
-    if let Ok(lookup) = Lookup::from_uri(&pairs) {
+    if let Ok(lookup) = LookupQuery::from_uri(&pairs) {
         check(|engine, out| write(out, &engine.lookup(&lookup)?));
     }
 }
 
 /// Any file gives offsets of at most a day or so, and local times that lead back.
 fn zone(input: &[u8]) {
-    let Some(zone) = Zone::from_bytes(input) else {
+    let Some(zone) = TimeZone::from_bytes(input) else {
         return;
     };
     for second in [
@@ -312,7 +313,7 @@ fn zone(input: &[u8]) {
     ] {
         let offset = zone.offset(second);
         assert!(offset.abs() <= 26 * 3_600, "{offset}");
-        let again = zone.utc_of(second + offset);
+        let again = zone.local_to_utc(second + offset);
         assert!((again - second).abs() <= 2 * 26 * 3_600, "{second} {again}");
     }
 }

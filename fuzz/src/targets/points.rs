@@ -1,6 +1,6 @@
 //! Points in bodies and lines: OpenTSDB's put and Dragon's posts.
 
-use pegel_wire::{Batch, POINTS_MAX, dragon, opentsdb};
+use pegel_wire::{POINTS_MAX, PointBatch, dragon, opentsdb};
 use serde_json::Value;
 
 use super::Target;
@@ -135,7 +135,7 @@ fn depth(value: &Value) -> usize {
 
 /// What is read is written and read again with the same meaning.
 fn put_line(input: &[u8]) {
-    let mut batch = Batch::default();
+    let mut batch = PointBatch::default();
     let read = bounded(bytes_max(input), || opentsdb::put_line(input, &mut batch));
     if read.is_err() {
         assert!(batch.is_empty() && batch.labels().is_empty());
@@ -150,7 +150,7 @@ fn put_line(input: &[u8]) {
     for (key, value) in batch.labels() {
         line.push_str(&format!(" {key}={value}"));
     }
-    let mut again = Batch::default();
+    let mut again = PointBatch::default();
     opentsdb::put_line(line.as_bytes(), &mut again).expect("our own line");
     assert_eq!(again.labels(), batch.labels(), "{line}");
     let Some(Ok(back)) = again.points.first() else {
@@ -182,7 +182,7 @@ fn dragon_bodies(input: &[u8]) {
             assert!(point.value.is_finite() && batch.labels_of(point).len() <= 64);
         }
     }
-    if let Ok(time) = dragon::cleanup(input) {
+    if let Ok(time) = dragon::cleanup_time(input) {
         assert!(time >= 0);
     }
     if let Ok(key) = dragon::auth_key(input) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pegel_metric::{Clock, Family, Group, Input, Kind, Millis, Point, Selector, Series, Tick};
 use pegel_serve::fuzzing::{range_question, selector};
-use pegel_store::{Fold, Options, QueryError, Question, Store};
+use pegel_store::{QueryError, RangeQuery, StepAggregation, Store, StoreOptions};
 use pegel_testkit::TempDir;
 
 use super::Target;
@@ -81,20 +81,20 @@ struct Shop {
 
 static SHOP: LazyLock<Shop> = LazyLock::new(|| {
     let dir = TempDir::new();
-    let mut options = Options::new(dir.join("store"));
+    let mut options = StoreOptions::new(dir.join("store"));
     options.clock = Arc::new(Standstill);
     let store = Store::open(options).expect("opens");
     fill(&store);
-    store.settle();
+    store.flush_to_blocks();
     let mut all = BTreeMap::new();
-    let everything = Question::new(Selector::all(), 0, NOW + 600_000, None);
+    let everything = RangeQuery::new(Selector::all(), 0, NOW + 600_000, None);
     let keep = &mut |series: &Arc<Series>, points: &[(Millis, f64)]| {
         all.insert(
             series.text().to_owned(),
             (series.family().kind, points.to_vec()),
         );
     };
-    store.range(&everything, keep).expect("answered");
+    store.query_range(&everything, keep).expect("answered");
     assert_eq!(all.len(), 4, "two rooms, turns and one loose series");
     Shop {
         store,
@@ -147,7 +147,7 @@ fn range(input: &[u8]) {
     };
     let store = &SHOP.store;
     let answered = bounded(question.bytes_max + (8 << 20), || {
-        store.range(&question, keep)
+        store.query_range(&question, keep)
     });
     if question.start > question.end {
         return assert!(
@@ -187,7 +187,7 @@ fn range(input: &[u8]) {
     assert!(found.is_empty(), "{found:?}");
 }
 
-fn by_hand(samples: &[(Millis, f64)], kind: Kind, question: &Question) -> Vec<(Millis, f64)> {
+fn by_hand(samples: &[(Millis, f64)], kind: Kind, question: &RangeQuery) -> Vec<(Millis, f64)> {
     let inside = samples
         .iter()
         .copied()
@@ -195,10 +195,10 @@ fn by_hand(samples: &[(Millis, f64)], kind: Kind, question: &Question) -> Vec<(M
     let Some(step) = question.step else {
         return inside.collect();
     };
-    let fold = step.fold.unwrap_or(if kind == Kind::Counter {
-        Fold::Last
+    let fold = step.aggregation.unwrap_or(if kind == Kind::Counter {
+        StepAggregation::Last
     } else {
-        Fold::Avg
+        StepAggregation::Avg
     });
     let mut buckets: BTreeMap<Millis, Vec<f64>> = BTreeMap::new();
     for (time, value) in inside {
@@ -208,13 +208,13 @@ fn by_hand(samples: &[(Millis, f64)], kind: Kind, question: &Question) -> Vec<(M
             .push(value);
     }
     let fold = |values: &[f64]| match fold {
-        Fold::First => values[0],
-        Fold::Last => values[values.len() - 1],
-        Fold::Min => values.iter().copied().fold(f64::INFINITY, f64::min),
-        Fold::Max => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-        Fold::Sum => values.iter().sum(),
-        Fold::Avg => values.iter().sum::<f64>() / values.len() as f64,
-        Fold::Count => values.len() as f64,
+        StepAggregation::First => values[0],
+        StepAggregation::Last => values[values.len() - 1],
+        StepAggregation::Min => values.iter().copied().fold(f64::INFINITY, f64::min),
+        StepAggregation::Max => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        StepAggregation::Sum => values.iter().sum(),
+        StepAggregation::Avg => values.iter().sum::<f64>() / values.len() as f64,
+        StepAggregation::Count => values.len() as f64,
     };
     buckets
         .iter()

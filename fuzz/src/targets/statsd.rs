@@ -1,6 +1,8 @@
 //! statsd lines: the quick way and the long way agree, tags keep their meaning, and no line is lost.
 
-use pegel_wire::statsd::{Lines, Message, Metric, Number, TAGS_MAX, Type};
+use pegel_wire::statsd::{
+    DecimalNumber, StatsdLines, StatsdMessage, StatsdMetric, StatsdType, TAGS_MAX,
+};
 
 use super::Target;
 
@@ -46,36 +48,41 @@ fn statsd(input: &[u8]) {
     let is_line = |line: &&[u8]| !matches!(line, [] | [b'\r']);
     let lines: Vec<&[u8]> = input.split(|b| *b == b'\n').filter(is_line).collect();
     let mut count = 0;
-    for (found, line) in Lines::new(input).zip(&lines) {
+    for (found, line) in StatsdLines::new(input).zip(&lines) {
         count += 1;
         // By itself, a line means what it means among others.
-        let alone = Lines::new(line).next().expect("a line that is not empty");
+        let alone = StatsdLines::new(line)
+            .next()
+            .expect("a line that is not empty");
         assert_eq!(found.as_ref().ok(), alone.as_ref().ok());
         // A byte beyond ASCII among them makes the others go the long way.
         let mut long = line.to_vec();
         long.extend_from_slice("\n\u{fc}:1|c".as_bytes());
-        let other = Lines::new(&long).next().expect("the same line");
+        let other = StatsdLines::new(&long).next().expect("the same line");
         match (&found, &other) {
             (Ok(one), Ok(other)) => assert_eq!(one, other),
             (Err(one), Err(other)) => assert_eq!(one.fault, other.fault),
             _ => panic!("{found:?} and {other:?}"),
         }
-        if let Ok(Message::Metric(metric)) = found {
+        if let Ok(StatsdMessage::Metric(metric)) = found {
             check(&metric);
         }
     }
     assert_eq!(
-        (count, Lines::new(input).count()),
+        (count, StatsdLines::new(input).count()),
         (lines.len(), lines.len())
     );
 }
 
-fn check(metric: &Metric<'_>) {
+fn check(metric: &StatsdMetric<'_>) {
     assert!(!metric.name.is_empty() && metric.name.len() <= pegel_metric::NAME_BYTES_MAX);
     assert!(std::str::from_utf8(metric.name).is_ok_and(|name| !name.contains(char::is_control)));
     assert!(metric.weight >= 1.0 && metric.weight.is_finite());
-    assert_eq!(metric.values().next().is_some(), metric.kind != Type::Set);
-    for Number { value, .. } in metric.values() {
+    assert_eq!(
+        metric.values().next().is_some(),
+        metric.kind != StatsdType::Set
+    );
+    for DecimalNumber { value, .. } in metric.values() {
         assert!(value.is_finite());
     }
     assert!(metric.tags().iter().count() <= TAGS_MAX);

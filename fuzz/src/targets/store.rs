@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use pegel_metric::{Family, Group, Input, Kind, Point, Series, Tick};
 use pegel_store::fuzzing::{
-    Logged, SegmentWriter, check_format, read_block, replay_segment, unpack, wrap_block,
+    LoggedEntry, SegmentWriter, build_block, check_format, read_block, replay_segment, unpack,
 };
-use pegel_store::{FileHandle, Files, OpenError};
+use pegel_store::{FileHandle, Files, StoreOpenError};
 use pegel_testkit::TempDir;
 
 use super::Target;
@@ -64,7 +64,7 @@ pub(super) const BLOCK: Target = Target {
     name: "block",
     run: |input| drop(read(input.to_vec())),
     dictionary: &[b"PEGELBLK", b"PGLE"],
-    seeds: || vec![block(), wrap_block(2, b"", b"\0\0\0")],
+    seeds: || vec![block(), build_block(2, b"", b"\0\0\0")],
 };
 
 pub(super) const BLOCK_INDEX: Target = Target {
@@ -73,7 +73,7 @@ pub(super) const BLOCK_INDEX: Target = Target {
         let mut source = Source::new(input);
         let len = source.up_to(4_096);
         let data = source.take(len);
-        drop(read(wrap_block(1, data, source.rest())));
+        drop(read(build_block(1, data, source.rest())));
     },
     dictionary: &[],
     seeds: || vec![index_of(&block()), b"\0\0\0\0\0".to_vec()],
@@ -179,7 +179,7 @@ fn take_apart(segment: &[u8]) -> Vec<u8> {
 fn log_round_trip(input: &[u8]) {
     let mut source = Source::new(input);
     let mut writer = SegmentWriter::default();
-    let mut expected: Vec<Logged> = Vec::new();
+    let mut expected: Vec<LoggedEntry> = Vec::new();
     let family = Arc::new(Family::new("m", Kind::Unknown, "", 0, "Any."));
     let mut group = Group::new("g", 4, 1);
     let mut slots = Vec::new();
@@ -317,10 +317,10 @@ fn block() -> Vec<u8> {
     let home = dir.join("store");
     std::fs::create_dir_all(home.join("log")).expect("a directory");
     std::fs::write(home.join("log/0000000001.log"), segment(2).bytes()).expect("written");
-    let mut options = pegel_store::Options::new(&home);
+    let mut options = pegel_store::StoreOptions::new(&home);
     options.keep_disk = std::time::Duration::from_secs(3_000_000_000);
     let store = pegel_store::Store::open(options).expect("opens");
-    store.settle();
+    store.flush_to_blocks();
     store.close();
     let blocks = std::fs::read_dir(home.join("blocks")).expect("a directory");
     let block = blocks.flatten().next().expect("a block");
@@ -354,7 +354,7 @@ fn format(input: &[u8]) {
         let version = version.and_then(|number| number.parse::<u32>().ok());
         match checked {
             Ok(()) => assert_eq!(version, Some(1), "{text:?}"),
-            Err(OpenError::Version { found, .. }) => {
+            Err(StoreOpenError::Version { found, .. }) => {
                 assert_ne!(found, 1);
                 assert_eq!((version, &*after), (Some(found), input));
             }

@@ -8,7 +8,7 @@ use std::net::{TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use pegel_lane::{Counter, Handle, Home, Kind, Spec};
+use pegel_lane::{Counter, Handle, LaneKind, LaneSeriesSpec, ProcessLanes};
 use pegel_testkit::{Address, AgentProcess, Rng, get, post};
 
 /// Points in one batch of the back-fill.
@@ -183,8 +183,8 @@ impl SoakLoad<'_> {
     }
 
     /// Counts in a lane. Returns the total.
-    pub fn count_in_lane(&self, home: &'static Home) -> u64 {
-        let spec = Spec::new(Kind::Counter, "soak_steps_total");
+    pub fn count_in_lane(&self, home: &'static ProcessLanes) -> u64 {
+        let spec = LaneSeriesSpec::new(LaneKind::Counter, "soak_steps_total");
         let steps = Counter::create_in(home, &spec).expect("created");
         let mut count = 0;
         self.repeat(Duration::from_millis(1), || {

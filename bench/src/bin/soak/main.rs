@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use pegel_bench::{process_cpu_time, release_binary, resident_mb};
-use pegel_lane::Home;
+use pegel_lane::ProcessLanes;
 use pegel_testkit::{AgentBuilder, AgentProcess};
 
 use load::SoakLoad;
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let builder = AgentBuilder::new(release_binary()).config(CONFIG);
-    let home = Home::in_directory(builder.lanes());
+    let home = ProcessLanes::in_directory(builder.lanes());
     let agent = builder.start();
     let stop = AtomicBool::new(false);
     let answers = AtomicU64::new(0);

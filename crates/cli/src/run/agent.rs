@@ -83,7 +83,7 @@ fn use_lane_directory_of(client: &AgentClient, note: &dyn Fn(&str)) {
         .flatten()
         .filter_map(|path| path.as_str().map(PathBuf::from))
         .collect();
-    let usual = pegel_lane::directory();
+    let usual = pegel_lane::lane_directory();
     if directories.is_empty() || directories.contains(&usual) {
         return;
     }

@@ -22,63 +22,67 @@ impl CounterKind {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Amount {
+pub enum CounterAmount {
     Whole(u64),
     Float(f64),
 }
 
-impl Amount {
-    pub fn zero(kind: CounterKind) -> Amount {
+impl CounterAmount {
+    pub fn zero(kind: CounterKind) -> CounterAmount {
         match kind {
-            CounterKind::Whole | CounterKind::Bucket => Amount::Whole(0),
-            CounterKind::Float => Amount::Float(0.0),
+            CounterKind::Whole | CounterKind::Bucket => CounterAmount::Whole(0),
+            CounterKind::Float => CounterAmount::Float(0.0),
         }
     }
 
     /// What is not finite is taken for nothing: a lane may hold anything.
-    pub fn from_bits(kind: CounterKind, bits: u64) -> Amount {
+    pub fn from_bits(kind: CounterKind, bits: u64) -> CounterAmount {
         match kind {
-            CounterKind::Whole | CounterKind::Bucket => Amount::Whole(bits),
+            CounterKind::Whole | CounterKind::Bucket => CounterAmount::Whole(bits),
             CounterKind::Float => {
                 let value = f64::from_bits(bits);
-                Amount::Float(if value.is_finite() { value } else { 0.0 })
+                CounterAmount::Float(if value.is_finite() { value } else { 0.0 })
             }
         }
     }
 
     pub fn to_bits(self) -> u64 {
         match self {
-            Amount::Whole(value) => value,
-            Amount::Float(value) => value.to_bits(),
+            CounterAmount::Whole(value) => value,
+            CounterAmount::Float(value) => value.to_bits(),
         }
     }
 
     pub fn value(self) -> f64 {
         match self {
-            Amount::Whole(value) => value as f64,
-            Amount::Float(value) => value,
+            CounterAmount::Whole(value) => value as f64,
+            CounterAmount::Float(value) => value,
         }
     }
 
-    pub fn plus(self, other: Amount) -> Amount {
+    pub fn plus(self, other: CounterAmount) -> CounterAmount {
         match (self, other) {
-            (Amount::Whole(a), Amount::Whole(b)) => Amount::Whole(a.saturating_add(b)),
+            (CounterAmount::Whole(a), CounterAmount::Whole(b)) => {
+                CounterAmount::Whole(a.saturating_add(b))
+            }
             // What is not finite could never be shown again.
-            (a, b) => Amount::Float((a.value() + b.value()).clamp(f64::MIN, f64::MAX)),
+            (a, b) => CounterAmount::Float((a.value() + b.value()).clamp(f64::MIN, f64::MAX)),
         }
     }
 
     /// How much more this is; nothing when it is less.
-    pub fn minus(self, other: Amount) -> Amount {
+    pub fn minus(self, other: CounterAmount) -> CounterAmount {
         match (self, other) {
-            (Amount::Whole(a), Amount::Whole(b)) => Amount::Whole(a.saturating_sub(b)),
-            (a, b) => Amount::Float((a.value() - b.value()).max(0.0)),
+            (CounterAmount::Whole(a), CounterAmount::Whole(b)) => {
+                CounterAmount::Whole(a.saturating_sub(b))
+            }
+            (a, b) => CounterAmount::Float((a.value() - b.value()).max(0.0)),
         }
     }
 
-    pub fn is_more_than(self, other: Amount) -> bool {
+    pub fn is_more_than(self, other: CounterAmount) -> bool {
         match (self, other) {
-            (Amount::Whole(a), Amount::Whole(b)) => a > b,
+            (CounterAmount::Whole(a), CounterAmount::Whole(b)) => a > b,
             (a, b) => a.value() > b.value(),
         }
     }
@@ -90,22 +94,28 @@ mod tests {
 
     #[test]
     fn whole_numbers_are_exact_beyond_what_floating_point_can_hold() {
-        let large = Amount::Whole((1 << 53) + 1);
-        assert_eq!(large.plus(Amount::Whole(2)), Amount::Whole((1 << 53) + 3));
-        assert_eq!(Amount::Whole(3).minus(Amount::Whole(5)), Amount::Whole(0));
-        assert!(Amount::Whole((1 << 53) + 1).is_more_than(Amount::Whole(1 << 53)));
+        let large = CounterAmount::Whole((1 << 53) + 1);
+        assert_eq!(
+            large.plus(CounterAmount::Whole(2)),
+            CounterAmount::Whole((1 << 53) + 3)
+        );
+        assert_eq!(
+            CounterAmount::Whole(3).minus(CounterAmount::Whole(5)),
+            CounterAmount::Whole(0)
+        );
+        assert!(CounterAmount::Whole((1 << 53) + 1).is_more_than(CounterAmount::Whole(1 << 53)));
     }
 
     #[test]
     fn what_is_no_number_is_nothing() {
         let bits = f64::INFINITY.to_bits();
         assert_eq!(
-            Amount::from_bits(CounterKind::Float, bits),
-            Amount::Float(0.0)
+            CounterAmount::from_bits(CounterKind::Float, bits),
+            CounterAmount::Float(0.0)
         );
-        let half = Amount::from_bits(CounterKind::Float, 0.5f64.to_bits());
-        assert_eq!(half.plus(half), Amount::Float(1.0));
-        let most = Amount::Float(f64::MAX);
+        let half = CounterAmount::from_bits(CounterKind::Float, 0.5f64.to_bits());
+        assert_eq!(half.plus(half), CounterAmount::Float(1.0));
+        let most = CounterAmount::Float(f64::MAX);
         assert_eq!(most.plus(most), most);
     }
 }

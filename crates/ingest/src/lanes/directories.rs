@@ -14,18 +14,18 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
 use super::journal::LaneId;
 use super::quota::LaneQuota;
-use super::watched::{WatchedDirectory, opened_in};
+use super::watched_directory::{WatchedDirectory, with_directory};
 use super::{LaneDirectory, LanesSettings};
 
 /// A lane that was not known before.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct OpenedLane {
     pub file: LaneFile,
     pub directory: usize,
 }
 
 #[derive(Debug)]
-pub(super) struct Directories {
+pub(super) struct LaneDirectories {
     watched: Vec<WatchedDirectory>,
     inotify: Option<OwnedFd>,
     quota: LaneQuota,
@@ -34,12 +34,12 @@ pub(super) struct Directories {
     is_new: bool,
 }
 
-impl Directories {
-    pub fn new(settings: &LanesSettings, is_new: bool) -> Directories {
+impl LaneDirectories {
+    pub fn new(settings: &LanesSettings, is_new: bool) -> LaneDirectories {
         let flags = CreateFlags::NONBLOCK | CreateFlags::CLOEXEC;
         // Claims identify agents by this path.
         let journal = std::path::absolute(&settings.journal);
-        let mut directories = Directories {
+        let mut directories = LaneDirectories {
             watched: settings
                 .directories
                 .iter()
@@ -67,7 +67,7 @@ impl Directories {
     }
 
     /// Whether something appeared since the last time.
-    pub fn has_news(&self) -> bool {
+    pub fn has_changes(&self) -> bool {
         let Some(inotify) = &self.inotify else {
             return false;
         };
@@ -85,22 +85,26 @@ impl Directories {
     }
 
     /// Opens the lane with this id, in whichever directory it is.
-    pub fn open_known(&mut self, id: &LaneId) -> Option<Opened> {
+    pub fn open_by_id(&mut self, id: &LaneId) -> Option<OpenedLane> {
         let quota = &mut self.quota;
         let watched = self.watched.iter_mut().enumerate();
         watched.into_iter().find_map(|(directory, watched)| {
-            let file = watched.open_known(id, quota)?;
-            Some(Opened { file, directory })
+            let file = watched.open_by_id(id, quota)?;
+            Some(OpenedLane { file, directory })
         })
     }
 
     /// Opens the lanes that `is_known` does not know.
-    pub fn look(&mut self, is_known: impl Fn(&LaneId) -> bool, now: Millis) -> Vec<Opened> {
+    pub fn open_new_lanes(
+        &mut self,
+        is_known: impl Fn(&LaneId) -> bool,
+        now: Millis,
+    ) -> Vec<OpenedLane> {
         self.open();
         let mut opened = Vec::new();
         for (at, watched) in self.watched.iter_mut().enumerate() {
             let files = watched.scan(&is_known, &mut self.quota, now);
-            opened.extend(opened_in(at, files));
+            opened.extend(with_directory(at, files));
         }
         opened
     }
@@ -143,14 +147,16 @@ impl Directories {
 }
 
 /// Creates a directory of the agent's user, or checks the existing one: another user may have created it first.
-pub(super) fn own_directory(settings: &LaneDirectory) -> Result<(), String> {
+pub(super) fn prepare_directory(settings: &LaneDirectory) -> Result<(), String> {
     match settings.mode {
-        Some(mode) if !settings.is_optional || settings.path.exists() => make(&settings.path, mode),
+        Some(mode) if !settings.is_optional || settings.path.exists() => {
+            create_or_check(&settings.path, mode)
+        }
         _ => Ok(()),
     }
 }
 
-fn make(path: &Path, mode: u32) -> Result<(), String> {
+fn create_or_check(path: &Path, mode: u32) -> Result<(), String> {
     let uid = rustix::process::geteuid().as_raw();
     let made = fs::DirBuilder::new().mode(0o700).create(path);
     if let Err(error) = made

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use pegel_metric::Series;
 
-use super::totals::Number;
+use super::totals::TotalId;
 
 pub type HistogramId = u32;
 
@@ -13,13 +13,13 @@ pub struct Histograms {
     /// By name and labels without `le`.
     ids: HashMap<Box<str>, HistogramId>,
     /// By the bits of the bound, which are in the order of positive numbers.
-    buckets: HashMap<HistogramId, BTreeMap<u64, Number>>,
+    buckets: HashMap<HistogramId, BTreeMap<u64, TotalId>>,
     next: HistogramId,
     changed: BTreeSet<HistogramId>,
 }
 
 impl Histograms {
-    pub fn add(&mut self, series: &Series, number: Number) -> HistogramId {
+    pub fn add(&mut self, series: &Series, number: TotalId) -> HistogramId {
         let (key, bound) = key_and_bound(series);
         let id = *self.ids.entry(key).or_insert_with(|| {
             self.next = self.next.wrapping_add(1);
@@ -50,7 +50,9 @@ impl Histograms {
     }
 
     /// The buckets of all that changed since this was last asked, in the order of their bounds.
-    pub fn take_changed(&mut self) -> impl Iterator<Item = impl Iterator<Item = Number> + '_> + '_ {
+    pub fn take_changed(
+        &mut self,
+    ) -> impl Iterator<Item = impl Iterator<Item = TotalId> + '_> + '_ {
         let changed = std::mem::take(&mut self.changed);
         changed
             .into_iter()

@@ -21,7 +21,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::amount::{Amount, CounterKind};
+use super::amount::{CounterAmount, CounterKind};
 
 const FORMAT: u32 = 1;
 /// Totals are the agent's user's alone, whatever the umask.
@@ -30,8 +30,8 @@ const BEGIN: u8 = 0;
 const SERIES: u8 = 1;
 const BASE: u8 = 2;
 const LANE: u8 = 3;
-const GONE: u8 = 4;
-const BEFORE: u8 = 5;
+const REMOVED: u8 = 4;
+const COUNTED_ELSEWHERE: u8 = 5;
 const HEAD_BYTES: usize = 8;
 /// No record is larger: a lane has at most some ten thousand series.
 const RECORD_BYTES_MAX: usize = 4 << 20;
@@ -41,7 +41,7 @@ pub type LaneId = [u8; 16];
 
 /// A series as the journal knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeptSeries {
+pub struct JournalSeries {
     /// `name{k="v"}`
     pub text: String,
     pub help: String,
@@ -51,20 +51,20 @@ pub struct KeptSeries {
 
 /// What one lane contributed, as last written.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct KeptLane {
+pub struct JournalLane {
     pub has_ended: bool,
     /// How far its ring was read.
     pub position: u64,
     /// By the number of the series.
-    pub amounts: Vec<(u32, Amount)>,
+    pub amounts: Vec<(u32, CounterAmount)>,
     /// The part of the amounts that an agent with another journal has counted.
-    pub before: Vec<(u32, Amount)>,
+    pub counted_elsewhere: Vec<(u32, CounterAmount)>,
 }
 
-impl KeptLane {
+impl JournalLane {
     /// What this journal's agent counted, by the number of the series.
-    pub fn counted(self) -> impl Iterator<Item = (u32, Amount)> {
-        let mut before = self.before;
+    pub fn counted(self) -> impl Iterator<Item = (u32, CounterAmount)> {
+        let mut before = self.counted_elsewhere;
         self.amounts.into_iter().map(move |(number, amount)| {
             let at = before.iter().position(|(known, _)| *known == number);
             let counted = at.map(|at| before.swap_remove(at).1);
@@ -78,12 +78,12 @@ impl KeptLane {
 
 /// Everything that a journal says.
 #[derive(Debug, Default, PartialEq)]
-pub struct Kept {
-    pub series: BTreeMap<u32, KeptSeries>,
-    pub base: BTreeMap<u32, Amount>,
-    pub lanes: HashMap<LaneId, KeptLane>,
+pub struct JournalContents {
+    pub series: BTreeMap<u32, JournalSeries>,
+    pub base: BTreeMap<u32, CounterAmount>,
+    pub lanes: HashMap<LaneId, JournalLane>,
     /// Bytes at the end that were no record.
-    pub torn: u64,
+    pub torn_bytes: u64,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -100,7 +100,7 @@ pub enum JournalError {
 
 /// Reads the journal at `path` and creates it if it is missing, so that the next start finds one. A disk that cannot be
 /// written now is no reason not to count: the journal is written as soon as it can be.
-pub fn load(path: &Path) -> Result<Kept, JournalError> {
+pub fn load(path: &Path) -> Result<JournalContents, JournalError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
     drop(options.mode(FILE_MODE).open(path));
@@ -112,7 +112,7 @@ pub fn load(path: &Path) -> Result<Kept, JournalError> {
             return Err(JournalError::Io { path, source });
         }
     };
-    let (kept, _) = read(&bytes).map_err(|format| JournalError::Format {
+    let (kept, _) = parse_journal(&bytes).map_err(|format| JournalError::Format {
         path: path.to_owned(),
         format,
     })?;
@@ -121,20 +121,20 @@ pub fn load(path: &Path) -> Result<Kept, JournalError> {
 
 /// Encoded records that are not handed to the writer yet.
 #[derive(Debug, Default)]
-pub struct Records(Vec<u8>);
+pub struct JournalRecords(Vec<u8>);
 
-impl Records {
-    pub fn put_series(&mut self, number: u32, series: &KeptSeries) {
-        put(&mut self.0, |body| put_series(body, number, series));
+impl JournalRecords {
+    pub fn put_series(&mut self, number: u32, series: &JournalSeries) {
+        put_record(&mut self.0, |body| put_series(body, number, series));
     }
 
-    pub fn put_lane(&mut self, id: &LaneId, lane: &KeptLane) {
+    pub fn put_lane(&mut self, id: &LaneId, lane: &JournalLane) {
         put_lane(&mut self.0, id, lane);
     }
 
-    pub fn put_gone(&mut self, id: &LaneId) {
-        put(&mut self.0, |body| {
-            body.push(GONE);
+    pub fn put_removed(&mut self, id: &LaneId) {
+        put_record(&mut self.0, |body| {
+            body.push(REMOVED);
             body.extend(id);
         });
     }
@@ -153,13 +153,13 @@ impl Records {
     }
 }
 
-fn begin() -> Vec<u8> {
+fn begin_record() -> Vec<u8> {
     let mut body = vec![BEGIN];
     body.extend(FORMAT.to_le_bytes());
     body
 }
 
-fn put(out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
+fn put_record(out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
     let at = out.len();
     out.extend([0; HEAD_BYTES]);
     body(out);
@@ -169,7 +169,7 @@ fn put(out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
     out[at + 4..at + 8].copy_from_slice(&crc.to_le_bytes());
 }
 
-fn put_series(body: &mut Vec<u8>, number: u32, series: &KeptSeries) {
+fn put_series(body: &mut Vec<u8>, number: u32, series: &JournalSeries) {
     body.push(SERIES);
     body.extend(number.to_le_bytes());
     body.push(series.kind as u8);
@@ -181,15 +181,15 @@ fn put_series(body: &mut Vec<u8>, number: u32, series: &KeptSeries) {
 }
 
 /// What was counted before stands first: without it, the lane's amounts would be counted whole.
-fn put_lane(out: &mut Vec<u8>, id: &LaneId, lane: &KeptLane) {
-    if !lane.before.is_empty() {
-        put(out, |body| {
-            body.push(BEFORE);
+fn put_lane(out: &mut Vec<u8>, id: &LaneId, lane: &JournalLane) {
+    if !lane.counted_elsewhere.is_empty() {
+        put_record(out, |body| {
+            body.push(COUNTED_ELSEWHERE);
             body.extend(id);
-            put_amounts(body, &lane.before);
+            put_amounts(body, &lane.counted_elsewhere);
         });
     }
-    put(out, |body| {
+    put_record(out, |body| {
         body.push(LANE);
         body.extend(id);
         body.push(u8::from(lane.has_ended));
@@ -198,7 +198,7 @@ fn put_lane(out: &mut Vec<u8>, id: &LaneId, lane: &KeptLane) {
     });
 }
 
-fn put_amounts(body: &mut Vec<u8>, amounts: &[(u32, Amount)]) {
+fn put_amounts(body: &mut Vec<u8>, amounts: &[(u32, CounterAmount)]) {
     for (number, amount) in amounts {
         body.extend(number.to_le_bytes());
         body.extend(amount.to_bits().to_le_bytes());
@@ -206,22 +206,22 @@ fn put_amounts(body: &mut Vec<u8>, amounts: &[(u32, Amount)]) {
 }
 
 /// What the bytes say, and how many of them are whole records. The error is an unknown format.
-pub fn read(bytes: &[u8]) -> Result<(Kept, usize), u32> {
-    let mut kept = Kept::default();
+pub fn parse_journal(bytes: &[u8]) -> Result<(JournalContents, usize), u32> {
+    let mut kept = JournalContents::default();
     let mut at = 0;
-    while let Some(body) = record(&bytes[at..]) {
-        match kept.take(body) {
+    while let Some(body) = parse_record(&bytes[at..]) {
+        match kept.apply_record(body) {
             Some(Ok(())) => {}
             Some(Err(format)) => return Err(format),
             None => break,
         }
         at += HEAD_BYTES + body.len();
     }
-    kept.torn = (bytes.len() - at) as u64;
+    kept.torn_bytes = (bytes.len() - at) as u64;
     Ok((kept, at))
 }
 
-fn record(bytes: &[u8]) -> Option<&[u8]> {
+fn parse_record(bytes: &[u8]) -> Option<&[u8]> {
     let (head, rest) = bytes.split_at_checked(HEAD_BYTES)?;
     let length = u32::from_le_bytes(head[..4].try_into().ok()?) as usize;
     let crc = u32::from_le_bytes(head[4..].try_into().ok()?);
@@ -229,16 +229,16 @@ fn record(bytes: &[u8]) -> Option<&[u8]> {
     (length <= RECORD_BYTES_MAX && crc32fast::hash(body) == crc).then_some(body)
 }
 
-impl Kept {
+impl JournalContents {
     /// A journal that says this and no more.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        put(&mut bytes, |body| body.extend(begin()));
+        put_record(&mut bytes, |body| body.extend(begin_record()));
         for (&number, series) in &self.series {
-            put(&mut bytes, |body| put_series(body, number, series));
+            put_record(&mut bytes, |body| put_series(body, number, series));
         }
         for (number, amount) in &self.base {
-            put(&mut bytes, |body| {
+            put_record(&mut bytes, |body| {
                 body.push(BASE);
                 body.extend(number.to_le_bytes());
                 body.extend(amount.to_bits().to_le_bytes());
@@ -251,7 +251,7 @@ impl Kept {
     }
 
     /// Nothing when the body makes no sense, the format when it is not ours.
-    fn take(&mut self, body: &[u8]) -> Option<Result<(), u32>> {
+    fn apply_record(&mut self, body: &[u8]) -> Option<Result<(), u32>> {
         let (&kind, mut rest) = body.split_first()?;
         match kind {
             BEGIN => {
@@ -276,12 +276,12 @@ impl Kept {
                 lane.position = position;
                 lane.amounts = amounts;
             }
-            BEFORE => {
+            COUNTED_ELSEWHERE => {
                 let id: LaneId = take(&mut rest)?;
                 let before = self.take_amounts(rest)?;
-                self.lanes.entry(id).or_default().before = before;
+                self.lanes.entry(id).or_default().counted_elsewhere = before;
             }
-            GONE => self.forget(&take(&mut rest)?),
+            REMOVED => self.fold_into_base(&take(&mut rest)?),
             _ => return None,
         }
         Some(Ok(()))
@@ -292,7 +292,7 @@ impl Kept {
         let [kind, level] = take(&mut rest)?;
         let text_bytes = u16::from_le_bytes(take(&mut rest)?);
         let (text, help) = rest.split_at_checked(usize::from(text_bytes))?;
-        let series = KeptSeries {
+        let series = JournalSeries {
             text: String::from_utf8(text.to_vec()).ok()?,
             help: String::from_utf8(help.to_vec()).ok()?,
             kind: CounterKind::from_byte(kind)?,
@@ -305,7 +305,7 @@ impl Kept {
             .then_some(())
     }
 
-    fn take_amounts(&self, mut rest: &[u8]) -> Option<Vec<(u32, Amount)>> {
+    fn take_amounts(&self, mut rest: &[u8]) -> Option<Vec<(u32, CounterAmount)>> {
         let mut amounts = Vec::with_capacity(rest.len() / 12);
         while !rest.is_empty() {
             let number = take_u32(&mut rest)?;
@@ -314,12 +314,15 @@ impl Kept {
         Some(amounts)
     }
 
-    fn amount(&self, number: u32, bits: u64) -> Option<Amount> {
-        Some(Amount::from_bits(self.series.get(&number)?.kind, bits))
+    fn amount(&self, number: u32, bits: u64) -> Option<CounterAmount> {
+        Some(CounterAmount::from_bits(
+            self.series.get(&number)?.kind,
+            bits,
+        ))
     }
 
     /// Moves what a lane contributed to the base: it will not be heard of again.
-    pub fn forget(&mut self, id: &LaneId) {
+    pub fn fold_into_base(&mut self, id: &LaneId) {
         let Some(lane) = self.lanes.remove(id) else {
             return;
         };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use pegel_store::{FileHandle, Files, write_all_at};
 
-use super::journal_writer::Task;
+use super::journal_writer::JournalTask;
 
 #[derive(Debug)]
 pub(super) struct JournalFile {
@@ -29,9 +29,9 @@ impl JournalFile {
 
     /// Writes a task. One that failed must be repeated, with the same bytes and perhaps more: they overwrite what a
     /// failed write left.
-    pub fn write(&mut self, task: &Task) -> io::Result<()> {
+    pub fn write(&mut self, task: &JournalTask) -> io::Result<()> {
         match &self.file {
-            Some(file) if !task.is_whole => write_all_at(&**file, &task.bytes, self.bytes)?,
+            Some(file) if !task.replaces_file => write_all_at(&**file, &task.bytes, self.bytes)?,
             _ => {
                 self.file = Some(self.replace(&task.bytes)?);
                 self.bytes = 0;

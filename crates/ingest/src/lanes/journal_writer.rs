@@ -10,17 +10,17 @@ use std::time::{Duration, Instant};
 
 use pegel_supervisor::{CriticalThread, Supervisor};
 
-use super::journal::{Kept, Records};
+use super::journal::{JournalContents, JournalRecords};
 use super::journal_file::JournalFile;
 use super::settings::LanesSettings;
 
 /// A disk that has not answered for this long is reported.
-const STALL: Duration = Duration::from_secs(3);
+const STALL_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long the end of the agent waits for the disk.
-const STOP_WAIT: Duration = Duration::from_secs(5);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause before a failed task is repeated; doubled each time up to the maximum.
-const RETRY: Duration = Duration::from_secs(1);
-const RETRY_MAX: Duration = Duration::from_secs(8);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL_MAX: Duration = Duration::from_secs(8);
 /// The file is written anew when it is this much larger than after the last time.
 const GROWTH_MAX: usize = 4 << 20;
 
@@ -28,41 +28,41 @@ const GROWTH_MAX: usize = 4 << 20;
 #[derive(Debug)]
 pub(super) struct JournalWriter {
     /// Records for the next hand-over.
-    pub records: Records,
+    pub records: JournalRecords,
     /// The number of the next hand-over.
     number: u64,
     /// The size of the file when all that was handed over is written.
     bytes: usize,
     /// Its size after the last rewrite.
-    fresh_bytes: usize,
+    rewritten_bytes: usize,
     stop_by: Option<Instant>,
-    shared: Arc<Shared>,
+    shared: Arc<JournalWriterContext>,
     thread: Option<CriticalThread>,
 }
 
 /// Something to be written.
 #[derive(Debug)]
-pub(super) struct Task {
+pub(super) struct JournalTask {
     number: u64,
     pub bytes: Vec<u8>,
     /// The bytes are the whole file, not an addition.
-    pub is_whole: bool,
+    pub replaces_file: bool,
     /// What was written so far is forced to disk.
     pub sync: bool,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<WriterState>,
+struct JournalWriterContext {
+    state: Mutex<JournalWriterState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct WriterState {
+struct JournalWriterState {
     /// The next task, or one that failed and is repeated.
-    task: Option<Task>,
+    task: Option<JournalTask>,
     /// When the task in progress began.
-    began: Option<Instant>,
+    started: Option<Instant>,
     /// The last hand-over that is in the file.
     written: u64,
     write_error: Option<String>,
@@ -74,16 +74,16 @@ struct WriterState {
 
 impl JournalWriter {
     pub fn start(settings: &LanesSettings, supervisor: &Supervisor) -> io::Result<JournalWriter> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(JournalWriterContext::default());
         let file = JournalFile::new(settings.files.clone(), settings.journal.clone());
         let for_thread = shared.clone();
         let thread = supervisor.thread("lane-journal");
         let thread = thread.critical(move |_| for_thread.run(file))?;
         Ok(JournalWriter {
-            records: Records::default(),
+            records: JournalRecords::default(),
             number: 1,
             bytes: 0,
-            fresh_bytes: 0,
+            rewritten_bytes: 0,
             stop_by: None,
             shared,
             thread: Some(thread),
@@ -103,12 +103,12 @@ impl JournalWriter {
     /// Whether a task is pending. Nothing should be handed over until it is done.
     pub fn is_busy(&self) -> bool {
         let state = self.shared.state();
-        state.task.is_some() || state.began.is_some()
+        state.task.is_some() || state.started.is_some()
     }
 
     /// Whether the file is much larger than what it says.
-    pub fn is_overgrown(&self) -> bool {
-        self.bytes > 2 * self.fresh_bytes + GROWTH_MAX
+    pub fn needs_compaction(&self) -> bool {
+        self.bytes > 2 * self.rewritten_bytes + GROWTH_MAX
     }
 
     /// Whether a sync failed since the file was last rewritten.
@@ -123,19 +123,19 @@ impl JournalWriter {
             return;
         }
         self.bytes += bytes.len();
-        self.hand_over(bytes, false, sync);
+        self.submit(bytes, false, sync);
     }
 
     /// Hands over a new file that says only this, in place of the old one and of the records.
-    pub fn replace(&mut self, kept: &Kept) {
+    pub fn replace(&mut self, kept: &JournalContents) {
         self.records.clear();
         let bytes = kept.to_bytes();
         self.bytes = bytes.len();
-        self.fresh_bytes = self.bytes;
-        self.hand_over(bytes, true, false);
+        self.rewritten_bytes = self.bytes;
+        self.submit(bytes, true, false);
     }
 
-    fn hand_over(&mut self, bytes: Vec<u8>, is_whole: bool, sync: bool) {
+    fn submit(&mut self, bytes: Vec<u8>, is_whole: bool, sync: bool) {
         let number = self.number;
         self.number += 1;
         let mut state = self.shared.state();
@@ -147,10 +147,10 @@ impl JournalWriter {
                 task.sync |= sync;
             }
             task => {
-                *task = Some(Task {
+                *task = Some(JournalTask {
                     number,
                     bytes,
-                    is_whole,
+                    replaces_file: is_whole,
                     sync,
                 });
             }
@@ -160,7 +160,7 @@ impl JournalWriter {
     }
 
     /// Returns why what was handed over is not in the file or may not be on disk.
-    pub fn fault(&self) -> Option<String> {
+    pub fn error_message(&self) -> Option<String> {
         let state = self.shared.state();
         if let Some(error) = &state.write_error {
             return Some(format!("the lane journal cannot be written: {error}"));
@@ -168,15 +168,15 @@ impl JournalWriter {
         if let Some(error) = &state.sync_error {
             return Some(format!("the lane journal cannot be synced: {error}"));
         }
-        let time = state.began?.elapsed();
+        let time = state.started?.elapsed();
         let seconds = time.as_secs();
-        (time >= STALL)
+        (time >= STALL_TIMEOUT)
             .then(|| format!("the lane journal: the disk has not answered for {seconds} s"))
     }
 
     /// At the end: waits until no task is in progress. False if the disk hangs.
-    pub fn settle(&mut self) -> bool {
-        self.wait_to_stop(|state| state.began.is_none() && !state.is_untried())
+    pub fn wait_until_idle(&mut self) -> bool {
+        self.wait_to_stop(|state| state.started.is_none() && !state.is_untried())
     }
 
     /// Drops the pending task, as a kill would.
@@ -184,8 +184,8 @@ impl JournalWriter {
         self.shared.state().task = None;
     }
 
-    fn wait_to_stop(&mut self, is_reached: impl Fn(&WriterState) -> bool) -> bool {
-        let by = Instant::now() + STOP_WAIT;
+    fn wait_to_stop(&mut self, is_reached: impl Fn(&JournalWriterState) -> bool) -> bool {
+        let by = Instant::now() + STOP_TIMEOUT;
         let left = (*self.stop_by.get_or_insert(by)).saturating_duration_since(Instant::now());
         let state = self.shared.state();
         let waited = self
@@ -210,20 +210,20 @@ impl Drop for JournalWriter {
     }
 }
 
-impl WriterState {
+impl JournalWriterState {
     /// Whether the pending task has not been tried yet.
     fn is_untried(&self) -> bool {
         self.task.is_some() && self.write_error.is_none()
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, WriterState> {
+impl JournalWriterContext {
+    fn state(&self) -> MutexGuard<'_, JournalWriterState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn run(&self, mut file: JournalFile) {
-        let mut pause = RETRY;
+        let mut pause = RETRY_INTERVAL;
         let mut state = self.state();
         loop {
             let Some(task) = state.task.take() else {
@@ -234,7 +234,7 @@ impl Shared {
                 state = woken.unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
-            state.began = Some(Instant::now());
+            state.started = Some(Instant::now());
             drop(state);
             let written = file.write(&task);
             let synced = match &written {
@@ -242,17 +242,17 @@ impl Shared {
                 _ => Ok(()),
             };
             state = self.state();
-            state.began = None;
+            state.started = None;
             state.write_error = written.err().map(|error| error.to_string());
             if state.write_error.is_none() {
                 state.written = task.number;
-                if task.is_whole {
+                if task.replaces_file {
                     state.sync_error = None;
                 }
                 if let Err(error) = synced {
                     state.sync_error = Some(error.to_string());
                 }
-                pause = RETRY;
+                pause = RETRY_INTERVAL;
                 self.changed.notify_all();
                 continue;
             }
@@ -265,7 +265,7 @@ impl Shared {
                 .changed
                 .wait_timeout_while(state, pause, |state| !state.is_stopping);
             state = woken.unwrap_or_else(PoisonError::into_inner).0;
-            pause = (pause * 2).min(RETRY_MAX);
+            pause = (pause * 2).min(RETRY_INTERVAL_MAX);
         }
         state.has_ended = true;
         self.changed.notify_all();

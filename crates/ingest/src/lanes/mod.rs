@@ -5,23 +5,23 @@
 //! See `pegel_lane` for the file, [`journal`] for what is remembered, [`totals`] for the sums.
 
 pub mod amount;
-mod claim;
+mod contribution;
 mod directories;
+mod directory_claim;
 mod histograms;
 pub mod journal;
 mod journal_file;
+mod journal_update;
 mod journal_writer;
-mod lane;
-mod part;
+mod lane_points;
+mod open_lane;
 mod quota;
-mod remember;
-mod ring;
 mod settings;
 mod skip_log;
 mod status;
+mod total_spec;
 mod totals;
-mod wanted;
-mod watched;
+mod watched_directory;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -29,17 +29,17 @@ use std::sync::{Arc, Mutex};
 use pegel_metric::{Clock, Input, Millis, Reason, Tick};
 use pegel_store::Store;
 
-use crate::board::Board;
-use crate::gate::{Gate, Refusal};
-use crate::points::Points;
-use crate::pulse::Source;
+use crate::admission::{Admission, AdmissionError};
+use crate::current_values::CurrentValues;
+use crate::point_writer::PointWriter;
+use crate::program_sampler::ValueSource;
 use crate::senders::Sender;
-use crate::users;
-use directories::{Directories, Opened};
-use journal::{Kept, LaneId};
+use crate::user_names;
+use directories::{LaneDirectories, OpenedLane};
+use journal::{JournalContents, LaneId};
 use journal_writer::JournalWriter;
-use lane::KnownLane;
-use totals::Totals;
+use open_lane::OpenLane;
+use totals::LaneTotals;
 
 pub use journal::JournalError;
 pub use quota::LANES_MAX;
@@ -49,35 +49,35 @@ pub use status::LanesStatus;
 /// Counters of programs that ended leave the board when nobody added to them for this long.
 const FORGET_AFTER_MS: Millis = 24 * 3_600_000;
 /// How often to look for new and for ended lanes.
-const LOOK_MS: Millis = 1_000;
+const SCAN_INTERVAL_MS: Millis = 1_000;
 /// How many names of users are remembered.
 const USERS_MAX: usize = 1024;
 /// How often what lanes counted goes to the journal.
-const JOURNAL_MS: Millis = 1_000;
+const JOURNAL_INTERVAL_MS: Millis = 1_000;
 
 /// All lanes of the node.
 #[derive(Debug)]
 pub struct Lanes {
-    gate: Arc<Gate>,
-    points: Arc<Points>,
+    gate: Arc<Admission>,
+    points: Arc<PointWriter>,
     clock: Arc<dyn Clock>,
-    directories: Directories,
-    lanes: HashMap<LaneId, KnownLane>,
+    directories: LaneDirectories,
+    lanes: HashMap<LaneId, OpenLane>,
     /// Names of users whose lanes were seen, by their numbers.
     users: HashMap<u32, Option<Arc<str>>>,
-    totals: Totals,
+    totals: LaneTotals,
     journal: JournalWriter,
     /// Lanes of the journal whose files could not be read at the start: what they had counted is in the base.
-    folded: HashSet<LaneId>,
+    folded_into_base: HashSet<LaneId>,
     /// Lanes that another agent counted before this one took over.
     counted_elsewhere: u64,
     is_aborted: bool,
     /// The journal has other numbers of series: those of before the start, or of series that are forgotten.
     needs_rewrite: bool,
-    looked: Millis,
-    journaled: Millis,
-    synced: Millis,
-    expired: Millis,
+    last_scan: Millis,
+    last_journaled: Millis,
+    last_synced: Millis,
+    last_expired: Millis,
     buffer: Vec<u8>,
     status: Arc<Mutex<LanesStatus>>,
 }
@@ -86,8 +86,8 @@ impl Lanes {
     /// Reads the journal and gets ready; the first pass reads the lanes.
     pub fn open(
         settings: &LanesSettings,
-        gate: Arc<Gate>,
-        points: Arc<Points>,
+        gate: Arc<Admission>,
+        points: Arc<PointWriter>,
         store: &Store,
         clock: Arc<dyn Clock>,
     ) -> Result<Lanes, JournalError> {
@@ -99,30 +99,30 @@ impl Lanes {
             path: settings.journal.clone(),
             source,
         })?;
-        if kept.torn > 0 {
+        if kept.torn_bytes > 0 {
             tracing::warn!(
-                bytes = kept.torn,
+                bytes = kept.torn_bytes,
                 "the journal of lanes had a torn end, which was cut"
             );
         }
-        let totals = Totals::new(gate.clone(), Board::new("lanes", store, now));
+        let totals = LaneTotals::new(gate.clone(), CurrentValues::new("lanes", store, now));
         let mut lanes = Lanes {
             gate,
             points,
             clock,
-            directories: Directories::new(settings, is_new),
+            directories: LaneDirectories::new(settings, is_new),
             lanes: HashMap::new(),
             users: HashMap::new(),
             totals,
             journal,
-            folded: HashSet::new(),
+            folded_into_base: HashSet::new(),
             counted_elsewhere: 0,
             is_aborted: false,
             needs_rewrite: true,
-            looked: Millis::MIN,
-            journaled: now,
-            synced: now,
-            expired: now,
+            last_scan: Millis::MIN,
+            last_journaled: now,
+            last_synced: now,
+            last_expired: now,
             buffer: Vec::new(),
             status: Arc::default(),
         };
@@ -147,7 +147,7 @@ impl Lanes {
     }
 
     /// Goes on where the agent before this one ended.
-    fn resume(&mut self, kept: Kept, now: Millis) {
+    fn resume(&mut self, kept: JournalContents, now: Millis) {
         let own = format!("uid {}", rustix::process::geteuid().as_raw());
         let own = self.gate.sender(Input::Lane, &own);
         let others = self.gate.sender(Input::Lane, "programs that ended");
@@ -176,33 +176,33 @@ impl Lanes {
         // By their names: the listing of a directory may be very long, and others must not hide these lanes.
         let ids: Vec<LaneId> = known.keys().copied().collect();
         for id in ids {
-            if let Some(opened) = self.directories.open_known(&id) {
+            if let Some(opened) = self.directories.open_by_id(&id) {
                 let resumed = known.remove(&id);
                 self.add(opened, resumed, now);
             }
         }
         // Their files are gone: the machine was rebooted, or they were removed. Or another agent reads them.
         for (id, lane) in known {
-            self.folded.insert(id);
+            self.folded_into_base.insert(id);
             for (number, amount) in lane.counted() {
-                self.totals.raise(number, amount, now);
-                self.totals.keep(number, amount);
+                self.totals.add_amount(number, amount, now);
+                self.totals.add_to_base(number, amount);
             }
         }
         self.find_new(now);
     }
 
-    fn add(&mut self, opened: Opened, resumed: Option<journal::KeptLane>, now: Millis) {
+    fn add(&mut self, opened: OpenedLane, resumed: Option<journal::JournalLane>, now: Millis) {
         // The user, whom the kernel vouches for; what the lane says of itself would be a way around limits.
         let who = format!("uid {}", opened.file.owner());
         let sender = self.gate.sender(Input::Lane, &who);
         let id = opened.file.header().id;
         let is_claimed = self.directories.claim(opened.directory, &id);
-        let is_folded = self.folded.remove(&id);
+        let is_folded = self.folded_into_base.remove(&id);
         let is_elsewhere = resumed.is_none() && (is_claimed || is_folded);
         self.counted_elsewhere += u64::from(is_elsewhere);
         let owner = (sender, self.user(opened.file.owner()));
-        let lane = KnownLane::new(
+        let lane = OpenLane::new(
             opened.file,
             opened.directory,
             owner,
@@ -220,18 +220,21 @@ impl Lanes {
             self.users.clear();
         }
         let user = self.users.entry(uid);
-        user.or_insert_with(|| users::other_than_own(uid).map(Arc::from))
+        user.or_insert_with(|| user_names::other_than_own(uid).map(Arc::from))
             .clone()
     }
 
-    fn refuse(&self, sender: &Arc<Sender>, refusal: Refusal) {
-        self.gate.received(sender, 1);
-        self.gate.dropped(sender, refusal.reason(), 1);
+    fn refuse(&self, sender: &Arc<Sender>, refusal: AdmissionError) {
+        self.gate.count_received(sender, 1);
+        self.gate.count_dropped(sender, refusal.reason(), 1);
     }
 
     fn find_new(&mut self, now: Millis) {
         let lanes = &self.lanes;
-        for opened in self.directories.look(|id| lanes.contains_key(id), now) {
+        for opened in self
+            .directories
+            .open_new_lanes(|id| lanes.contains_key(id), now)
+        {
             self.add(opened, None, now);
         }
     }
@@ -241,9 +244,9 @@ impl Lanes {
         let mut points = Vec::new();
         for lane in self.lanes.values_mut().filter(|lane| !lane.is_drained) {
             let gate = &self.gate;
-            let mut refuse = |sender: &Arc<Sender>, refusal: Refusal| {
-                gate.received(sender, 1);
-                gate.dropped(sender, refusal.reason(), 1);
+            let mut refuse = |sender: &Arc<Sender>, refusal: AdmissionError| {
+                gate.count_received(sender, 1);
+                gate.count_dropped(sender, refusal.reason(), 1);
             };
             let has_ended = lane.has_ended;
             let read = lane.update(&mut self.totals, &mut self.buffer, now, &mut refuse);
@@ -253,43 +256,43 @@ impl Lanes {
             });
             match read {
                 Ok(read) => {
-                    gate.received(&lane.sender, read.lost);
-                    gate.dropped(&lane.sender, Reason::Overrun, read.lost);
-                    ring::store_points(lane, &points, &self.points, gate, now);
+                    gate.count_received(&lane.sender, read.lost);
+                    gate.count_dropped(&lane.sender, Reason::Overrun, read.lost);
+                    lane_points::store_points(lane, &points, &self.points, gate, now);
                     lane.is_drained = has_ended;
                 }
-                Err(error) => lane.fault = Some(error.to_string()),
+                Err(error) => lane.error = Some(error.to_string()),
             }
         }
     }
 
     /// Looks which lanes ended, and lets go of those that are long gone.
-    fn tend(&mut self, now: Millis) {
+    fn update_ended_lanes(&mut self, now: Millis) {
         let mut gone = Vec::new();
         for (id, lane) in &mut self.lanes {
             if !lane.has_ended && lane.file.is_ended().unwrap_or(false) {
                 lane.end(&mut self.totals);
             }
-            if lane.fault.is_some() || lane.is_forgotten(now) {
+            if lane.error.is_some() || lane.is_removable(now) {
                 gone.push(*id);
             }
         }
         for id in gone {
-            self.forget(&id, now);
+            self.remove_lane(&id, now);
         }
-        self.say_status();
-        if now - self.expired > 3_600_000 {
-            self.expired = now;
+        self.update_status();
+        if now - self.last_expired > 3_600_000 {
+            self.last_expired = now;
             // Their numbers are free for other series, to which the journal would give what these had counted.
             self.needs_rewrite |= self.totals.expire(now - FORGET_AFTER_MS) > 0;
         }
     }
 
-    fn forget(&mut self, id: &LaneId, now: Millis) {
+    fn remove_lane(&mut self, id: &LaneId, now: Millis) {
         let Some(mut lane) = self.lanes.remove(id) else {
             return;
         };
-        if let Some(fault) = lane.fault.take() {
+        if let Some(fault) = lane.error.take() {
             tracing::warn!(
                 lane = lane.file.name(),
                 fault,
@@ -310,8 +313,8 @@ impl Lanes {
                 return;
             }
         }
-        lane.leave(&mut self.totals);
-        self.journal.records.put_gone(id);
+        lane.remove_from_totals(&mut self.totals);
+        self.journal.records.put_removed(id);
         self.directories.release(&lane.file);
     }
 
@@ -321,7 +324,7 @@ impl Lanes {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    fn say_status(&self) {
+    fn update_status(&self) {
         let mut status = self.status_mut();
         status.directories = self
             .directories
@@ -337,24 +340,25 @@ impl Lanes {
     }
 }
 
-impl Source for Lanes {
-    fn pass(&mut self, tick: &mut Tick) {
+impl ValueSource for Lanes {
+    fn update(&mut self, tick: &mut Tick) {
         let now = self.clock.utc();
         let is_time = |last: Millis, every: Millis| (now - last).abs() >= every;
-        let is_time_to_look = self.looked == Millis::MIN || is_time(self.looked, LOOK_MS);
-        if self.directories.has_news() || is_time_to_look {
+        let is_time_to_look =
+            self.last_scan == Millis::MIN || is_time(self.last_scan, SCAN_INTERVAL_MS);
+        if self.directories.has_changes() || is_time_to_look {
             self.find_new(now);
-            self.looked = now;
-            self.say_status();
+            self.last_scan = now;
+            self.update_status();
         }
         // Before reading: what is read after the end is all there is.
         if is_time_to_look {
-            self.tend(now);
+            self.update_ended_lanes(now);
         }
         self.read(now);
         self.totals.emit(tick);
-        if self.needs_rewrite || is_time(self.journaled, JOURNAL_MS) {
-            self.remember(now);
+        if self.needs_rewrite || is_time(self.last_journaled, JOURNAL_INTERVAL_MS) {
+            self.update_journal(now);
         }
     }
 }
@@ -363,8 +367,8 @@ impl Drop for Lanes {
     fn drop(&mut self) {
         if self.is_aborted {
             self.journal.discard();
-        } else if self.journal.settle() {
-            self.hand_over(self.clock.utc());
+        } else if self.journal.wait_until_idle() {
+            self.submit_changes(self.clock.utc());
         }
     }
 }

@@ -31,7 +31,7 @@ impl LaneQuota {
     }
 
     /// Returns why a lane of this user and size is not read, or `None` if it is within the limits.
-    pub fn obstacle(&self, owner: u32, bytes: u64) -> Option<&'static str> {
+    pub fn exceeded_limit(&self, owner: u32, bytes: u64) -> Option<&'static str> {
         let (lanes, used) = self.users.get(&owner).copied().unwrap_or_default();
         // A share is reserved for the agent's user and root.
         let is_privileged = owner == self.own_uid || owner == 0;
@@ -48,7 +48,7 @@ impl LaneQuota {
     }
 
     pub fn admit(&mut self, file: &LaneFile) -> Result<(), &'static str> {
-        if let Some(obstacle) = self.obstacle(file.owner(), file.file_bytes()) {
+        if let Some(obstacle) = self.exceeded_limit(file.owner(), file.file_bytes()) {
             return Err(obstacle);
         }
         let (lanes, bytes) = self.users.entry(file.owner()).or_default();

@@ -12,13 +12,13 @@ use std::sync::Arc;
 use pegel_config::{Problem, Setting, Tree, Written, settings};
 use pegel_metric::{Family, Kind, Series, glob_matches};
 
-pub use pattern::{Parts, Pattern, PatternError, Template};
+pub use pattern::{CaptureTemplate, Captures, NamePattern, PatternError};
 
 settings! {
     /// One rule.
-    pub struct RuleKeys {
+    pub struct RelabelRuleSettings {
         /// Which names it is for: *, ?, and parts in braces that rename and label can use.
-        name: Option<Pattern> = None,
+        name: Option<NamePattern> = None,
         /// Which labels a series must have: patterns with * and ?.
         labels: BTreeMap<String, String> = BTreeMap::new(),
         /// Keep it as it is now, whatever the rules below say.
@@ -26,28 +26,28 @@ settings! {
         /// Drop it, and count that.
         drop: bool = false,
         /// Give it another name.
-        rename: Option<Template> = None,
+        rename: Option<CaptureTemplate> = None,
         /// Add labels, or replace them.
-        label: BTreeMap<String, Template> = BTreeMap::new(),
+        label: BTreeMap<String, CaptureTemplate> = BTreeMap::new(),
     }
 }
 
 /// A rule that makes sense.
 #[derive(Debug, Clone)]
-pub struct Rule(RuleKeys);
+pub struct RelabelRule(RelabelRuleSettings);
 
-impl Setting for Rule {
+impl Setting for RelabelRule {
     fn accepts() -> String {
         "a rule, such as {name: \"debug.*\", drop: true}".to_owned()
     }
 
-    fn read(tree: &Tree, problems: &mut Vec<Problem>) -> Option<Rule> {
-        let keys = RuleKeys::read(tree, problems)?;
-        if let Some(message) = mistake(&keys) {
-            problems.push(Problem::value(tree, message, &Rule::accepts()));
+    fn read(tree: &Tree, problems: &mut Vec<Problem>) -> Option<RelabelRule> {
+        let keys = RelabelRuleSettings::read(tree, problems)?;
+        if let Some(message) = validation_error(&keys) {
+            problems.push(Problem::value(tree, message, &RelabelRule::accepts()));
             return None;
         }
-        Some(Rule(keys))
+        Some(RelabelRule(keys))
     }
 
     fn written(&self) -> Written {
@@ -55,7 +55,7 @@ impl Setting for Rule {
     }
 }
 
-fn mistake(keys: &RuleKeys) -> Option<String> {
+fn validation_error(keys: &RelabelRuleSettings) -> Option<String> {
     let changes = keys.rename.is_some() || !keys.label.is_empty();
     if keys.name.is_none() && keys.labels.is_empty() {
         return Some("the rule does not say which series it is for".to_owned());
@@ -78,21 +78,21 @@ fn mistake(keys: &RuleKeys) -> Option<String> {
     let pattern = keys.name.clone().or_else(|| "*".parse().ok())?;
     let templates = keys.rename.iter().chain(keys.label.values());
     let unknown = templates
-        .filter_map(|template| template.unknown_part(&pattern))
+        .filter_map(|template| template.unknown_capture(&pattern))
         .next();
     unknown.map(|part| format!("the pattern has no part {{{part}}}"))
 }
 
 /// Labels on their way through the rules.
-pub type RuledLabels<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
+pub type RelabeledLabels<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
 
 /// All rules, in the order of the configuration.
 #[derive(Debug, Clone, Default)]
-pub struct Rules(Vec<Rule>);
+pub struct RelabelRules(Vec<RelabelRule>);
 
-impl Rules {
-    pub fn new(rules: Vec<Rule>) -> Rules {
-        Rules(rules)
+impl RelabelRules {
+    pub fn new(rules: Vec<RelabelRule>) -> RelabelRules {
+        RelabelRules(rules)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -103,11 +103,11 @@ impl Rules {
     pub fn apply<'a>(
         &self,
         name: &'a str,
-        mut labels: RuledLabels<'a>,
-    ) -> Option<(Cow<'a, str>, RuledLabels<'a>)> {
+        mut labels: RelabeledLabels<'a>,
+    ) -> Option<(Cow<'a, str>, RelabeledLabels<'a>)> {
         let mut name = Cow::Borrowed(name);
-        for Rule(rule) in &self.0 {
-            let Some(change) = rule.look(&name, &labels) else {
+        for RelabelRule(rule) in &self.0 {
+            let Some(change) = rule.evaluate(&name, &labels) else {
                 continue;
             };
             if rule.drop {
@@ -128,14 +128,14 @@ impl Rules {
     }
 }
 
-struct Change {
+struct RelabelChange {
     name: Option<String>,
     labels: Vec<(String, String)>,
 }
 
-impl RuleKeys {
+impl RelabelRuleSettings {
     /// What the rule does to this series; nothing when it is not for it.
-    fn look(&self, name: &str, labels: &RuledLabels<'_>) -> Option<Change> {
+    fn evaluate(&self, name: &str, labels: &RelabeledLabels<'_>) -> Option<RelabelChange> {
         let has = |(key, pattern): (&String, &String)| {
             let label = labels.iter().find(|(known, _)| known == key);
             label.is_some_and(|(_, value)| glob_matches(pattern, value))
@@ -144,11 +144,12 @@ impl RuleKeys {
             return None;
         }
         let parts = match &self.name {
-            Some(pattern) => pattern.parts(name)?,
+            Some(pattern) => pattern.captures(name)?,
             None => Vec::new(),
         };
-        let fill = |(key, template): (&String, &Template)| (key.clone(), template.fill(&parts));
-        Some(Change {
+        let fill =
+            |(key, template): (&String, &CaptureTemplate)| (key.clone(), template.fill(&parts));
+        Some(RelabelChange {
             name: self.rename.as_ref().map(|template| template.fill(&parts)),
             labels: self.label.iter().map(fill).collect(),
         })
@@ -160,10 +161,10 @@ pub(crate) mod tests {
     use pegel_config::{Entry, Place, Value};
 
     use super::*;
-    use crate::reserved::exported;
+    use crate::reserved_names::exported;
 
     /// A tree as YAML would give it: `key=value`, and `key.inner=value` for maps.
-    pub(crate) fn rule(texts: &[(&str, &str)]) -> Result<Rule, String> {
+    pub(crate) fn rule(texts: &[(&str, &str)]) -> Result<RelabelRule, String> {
         let place = Place::Argument("test");
         let mut tree = Tree::empty(place.clone());
         for (path, text) in texts {
@@ -190,12 +191,12 @@ pub(crate) mod tests {
             }
         }
         let mut problems = Vec::new();
-        Rule::read(&tree, &mut problems).ok_or_else(|| problems[0].message.clone())
+        RelabelRule::read(&tree, &mut problems).ok_or_else(|| problems[0].message.clone())
     }
 
     fn apply(rules: &[&[(&str, &str)]], name: &str, labels: &[(&str, &str)]) -> Option<String> {
         let rules = rules.iter().map(|texts| rule(texts).expect("a rule"));
-        let rules = Rules::new(rules.collect());
+        let rules = RelabelRules::new(rules.collect());
         let (name, mut labels) = rules.apply(name, exported(labels))?;
         labels.sort();
         let labels: Vec<String> = labels

@@ -5,23 +5,23 @@ use std::str::FromStr;
 
 /// A pattern that must match a whole name: `*`, `?`, and `{part}`, `{part:int}`, `{part:any}`.
 #[derive(Debug, Clone)]
-pub struct Pattern {
+pub struct NamePattern {
     text: String,
-    pieces: Vec<Piece>,
+    pieces: Vec<PatternPiece>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Piece {
+enum PatternPiece {
     Text(String),
     /// `?`
-    One,
+    AnyChar,
     /// `*`: any characters, also none.
-    Any,
-    Part(String, PartKind),
+    AnyText,
+    Capture(String, CaptureKind),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum PartKind {
+enum CaptureKind {
     /// Up to the next dot.
     Word,
     /// Digits.
@@ -31,29 +31,30 @@ enum PartKind {
 }
 
 /// What the parts of a pattern stood for.
-pub type Parts<'a> = Vec<(&'a str, &'a str)>;
+pub type Captures<'a> = Vec<(&'a str, &'a str)>;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
     #[error("a {{ without its }}")]
-    Open,
+    UnclosedBrace,
     #[error("{{{0}}} is not a part: a name, then :int or :any")]
-    Part(String),
+    InvalidCapture(String),
     #[error("the part {{{0}}} stands there twice")]
-    Twice(String),
+    DuplicateCapture(String),
     #[error("the pattern is empty")]
     Empty,
 }
 
-impl Pattern {
-    pub fn has_part(&self, name: &str) -> bool {
-        let is_it = |piece: &Piece| matches!(piece, Piece::Part(part, _) if part == name);
+impl NamePattern {
+    pub fn has_capture(&self, name: &str) -> bool {
+        let is_it =
+            |piece: &PatternPiece| matches!(piece, PatternPiece::Capture(part, _) if part == name);
         self.pieces.iter().any(is_it)
     }
 
     /// The named parts if the whole of `text` matches. Each piece is tried at each offset at most once, so
     /// that a hostile name costs no more than its length says.
-    pub fn parts<'a>(&'a self, text: &'a str) -> Option<Parts<'a>> {
+    pub fn captures<'a>(&'a self, text: &'a str) -> Option<Captures<'a>> {
         let mut failed = vec![false; (self.pieces.len() + 1) * (text.len() + 1)];
         let mut parts = Vec::new();
         self.matches(0, text, 0, &mut failed, &mut parts).then(|| {
@@ -68,7 +69,7 @@ impl Pattern {
         text: &'a str,
         at: usize,
         failed: &mut [bool],
-        parts: &mut Parts<'a>,
+        parts: &mut Captures<'a>,
     ) -> bool {
         let Some(this) = self.pieces.get(piece) else {
             return at == text.len();
@@ -78,9 +79,9 @@ impl Pattern {
             return false;
         }
         let rest = &text[at..];
-        for length in this.lengths(rest) {
+        for length in this.candidate_lengths(rest) {
             if self.matches(piece + 1, text, at + length, failed, parts) {
-                if let Piece::Part(name, _) = this {
+                if let PatternPiece::Capture(name, _) = this {
                     parts.push((name, &rest[..length]));
                 }
                 return true;
@@ -91,9 +92,9 @@ impl Pattern {
     }
 }
 
-impl Piece {
+impl PatternPiece {
     /// How many bytes at the beginning of `rest` this piece can take, in the order of trying.
-    fn lengths<'a>(&'a self, rest: &'a str) -> Box<dyn Iterator<Item = usize> + 'a> {
+    fn candidate_lengths<'a>(&'a self, rest: &'a str) -> Box<dyn Iterator<Item = usize> + 'a> {
         let ends = rest.char_indices().map(|(at, c)| (at + c.len_utf8(), c));
         let longest_first = |fits: fn(char) -> bool| {
             let ends: Vec<usize> = ends
@@ -104,70 +105,75 @@ impl Piece {
             ends.into_iter().rev()
         };
         match self {
-            Piece::Text(text) => Box::new(rest.starts_with(text).then_some(text.len()).into_iter()),
-            Piece::One => Box::new(ends.take(1).map(|(end, _)| end)),
-            Piece::Any => Box::new(std::iter::once(0).chain(ends.map(|(end, _)| end))),
-            Piece::Part(_, PartKind::Word) => Box::new(longest_first(|c| c != '.')),
-            Piece::Part(_, PartKind::Int) => Box::new(longest_first(|c| c.is_ascii_digit())),
-            Piece::Part(_, PartKind::Any) => Box::new(longest_first(|_| true)),
+            PatternPiece::Text(text) => {
+                Box::new(rest.starts_with(text).then_some(text.len()).into_iter())
+            }
+            PatternPiece::AnyChar => Box::new(ends.take(1).map(|(end, _)| end)),
+            PatternPiece::AnyText => Box::new(std::iter::once(0).chain(ends.map(|(end, _)| end))),
+            PatternPiece::Capture(_, CaptureKind::Word) => Box::new(longest_first(|c| c != '.')),
+            PatternPiece::Capture(_, CaptureKind::Int) => {
+                Box::new(longest_first(|c| c.is_ascii_digit()))
+            }
+            PatternPiece::Capture(_, CaptureKind::Any) => Box::new(longest_first(|_| true)),
         }
     }
 }
 
-impl FromStr for Pattern {
+impl FromStr for NamePattern {
     type Err = PatternError;
 
-    fn from_str(text: &str) -> Result<Pattern, PatternError> {
+    fn from_str(text: &str) -> Result<NamePattern, PatternError> {
         if text.is_empty() {
             return Err(PatternError::Empty);
         }
-        let mut pieces: Vec<Piece> = Vec::new();
+        let mut pieces: Vec<PatternPiece> = Vec::new();
         let mut rest = text;
         while let Some(c) = rest.chars().next() {
             rest = &rest[c.len_utf8()..];
             match c {
-                '*' => pieces.push(Piece::Any),
-                '?' => pieces.push(Piece::One),
+                '*' => pieces.push(PatternPiece::AnyText),
+                '?' => pieces.push(PatternPiece::AnyChar),
                 '{' => {
-                    let (inside, after) = rest.split_once('}').ok_or(PatternError::Open)?;
+                    let (inside, after) =
+                        rest.split_once('}').ok_or(PatternError::UnclosedBrace)?;
                     rest = after;
-                    let part = part(inside)?;
-                    if let Piece::Part(name, _) = &part
+                    let part = parse_capture(inside)?;
+                    if let PatternPiece::Capture(name, _) = &part
                         && pieces
                             .iter()
-                            .any(|known| matches!(known, Piece::Part(other, _) if other == name))
+                            .any(|known| matches!(known, PatternPiece::Capture(other, _) if other == name))
                     {
-                        return Err(PatternError::Twice(name.clone()));
+                        return Err(PatternError::DuplicateCapture(name.clone()));
                     }
                     pieces.push(part);
                 }
                 c => match pieces.last_mut() {
-                    Some(Piece::Text(text)) => text.push(c),
-                    _ => pieces.push(Piece::Text(c.to_string())),
+                    Some(PatternPiece::Text(text)) => text.push(c),
+                    _ => pieces.push(PatternPiece::Text(c.to_string())),
                 },
             }
         }
-        Ok(Pattern {
+        Ok(NamePattern {
             text: text.to_owned(),
             pieces,
         })
     }
 }
 
-fn part(inside: &str) -> Result<Piece, PatternError> {
+fn parse_capture(inside: &str) -> Result<PatternPiece, PatternError> {
     let (name, kind) = match inside.split_once(':') {
-        None => (inside, PartKind::Word),
-        Some((name, "int")) => (name, PartKind::Int),
-        Some((name, "any")) => (name, PartKind::Any),
-        Some(_) => return Err(PatternError::Part(inside.to_owned())),
+        None => (inside, CaptureKind::Word),
+        Some((name, "int")) => (name, CaptureKind::Int),
+        Some((name, "any")) => (name, CaptureKind::Any),
+        Some(_) => return Err(PatternError::InvalidCapture(inside.to_owned())),
     };
     let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_');
     is_name
-        .then(|| Piece::Part(name.to_owned(), kind))
-        .ok_or_else(|| PatternError::Part(inside.to_owned()))
+        .then(|| PatternPiece::Capture(name.to_owned(), kind))
+        .ok_or_else(|| PatternError::InvalidCapture(inside.to_owned()))
 }
 
-impl fmt::Display for Pattern {
+impl fmt::Display for NamePattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
@@ -175,71 +181,73 @@ impl fmt::Display for Pattern {
 
 /// Text with parts of a pattern in it: `flux.{rest}`.
 #[derive(Debug, Clone)]
-pub struct Template {
+pub struct CaptureTemplate {
     text: String,
-    pieces: Vec<Piece>,
+    pieces: Vec<PatternPiece>,
 }
 
-impl Template {
-    pub fn fill(&self, parts: &Parts<'_>) -> String {
+impl CaptureTemplate {
+    pub fn fill(&self, parts: &Captures<'_>) -> String {
         let mut filled = String::with_capacity(self.text.len() + 16);
         for piece in &self.pieces {
             match piece {
-                Piece::Part(name, _) => {
+                PatternPiece::Capture(name, _) => {
                     let part = parts.iter().find(|(known, _)| known == name);
                     filled.push_str(part.map_or("", |(_, text)| text));
                 }
-                Piece::Text(text) => filled.push_str(text),
-                Piece::One | Piece::Any => {}
+                PatternPiece::Text(text) => filled.push_str(text),
+                PatternPiece::AnyChar | PatternPiece::AnyText => {}
             }
         }
         filled
     }
 
     /// A part that `pattern` does not have.
-    pub fn unknown_part<'a>(&'a self, pattern: &Pattern) -> Option<&'a str> {
+    pub fn unknown_capture<'a>(&'a self, pattern: &NamePattern) -> Option<&'a str> {
         self.pieces.iter().find_map(|piece| match piece {
-            Piece::Part(name, _) if !pattern.has_part(name) => Some(name.as_str()),
+            PatternPiece::Capture(name, _) if !pattern.has_capture(name) => Some(name.as_str()),
             _ => None,
         })
     }
 }
 
-impl FromStr for Template {
+impl FromStr for CaptureTemplate {
     type Err = PatternError;
 
-    fn from_str(text: &str) -> Result<Template, PatternError> {
+    fn from_str(text: &str) -> Result<CaptureTemplate, PatternError> {
         if text.is_empty() {
             return Err(PatternError::Empty);
         }
         let mut pieces = Vec::new();
         let mut rest = text;
         while let Some(open) = rest.find('{') {
-            let (inside, after) = rest[open + 1..].split_once('}').ok_or(PatternError::Open)?;
-            pieces.push(Piece::Text(rest[..open].to_owned()));
-            pieces.push(part(inside)?);
+            let (inside, after) = rest[open + 1..]
+                .split_once('}')
+                .ok_or(PatternError::UnclosedBrace)?;
+            pieces.push(PatternPiece::Text(rest[..open].to_owned()));
+            pieces.push(parse_capture(inside)?);
             rest = after;
         }
-        pieces.push(Piece::Text(rest.to_owned()));
-        Ok(Template {
+        pieces.push(PatternPiece::Text(rest.to_owned()));
+        Ok(CaptureTemplate {
             text: text.to_owned(),
             pieces,
         })
     }
 }
 
-impl fmt::Display for Template {
+impl fmt::Display for CaptureTemplate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
 pegel_config::text_setting!(
-    Pattern,
+    NamePattern,
     "a pattern over names: *, ? and parts in braces, such as flux.{rank:int}.{rest:any}"
 );
 pegel_config::text_setting!(
-    Template,
+    CaptureTemplate,
     "text with parts of the pattern, such as flux.{rest}"
 );
 
@@ -248,8 +256,8 @@ mod tests {
     use super::*;
 
     fn parts(pattern: &str, text: &str) -> Option<String> {
-        let pattern: Pattern = pattern.parse().expect("a pattern");
-        let parts = pattern.parts(text)?;
+        let pattern: NamePattern = pattern.parse().expect("a pattern");
+        let parts = pattern.captures(text)?;
         let parts: Vec<String> = parts
             .iter()
             .map(|(name, text)| format!("{name}={text}"))
@@ -284,7 +292,7 @@ mod tests {
 
     #[test]
     fn mistakes_are_named() {
-        let error = |text: &str| text.parse::<Pattern>().expect_err("wrong").to_string();
+        let error = |text: &str| text.parse::<NamePattern>().expect_err("wrong").to_string();
         assert_eq!(error("a{b"), "a { without its }");
         assert_eq!(error("a{}"), "{} is not a part: a name, then :int or :any");
         assert_eq!(
@@ -297,9 +305,9 @@ mod tests {
 
     #[test]
     fn a_template_is_filled() {
-        let template: Template = "x.{b}.{a}.{b}".parse().expect("a template");
+        let template: CaptureTemplate = "x.{b}.{a}.{b}".parse().expect("a template");
         assert_eq!(template.fill(&vec![("a", "1"), ("b", "2")]), "x.2.1.2");
-        let pattern: Pattern = "{a}".parse().expect("a pattern");
-        assert_eq!(template.unknown_part(&pattern), Some("b"));
+        let pattern: NamePattern = "{a}".parse().expect("a pattern");
+        assert_eq!(template.unknown_capture(&pattern), Some("b"));
     }
 }

@@ -9,21 +9,21 @@
 //! Reading never stops: the pulse takes what changed out of the table in small pieces, and threads that
 //! read are only ever kept waiting for one of them.
 
-mod batch;
-mod door;
-mod figures;
+mod line_batch;
+mod line_counts;
+mod listener;
 mod net;
-mod running;
+mod peer_policy;
 mod settings;
 mod source;
+mod statistics;
 mod table;
-mod tally;
 #[cfg(test)]
 mod tests;
-mod timed;
+mod timed_gauges;
 
-pub use door::{Door, Peer, Protocol};
-pub use net::{BindError, Bound};
-pub use running::{Listening, Plan, Statsd, StatsdStatus};
-pub use settings::{Idle, Percent, Place, StatsdKeys, Threads};
-pub use table::Origin;
+pub use listener::{StatsdInput, StatsdListenOptions, StatsdListener, StatsdStatus};
+pub use net::{BoundAddresses, StatsdBindError};
+pub use peer_policy::{LoopbackPeer, StatsdPeerPolicy, TransportProtocol};
+pub use settings::{IdlePolicy, Percentile, ReceiverThreads, StatsdSettings, StatsdSocketPath};
+pub use table::LineOrigin;

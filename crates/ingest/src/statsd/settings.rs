@@ -7,35 +7,35 @@ use pegel_config::{Address, Bytes, Span, settings, text_setting};
 
 settings! {
     /// Where statsd lines are taken, and what becomes of them.
-    pub struct StatsdKeys {
+    pub struct StatsdSettings {
         /// UDP addresses.
         udp: Vec<Address> = vec![Address::loopback(8125), Address::loopback(8126)],
         /// TCP addresses: the same lines, each ended by a newline.
         tcp: Vec<Address> = vec![Address::loopback(8125)],
         /// The UNIX datagram socket; auto: statsd.sock beside the push socket; off: none.
-        unix: Place = Place::Auto,
+        unix: StatsdSocketPath = StatsdSocketPath::Auto,
         /// The UNIX stream socket; auto: statsd-stream.sock beside the push socket; off: none.
-        unix_stream: Place = Place::Auto,
+        unix_stream: StatsdSocketPath = StatsdSocketPath::Auto,
         /// How many threads read UDP datagrams at most; auto: a quarter of the cores, up to four. One reads as long as
         /// it keeps up, the others help while a socket stays full.
-        threads: Threads = Threads::Auto,
+        threads: ReceiverThreads = ReceiverThreads::Auto,
         /// How much the kernel may hold for each socket while nobody reads. Without the right to exceed it,
         /// net.core.rmem_max is the limit.
         receive_buffer: Bytes = Bytes::mebibytes(16),
         /// How long the intervals are over which smallest, largest, percentiles and members of sets are taken.
         flush: Span = Span::seconds(10),
         /// Which percentiles of timers, histograms and distributions are published.
-        percentiles: Vec<Percent> = vec![Percent::of(50), Percent::of(90), Percent::of(99)],
+        percentiles: Vec<Percentile> = vec![Percentile::of(50), Percentile::of(90), Percentile::of(99)],
         /// What becomes of a metric that nobody sent for an interval: keep or delete. Its past stays.
-        idle: Idle = Idle::Keep,
+        idle: IdlePolicy = IdlePolicy::Keep,
         /// The same for counters and meters alone.
-        idle_counters: Option<Idle> = None => "delete",
+        idle_counters: Option<IdlePolicy> = None => "delete",
         /// The same for gauges alone.
-        idle_gauges: Option<Idle> = None => "delete",
+        idle_gauges: Option<IdlePolicy> = None => "delete",
         /// The same for timers, histograms and distributions alone.
-        idle_timers: Option<Idle> = None => "delete",
+        idle_timers: Option<IdlePolicy> = None => "delete",
         /// The same for sets alone.
-        idle_sets: Option<Idle> = None => "delete",
+        idle_sets: Option<IdlePolicy> = None => "delete",
         /// Whether counters also get NAME.increase, by how much they grew in the last interval.
         counter_sum: bool = false,
         /// Whether timers get NAME.min.
@@ -53,52 +53,54 @@ settings! {
 
 /// The number of threads that read UDP datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Threads {
+pub enum ReceiverThreads {
     Auto,
     Count(NonZeroU32),
 }
 
-impl FromStr for Threads {
+impl FromStr for ReceiverThreads {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Threads, String> {
+    fn from_str(text: &str) -> Result<ReceiverThreads, String> {
         match text {
-            "auto" => Ok(Threads::Auto),
+            "auto" => Ok(ReceiverThreads::Auto),
             count => count
                 .parse()
-                .map(Threads::Count)
+                .map(ReceiverThreads::Count)
                 .map_err(|_| format!("{count:?} is neither auto nor a whole number above 0")),
         }
     }
 }
 
-impl fmt::Display for Threads {
+impl fmt::Display for ReceiverThreads {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Threads::Auto => f.write_str("auto"),
-            Threads::Count(count) => count.fmt(f),
+            ReceiverThreads::Auto => f.write_str("auto"),
+            ReceiverThreads::Count(count) => count.fmt(f),
         }
     }
 }
 
-text_setting!(Threads, "auto, or a number above 0");
+text_setting!(ReceiverThreads, "auto, or a number above 0");
 
 /// Where a socket is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum StatsdSocketPath {
     Auto,
     Off,
-    At(PathBuf),
+    Path(PathBuf),
 }
 
-impl FromStr for Place {
+impl FromStr for StatsdSocketPath {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Place, String> {
+    fn from_str(text: &str) -> Result<StatsdSocketPath, String> {
         match text {
-            "auto" => Ok(Place::Auto),
-            "off" | "false" | "no" => Ok(Place::Off),
-            path if path.starts_with('/') && !path.contains('\0') => Ok(Place::At(path.into())),
+            "auto" => Ok(StatsdSocketPath::Auto),
+            "off" | "false" | "no" => Ok(StatsdSocketPath::Off),
+            path if path.starts_with('/') && !path.contains('\0') => {
+                Ok(StatsdSocketPath::Path(path.into()))
+            }
             other => Err(format!(
                 "{other:?} is neither auto, nor off, nor a path that begins with /"
             )),
@@ -106,57 +108,57 @@ impl FromStr for Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for StatsdSocketPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Auto => f.write_str("auto"),
-            Place::Off => f.write_str("off"),
-            Place::At(path) => write!(f, "{}", path.display()),
+            StatsdSocketPath::Auto => f.write_str("auto"),
+            StatsdSocketPath::Off => f.write_str("off"),
+            StatsdSocketPath::Path(path) => write!(f, "{}", path.display()),
         }
     }
 }
 
-text_setting!(Place, "auto, off, or a path that begins with /");
+text_setting!(StatsdSocketPath, "auto, off, or a path that begins with /");
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Idle {
+pub enum IdlePolicy {
     Keep,
     Delete,
 }
 
-impl FromStr for Idle {
+impl FromStr for IdlePolicy {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Idle, String> {
+    fn from_str(text: &str) -> Result<IdlePolicy, String> {
         match text {
-            "keep" => Ok(Idle::Keep),
-            "delete" => Ok(Idle::Delete),
+            "keep" => Ok(IdlePolicy::Keep),
+            "delete" => Ok(IdlePolicy::Delete),
             other => Err(format!("{other:?} is neither keep nor delete")),
         }
     }
 }
 
-impl fmt::Display for Idle {
+impl fmt::Display for IdlePolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Idle::Keep => "keep",
-            Idle::Delete => "delete",
+            IdlePolicy::Keep => "keep",
+            IdlePolicy::Delete => "delete",
         })
     }
 }
 
-text_setting!(Idle, "keep or delete");
+text_setting!(IdlePolicy, "keep or delete");
 
 /// A percentile, above 0 and at most 100; written as it will stand in names: `p99.9`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Percent {
+pub struct Percentile {
     text: String,
     percent: f64,
 }
 
-impl Percent {
-    fn of(percent: u8) -> Percent {
-        Percent {
+impl Percentile {
+    fn of(percent: u8) -> Percentile {
+        Percentile {
             text: percent.to_string(),
             percent: f64::from(percent),
         }
@@ -167,14 +169,14 @@ impl Percent {
     }
 }
 
-impl FromStr for Percent {
+impl FromStr for Percentile {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Percent, String> {
+    fn from_str(text: &str) -> Result<Percentile, String> {
         let trimmed = text.trim();
         let is_plain = trimmed.bytes().all(|b| b.is_ascii_digit() || b == b'.');
         match trimmed.parse::<f64>() {
-            Ok(percent) if is_plain && percent > 0.0 && percent <= 100.0 => Ok(Percent {
+            Ok(percent) if is_plain && percent > 0.0 && percent <= 100.0 => Ok(Percentile {
                 text: trimmed.to_owned(),
                 percent,
             }),
@@ -183,13 +185,13 @@ impl FromStr for Percent {
     }
 }
 
-impl fmt::Display for Percent {
+impl fmt::Display for Percentile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
 text_setting!(
-    Percent,
+    Percentile,
     "a number above 0 and at most 100, such as 50 or 99.9"
 );

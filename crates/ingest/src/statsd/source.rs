@@ -5,79 +5,79 @@ use std::time::Duration;
 
 use pegel_metric::{Millis, Tick};
 
-use super::batch::Shared;
-use super::net::Drops;
-use super::table::{Change, Handle};
-use crate::board::{Board, Place};
-use crate::gate::{Gate, with_input_label};
-use crate::points::Points;
-use crate::pulse::Source;
+use super::line_batch::StatsdContext;
+use super::net::KernelDropCounter;
+use super::table::{SeriesHandle, SeriesValueChange};
+use crate::admission::{Admission, with_input_label};
+use crate::current_values::{CurrentValues, ValueSlot};
+use crate::point_writer::PointWriter;
+use crate::program_sampler::ValueSource;
 
 /// How many entries are looked at while the table is held: some ten microseconds.
-const PIECE: usize = 1024;
+const ENTRIES_PER_LOCK: usize = 1024;
 /// The same where intervals end and percentiles are made.
-const CLOSING_PIECE: u32 = 128;
+const CLOSED_ENTRIES_PER_LOCK: u32 = 128;
 
 #[derive(Debug)]
-pub(crate) struct Published {
-    shared: Arc<Shared>,
-    drops: Vec<Drops>,
-    points: Arc<Points>,
-    board: Board,
+pub(crate) struct StatsdSource {
+    shared: Arc<StatsdContext>,
+    kernel_drops: Vec<KernelDropCounter>,
+    points: Arc<PointWriter>,
+    values: CurrentValues,
     /// Where each series of the table stands on the board.
-    places: Vec<Option<Place>>,
-    changes: Vec<Change>,
+    slots: Vec<Option<ValueSlot>>,
+    changes: Vec<SeriesValueChange>,
     flush: Millis,
     /// The number of the interval that is open.
     interval: Option<Millis>,
     /// The number of intervals that ended.
-    closed: u64,
+    closed_intervals: u64,
 }
 
-impl Published {
+impl StatsdSource {
     pub fn new(
-        shared: Arc<Shared>,
-        drops: Vec<Drops>,
-        points: Arc<Points>,
-        mut board: Board,
+        shared: Arc<StatsdContext>,
+        drops: Vec<KernelDropCounter>,
+        points: Arc<PointWriter>,
+        mut board: CurrentValues,
         flush: Duration,
         now: Millis,
-    ) -> Published {
-        board.show_restored(now);
+    ) -> StatsdSource {
+        board.publish_restored(now);
         rename_restored(&mut board, &shared.gate);
-        Published {
+        StatsdSource {
             shared,
-            drops,
+            kernel_drops: drops,
             points,
-            board,
-            places: Vec::new(),
+            values: board,
+            slots: Vec::new(),
             changes: Vec::new(),
             flush: Millis::try_from(flush.as_millis())
                 .unwrap_or(Millis::MAX)
                 .max(1),
             interval: None,
-            closed: 0,
+            closed_intervals: 0,
         }
     }
 
     /// Renames metrics whose names other inputs claimed.
     fn rename_claimed(&mut self) {
         loop {
-            self.add_newcomers();
+            self.add_new_series();
             let mut table = self.shared.table();
             // The board must have all series before some are removed.
-            if table.has_newcomers() {
+            if table.has_new_series() {
                 continue;
             }
-            let claimed = self.shared.gate.owners().take_claimed();
+            let claimed = self.shared.gate.name_owners().take_claimed();
             if claimed.as_ref().is_some_and(Vec::is_empty) {
                 return;
             }
             table.rename_claimed(claimed.as_deref(), &self.shared.gate);
-            let gone = table.take_gone();
+            let gone = table.take_removed();
             drop(table);
             self.remove_gone(&gone);
-            return rename_restored(&mut self.board, &self.shared.gate);
+            return rename_restored(&mut self.values, &self.shared.gate);
         }
     }
 
@@ -85,36 +85,36 @@ impl Published {
     fn take_changes(&mut self) {
         self.shared.table().resume_delayed();
         loop {
-            self.add_newcomers();
+            self.add_new_series();
             let more = {
                 let mut table = self.shared.table();
                 // A newcomer between the two looks has changes that the board has no place for.
-                if table.has_newcomers() {
+                if table.has_new_series() {
                     continue;
                 }
-                table.take_changes(PIECE, &mut self.changes)
+                table.take_changes(ENTRIES_PER_LOCK, &mut self.changes)
             };
-            self.put_changes();
+            self.apply_changes();
             if !more {
                 return;
             }
         }
     }
 
-    fn add_newcomers(&mut self) {
+    fn add_new_series(&mut self) {
         loop {
-            let newcomers = self.shared.table().take_newcomers();
+            let newcomers = self.shared.table().take_new_series();
             if newcomers.is_empty() {
                 return;
             }
             let mut resumed = Vec::new();
             for newcomer in newcomers {
-                let (place, before) = self.board.add(newcomer.series);
+                let (place, before) = self.values.add(newcomer.series);
                 let at = newcomer.handle as usize;
-                if self.places.len() <= at {
-                    self.places.resize(at + 1, None);
+                if self.slots.len() <= at {
+                    self.slots.resize(at + 1, None);
                 }
-                self.places[at] = Some(place);
+                self.slots[at] = Some(place);
                 if let Some(before) = before.filter(|_| newcomer.resumes) {
                     resumed.push((newcomer.entry, newcomer.figure, before));
                 }
@@ -125,49 +125,49 @@ impl Published {
         }
     }
 
-    fn put_changes(&mut self) {
+    fn apply_changes(&mut self) {
         for change in self.changes.drain(..) {
-            let Some(Some(place)) = self.places.get(change.handle as usize) else {
+            let Some(Some(place)) = self.slots.get(change.handle as usize) else {
                 continue;
             };
             match change.value {
-                Some(value) => self.board.set(*place, value),
-                None => self.board.clear(*place),
+                Some(value) => self.values.set(*place, value),
+                None => self.values.clear(*place),
             }
         }
     }
 
     /// Ends the interval of every metric, and takes those off the board that were deleted.
-    fn close(&mut self) {
+    fn close_interval(&mut self) {
         let mut next = Some(0);
         while let Some(from) = next {
-            let gone: Vec<(Handle, usize)> = {
+            let gone: Vec<(SeriesHandle, usize)> = {
                 let mut table = self.shared.table();
-                next = table.close(from, CLOSING_PIECE, &mut self.changes);
-                table.take_gone()
+                next = table.close_intervals(from, CLOSED_ENTRIES_PER_LOCK, &mut self.changes);
+                table.take_removed()
             };
-            self.put_changes();
+            self.apply_changes();
             self.remove_gone(&gone);
         }
-        self.closed += 1;
+        self.closed_intervals += 1;
         // The first interval began before this agent started.
-        if self.closed == 2 {
+        if self.closed_intervals == 2 {
             let table = self.shared.table();
             let figures = table.figures();
-            self.board
-                .forget_restored(|series| figures.deletes_idle_series(series.name()));
+            self.values
+                .remove_restored(|series| figures.deletes_idle_series(series.name()));
         }
     }
 
-    fn remove_gone(&mut self, gone: &[(Handle, usize)]) {
+    fn remove_gone(&mut self, gone: &[(SeriesHandle, usize)]) {
         if gone.is_empty() {
             return;
         }
         for &(first, length) in gone {
-            let end = self.places.len().min(first as usize + length);
-            for place in &mut self.places[(first as usize).min(end)..end] {
+            let end = self.slots.len().min(first as usize + length);
+            for place in &mut self.slots[(first as usize).min(end)..end] {
                 if let Some(place) = place.take() {
-                    self.board.remove(place);
+                    self.values.remove(place);
                 }
             }
         }
@@ -176,20 +176,22 @@ impl Published {
 }
 
 /// Renames totals from before a restart whose names other inputs own, as their metrics will be renamed.
-fn rename_restored(board: &mut Board, gate: &Gate) {
+fn rename_restored(board: &mut CurrentValues, gate: &Admission) {
     board.rename_restored(|series| {
         let input = series.family().input;
-        let is_owned = gate.owners().is_owned_by_other(series.text(), input);
+        let is_owned = gate.name_owners().is_owned_by_other(series.text(), input);
         is_owned.then(|| with_input_label(series).ok().map(Arc::new))?
     });
 }
 
-impl Source for Published {
-    fn pass(&mut self, tick: &mut Tick) {
-        for drops in &mut self.drops {
-            drops.enter(&self.shared.gate);
+impl ValueSource for StatsdSource {
+    fn update(&mut self, tick: &mut Tick) {
+        for drops in &mut self.kernel_drops {
+            drops.record(&self.shared.gate);
         }
-        self.shared.timed.store(&self.points, tick.time);
+        self.shared
+            .timed_gauges
+            .write_queued(&self.points, tick.time);
         self.rename_claimed();
         self.take_changes();
         let interval = tick.time.div_euclid(self.flush);
@@ -198,8 +200,8 @@ impl Source for Published {
             .replace(interval)
             .is_some_and(|open| open != interval)
         {
-            self.close();
+            self.close_interval();
         }
-        self.board.emit(tick);
+        self.values.emit(tick);
     }
 }

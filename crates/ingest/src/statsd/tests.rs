@@ -4,43 +4,43 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pegel_metric::{Input, Kind, Millis, Reason, Selector, Tick};
-use pegel_store::{Options, Store};
+use pegel_store::{Store, StoreOptions};
 use pegel_testkit::TempDir;
 
-use super::batch::Shared;
-use super::figures::Figures;
-use super::settings::{Idle, StatsdKeys};
-use super::source::Published;
-use super::table::{Origin, Table};
-use crate::board::Board;
-use crate::gate::{Admitted, Gate, GateSettings, Offer};
-use crate::points::Points;
-use crate::pulse::Source;
-use crate::rules::Rules;
+use super::line_batch::StatsdContext;
+use super::settings::{IdlePolicy, StatsdSettings};
+use super::source::StatsdSource;
+use super::statistics::StatisticSettings;
+use super::table::{LineOrigin, StatsdTable};
+use crate::admission::{Admission, AdmissionSettings, AdmittedSeries, SeriesSpec};
+use crate::current_values::CurrentValues;
+use crate::point_writer::PointWriter;
+use crate::program_sampler::ValueSource;
+use crate::rules::RelabelRules;
 
-struct Trial {
+struct StatsdFixture {
     _dir: TempDir,
     store: Store,
-    gate: Arc<Gate>,
-    shared: Arc<Shared>,
-    source: Published,
+    gate: Arc<Admission>,
+    shared: Arc<StatsdContext>,
+    source: StatsdSource,
     now: Millis,
 }
 
-impl Trial {
-    fn new(change: impl FnOnce(&mut StatsdKeys)) -> Trial {
+impl StatsdFixture {
+    fn new(change: impl FnOnce(&mut StatsdSettings)) -> StatsdFixture {
         let dir = TempDir::new();
-        let store = Store::open(Options::new(dir.path().to_owned())).expect("a new store");
-        Trial::on(dir, store, change, 1000)
+        let store = Store::open(StoreOptions::new(dir.path().to_owned())).expect("a new store");
+        StatsdFixture::on(dir, store, change, 1000)
     }
 
     fn on(
         dir: TempDir,
         store: Store,
-        change: impl FnOnce(&mut StatsdKeys),
+        change: impl FnOnce(&mut StatsdSettings),
         series_max: u64,
-    ) -> Trial {
-        Trial::with_gate(dir, store, change, |settings| {
+    ) -> StatsdFixture {
+        StatsdFixture::with_gate(dir, store, change, |settings| {
             settings.series_max = series_max;
         })
     }
@@ -48,33 +48,33 @@ impl Trial {
     fn with_gate(
         dir: TempDir,
         store: Store,
-        change: impl FnOnce(&mut StatsdKeys),
-        change_gate: impl FnOnce(&mut GateSettings),
-    ) -> Trial {
-        let mut keys = StatsdKeys::default();
+        change: impl FnOnce(&mut StatsdSettings),
+        change_gate: impl FnOnce(&mut AdmissionSettings),
+    ) -> StatsdFixture {
+        let mut keys = StatsdSettings::default();
         change(&mut keys);
-        let mut settings = GateSettings {
+        let mut settings = AdmissionSettings {
             level: 3,
             series_max: 1000,
             series_per_sender: 1000,
             text_bytes_max: 16 << 20,
             sender_bytes: 1 << 30,
-            rules: Rules::default(),
+            rules: RelabelRules::default(),
             reserved: Arc::default(),
         };
         change_gate(&mut settings);
-        let gate = Arc::new(Gate::new(settings, store.ledger().clone()));
+        let gate = Arc::new(Admission::new(settings, store.ledger().clone()));
         let memory = keys.memory.count() as usize;
-        let shared = Arc::new(Shared::new(
-            Table::new(Figures::new(&keys), memory),
+        let shared = Arc::new(StatsdContext::new(
+            StatsdTable::new(StatisticSettings::new(&keys), memory),
             gate.clone(),
         ));
         let now = pegel_metric::Clock::utc(&pegel_metric::SystemClock) / 10_000 * 10_000;
-        let board = Board::new("statsd", &store, now);
-        let points = Arc::new(Points::new(gate.clone(), store.clone()));
+        let board = CurrentValues::new("statsd", &store, now);
+        let points = Arc::new(PointWriter::new(gate.clone(), store.clone()));
         let flush = keys.flush.duration();
-        let source = Published::new(shared.clone(), Vec::new(), points, board, flush, now);
-        Trial {
+        let source = StatsdSource::new(shared.clone(), Vec::new(), points, board, flush, now);
+        StatsdFixture {
             _dir: dir,
             store,
             gate,
@@ -93,11 +93,11 @@ impl Trial {
     }
 
     fn send_of(&self, who: &str, id: u64, lines: &str) {
-        let origin = Origin {
+        let origin = LineOrigin {
             sender: self.gate.sender(Input::Statsd, who),
             id,
         };
-        self.shared.batch().take(lines.as_bytes(), &origin);
+        self.shared.batch().apply_lines(lines.as_bytes(), &origin);
     }
 
     fn push(&self, lines: &str) {
@@ -105,16 +105,16 @@ impl Trial {
     }
 
     fn push_of(&self, uid: u32, lines: &str) {
-        let origin = Origin {
+        let origin = LineOrigin {
             sender: self.gate.sender(Input::Push, &format!("uid {uid}")),
             id: 1,
         };
-        self.shared.batch().take(lines.as_bytes(), &origin);
+        self.shared.batch().apply_lines(lines.as_bytes(), &origin);
     }
 
     /// A series of another input.
-    fn claim(&self, input: Input, name: &str) -> Admitted {
-        let offer = Offer {
+    fn claim(&self, input: Input, name: &str) -> AdmittedSeries {
+        let offer = SeriesSpec {
             name,
             labels: &[],
             identity: &[],
@@ -140,7 +140,7 @@ impl Trial {
     fn pass(&mut self, step: Millis) -> BTreeMap<String, f64> {
         let mut tick = Tick::new(Input::Programs);
         tick.reset(self.now);
-        self.source.pass(&mut tick);
+        self.source.update(&mut tick);
         self.now += step;
         self.store.tick(&mut tick);
         self.store
@@ -158,7 +158,7 @@ impl Trial {
         self.gate.ledger().dropped_total(Input::Statsd, reason)
     }
 
-    fn books_balance(&self) {
+    fn assert_ledger_balances(&self) {
         let ledger = self.gate.ledger();
         let dropped: u64 = Reason::ALL.iter().map(|reason| self.dropped(*reason)).sum();
         let (received, kept) = (
@@ -177,24 +177,24 @@ fn values(pairs: &[(&str, f64)]) -> BTreeMap<String, f64> {
 }
 
 /// A table and a gate without a store, for tests of sockets.
-pub(super) fn shared() -> (Arc<Shared>, Arc<Gate>) {
-    let settings = GateSettings {
+pub(super) fn shared() -> (Arc<StatsdContext>, Arc<Admission>) {
+    let settings = AdmissionSettings {
         level: 3,
         series_max: 1000,
         series_per_sender: 1000,
         text_bytes_max: 1 << 20,
         sender_bytes: 1 << 30,
-        rules: Rules::default(),
+        rules: RelabelRules::default(),
         reserved: Arc::default(),
     };
-    let gate = Arc::new(Gate::new(settings, Arc::default()));
-    let table = Table::new(Figures::new(&StatsdKeys::default()), 1 << 20);
-    (Arc::new(Shared::new(table, gate.clone())), gate)
+    let gate = Arc::new(Admission::new(settings, Arc::default()));
+    let table = StatsdTable::new(StatisticSettings::new(&StatsdSettings::default()), 1 << 20);
+    (Arc::new(StatsdContext::new(table, gate.clone())), gate)
 }
 
 #[test]
 fn counters_add_up_and_gauges_move() {
-    let mut trial = Trial::new(|_| {});
+    let mut trial = StatsdFixture::new(|_| {});
     trial.send("a:1|c\na:2|c|@0.1\nm:3|m\ng:5|g\ng:+2|g\ng:-3.5|g\nn:-4|g");
     assert_eq!(
         trial.tick(),
@@ -205,12 +205,12 @@ fn counters_add_up_and_gauges_move() {
         trial.tick(),
         values(&[("a", 26.0), ("m", 3.0), ("g", -7.0), ("n", -4.0)])
     );
-    trial.books_balance();
+    trial.assert_ledger_balances();
 }
 
 #[test]
 fn tags_are_labels_in_any_order() {
-    let mut trial = Trial::new(|_| {});
+    let mut trial = StatsdFixture::new(|_| {});
     trial.send("a:1|c|#x:1,y:2\na:1|c|#y:2,x:1\na:1|c\na:5|c|#bare,x:1,x:2\na:1|c|#,y:2,,x:1,");
     let expected = [
         ("a", 1.0),
@@ -222,7 +222,7 @@ fn tags_are_labels_in_any_order() {
 
 #[test]
 fn totals_of_senders_do_not_mix_and_survive_their_restart() {
-    let mut trial = Trial::new(|_| {});
+    let mut trial = StatsdFixture::new(|_| {});
     trial.send_as(1, "flux.c:10|C\nflux.c:12|C");
     trial.send_as(2, "flux.c:100|C");
     assert_eq!(trial.tick(), values(&[("flux.c", 112.0)]));
@@ -234,7 +234,7 @@ fn totals_of_senders_do_not_mix_and_survive_their_restart() {
         (trial.tick()["flux.c"], trial.dropped(Reason::BadValue)),
         (116.0, 1)
     );
-    let mut tenths = Trial::new(|_| {});
+    let mut tenths = StatsdFixture::new(|_| {});
     for step in 1..=1000 {
         tenths.send(&format!("t:{}|C", f64::from(step) / 10.0));
     }
@@ -243,7 +243,7 @@ fn totals_of_senders_do_not_mix_and_survive_their_restart() {
 
 #[test]
 fn timers_have_running_totals_and_figures_of_the_last_interval() {
-    let mut trial = Trial::new(|_| {});
+    let mut trial = StatsdFixture::new(|_| {});
     let lines: Vec<String> = (1..=100).map(|ms| format!("t:{ms}|ms")).collect();
     trial.send(&lines.join("\n"));
     assert_eq!(
@@ -279,7 +279,7 @@ fn timers_have_running_totals_and_figures_of_the_last_interval() {
 
 #[test]
 fn sets_count_their_members() {
-    let mut trial = Trial::new(|_| {});
+    let mut trial = StatsdFixture::new(|_| {});
     trial.send("s:a|s\ns:b|s\ns:a|s\ns:fe80::1|s");
     trial.tick();
     trial.flush();
@@ -290,7 +290,7 @@ fn sets_count_their_members() {
 
 #[test]
 fn a_second_type_of_a_name_is_its_own_series() {
-    let mut trial = Trial::new(|_| {});
+    let mut trial = StatsdFixture::new(|_| {});
     trial.send("a:1|c\na:2|g\na:3|C\nb:1|g|#k:v\nb:1|c|#k:w\nb:1|c\nb:2|g");
     let expected = [
         ("a", 1.0),
@@ -306,7 +306,7 @@ fn a_second_type_of_a_name_is_its_own_series() {
 
 #[test]
 fn a_timer_and_a_counter_of_its_figures_name_are_told_apart() {
-    let mut trial = Trial::new(|_| {});
+    let mut trial = StatsdFixture::new(|_| {});
     trial.send("t.count:5|c\nt:1|ms\nu:1|ms\nu.sum:7|g");
     let after = trial.tick();
     let expected = [
@@ -318,14 +318,14 @@ fn a_timer_and_a_counter_of_its_figures_name_are_told_apart() {
         ("u.sum{statsd_type=\"g\"}", 7.0),
     ];
     assert_eq!(after, values(&expected));
-    trial.books_balance();
+    trial.assert_ledger_balances();
 }
 
 #[test]
 fn idle_metrics_are_deleted_where_that_is_wanted() {
-    let mut trial = Trial::new(|keys| {
-        keys.idle = Idle::Delete;
-        keys.idle_gauges = Some(Idle::Keep);
+    let mut trial = StatsdFixture::new(|keys| {
+        keys.idle = IdlePolicy::Delete;
+        keys.idle_gauges = Some(IdlePolicy::Keep);
     });
     trial.send("c:1|c\nc:1|c|#k:v\ng:1|g\nt:1|ms\ns:x|s");
     trial.flush();
@@ -347,7 +347,7 @@ fn idle_metrics_are_deleted_where_that_is_wanted() {
 
 #[test]
 fn figures_are_published_as_the_keys_say() {
-    let mut trial = Trial::new(|keys| {
+    let mut trial = StatsdFixture::new(|keys| {
         keys.counter_sum = true;
         keys.timer_lower = false;
         keys.timer_sum = false;
@@ -372,7 +372,7 @@ fn figures_are_published_as_the_keys_say() {
 
 #[test]
 fn what_is_refused_is_counted_by_reason_and_the_rest_is_kept() {
-    let mut trial = Trial::new(|_| {});
+    let mut trial = StatsdFixture::new(|_| {});
     trial
         .send("ok:1|c\nbad\n:1|c\nb:x|c\nb:1e400|g\nb:1|c|@2\nok:1|c\nb:1|q\n_e{1,1}:a|b\n_sc|s|0");
     assert_eq!(trial.tick(), values(&[("ok", 2.0)]));
@@ -389,14 +389,14 @@ fn what_is_refused_is_counted_by_reason_and_the_rest_is_kept() {
         3,
         "the total must stay finite"
     );
-    trial.books_balance();
+    trial.assert_ledger_balances();
 }
 
 #[test]
 fn names_without_end_are_refused_and_known_ones_go_on() {
     let dir = TempDir::new();
-    let store = Store::open(Options::new(dir.path().to_owned())).expect("a new store");
-    let mut trial = Trial::on(dir, store, |_| {}, 100);
+    let store = Store::open(StoreOptions::new(dir.path().to_owned())).expect("a new store");
+    let mut trial = StatsdFixture::on(dir, store, |_| {}, 100);
     for number in 0..10_000 {
         trial.send(&format!("n.{number}:1|c"));
     }
@@ -405,24 +405,25 @@ fn names_without_end_are_refused_and_known_ones_go_on() {
     // A quarter of the hundred is left to the agent's user, root and the node.
     assert_eq!((after.len(), after["n.0"]), (75, 2.0));
     assert_eq!(trial.dropped(Reason::SeriesLimit), 9_926);
-    trial.books_balance();
+    trial.assert_ledger_balances();
 }
 
 #[test]
 fn totals_go_on_after_the_agent_was_started_anew() {
     let dir = TempDir::new();
-    let open = |dir: &TempDir| Store::open(Options::new(dir.path().to_owned())).expect("the store");
+    let open =
+        |dir: &TempDir| Store::open(StoreOptions::new(dir.path().to_owned())).expect("the store");
     let store = open(&dir);
-    let mut first = Trial::on(dir, store, |_| {}, 1000);
+    let mut first = StatsdFixture::on(dir, store, |_| {}, 1000);
     first.send("c:5|c\nt:8|ms\nt:2|ms\nown:9|C\ng:1|g");
     first.tick();
-    let Trial {
+    let StatsdFixture {
         _dir: dir, store, ..
     } = first;
     store.close();
     drop(store);
     let store = open(&dir);
-    let mut second = Trial::on(dir, store, |_| {}, 1000);
+    let mut second = StatsdFixture::on(dir, store, |_| {}, 1000);
     second.send("c:1|c\nt:1|ms\nown:10|C");
     let after = second.tick();
     assert_eq!(
@@ -432,24 +433,25 @@ fn totals_go_on_after_the_agent_was_started_anew() {
 }
 
 /// What an agent left that ended 30 hours ago, in the log or in a block.
-fn after_a_day(in_block: bool, change: impl FnOnce(&mut StatsdKeys)) -> Trial {
+fn after_a_day(in_block: bool, change: impl FnOnce(&mut StatsdSettings)) -> StatsdFixture {
     let dir = TempDir::new();
-    let open = |dir: &TempDir| Store::open(Options::new(dir.path().to_owned())).expect("the store");
+    let open =
+        |dir: &TempDir| Store::open(StoreOptions::new(dir.path().to_owned())).expect("the store");
     let store = open(&dir);
-    let mut first = Trial::on(dir, store, |_| {}, 1000);
+    let mut first = StatsdFixture::on(dir, store, |_| {}, 1000);
     first.now -= 30 * 3_600_000;
     first.send("c:5|c\nt:8|ms\nown:9|C\ng:1|g");
     first.tick();
-    let Trial {
+    let StatsdFixture {
         _dir: dir, store, ..
     } = first;
     if in_block {
-        store.settle();
+        store.flush_to_blocks();
     }
     store.close();
     drop(store);
     let store = open(&dir);
-    Trial::on(dir, store, change, 1000)
+    StatsdFixture::on(dir, store, change, 1000)
 }
 
 #[test]
@@ -471,7 +473,7 @@ fn totals_go_on_and_are_shown_at_once_however_long_no_agent_ran() {
 
 #[test]
 fn totals_from_before_a_restart_are_deleted_when_idle_where_that_is_wanted() {
-    let mut second = after_a_day(false, |keys| keys.idle_timers = Some(Idle::Delete));
+    let mut second = after_a_day(false, |keys| keys.idle_timers = Some(IdlePolicy::Delete));
     second.flush();
     second.flush();
     second.send("c:1|c");
@@ -481,7 +483,7 @@ fn totals_from_before_a_restart_are_deleted_when_idle_where_that_is_wanted() {
 
 #[test]
 fn memory_for_timers_and_sets_is_bounded() {
-    let mut trial = Trial::new(|keys| keys.memory = "8KiB".parse().expect("valid"));
+    let mut trial = StatsdFixture::new(|keys| keys.memory = "8KiB".parse().expect("valid"));
     for exponent in -100..100 {
         trial.send(&format!("t:1e{exponent}|ms"));
     }
@@ -499,12 +501,12 @@ fn memory_for_timers_and_sets_is_bounded() {
         201.0 - dropped,
         "the next interval has room again"
     );
-    trial.books_balance();
+    trial.assert_ledger_balances();
 }
 
 #[test]
 fn timers_of_a_stranger_leave_memory_to_the_agents_user_and_root() {
-    let mut trial = Trial::new(|keys| keys.memory = "64KiB".parse().expect("valid"));
+    let mut trial = StatsdFixture::new(|keys| keys.memory = "64KiB".parse().expect("valid"));
     for exponent in -200..200 {
         trial.send_of("127.0.0.1", 1, &format!("theirs:1e{exponent}|ms"));
     }
@@ -524,12 +526,12 @@ fn timers_of_a_stranger_leave_memory_to_the_agents_user_and_root() {
     let dropped = trial.dropped(Reason::Memory);
     trial.send_of("127.0.0.1", 1, "others:1e300|ms");
     assert_eq!(trial.dropped(Reason::Memory), dropped + 1);
-    trial.books_balance();
+    trial.assert_ledger_balances();
 }
 
 #[test]
 fn a_gauge_with_a_time_is_a_point_of_that_time() {
-    let mut trial = Trial::new(|_| {});
+    let mut trial = StatsdFixture::new(|_| {});
     let seconds = trial.now / 1000 - 60;
     trial.send(&format!(
         "depth:1:2|g|#q:main|T{seconds}\nnow:5|g\njobs:2|c|T{seconds}\nold:1|g|T1000"
@@ -542,11 +544,11 @@ fn a_gauge_with_a_time_is_a_point_of_that_time() {
         "a counter adds to its total"
     );
     let question =
-        pegel_store::Question::new(Selector::parse("depth").expect("a name"), 0, i64::MAX, None);
+        pegel_store::RangeQuery::new(Selector::parse("depth").expect("a name"), 0, i64::MAX, None);
     let mut samples = Vec::new();
     trial
         .store
-        .range(&question, &mut |_, found| samples.extend_from_slice(found))
+        .query_range(&question, &mut |_, found| samples.extend_from_slice(found))
         .expect("an answer");
     assert_eq!(
         samples,
@@ -554,12 +556,12 @@ fn a_gauge_with_a_time_is_a_point_of_that_time() {
         "the last value of one time counts"
     );
     assert_eq!(trial.dropped(Reason::TooOld), 1);
-    trial.books_balance();
+    trial.assert_ledger_balances();
 }
 
 #[test]
 fn a_name_that_a_lane_claims_is_given_up_with_its_value() {
-    let mut trial = Trial::new(|keys| keys.percentiles = Vec::new());
+    let mut trial = StatsdFixture::new(|keys| keys.percentiles = Vec::new());
     trial.send("x:3|c\nt:5|ms\ng:7|g\nx:1|c|#a:b");
     trial.tick();
     let _lanes = ["x", "t.count"].map(|name| trial.claim(Input::Lane, name));
@@ -581,13 +583,13 @@ fn a_name_that_a_lane_claims_is_given_up_with_its_value() {
     assert_eq!(put.series.text(), "g");
     trial.flush();
     trial.tick();
-    let account = &trial.gate.senders().accounts()[0];
+    let account = &trial.gate.senders().statuses()[0];
     assert_eq!(account.series, 8, "the old names are off the account");
 }
 
 #[test]
 fn a_name_that_came_after_the_lane_has_the_label_at_once() {
-    let mut trial = Trial::new(|_| ());
+    let mut trial = StatsdFixture::new(|_| ());
     let lane = trial.claim(Input::Lane, "x");
     trial.send("x:3|c\nx:1|c|#input:statsd");
     let forged = "x{exported_input=\"statsd\"}";
@@ -602,12 +604,12 @@ fn a_name_that_came_after_the_lane_has_the_label_at_once() {
 #[test]
 fn a_total_from_before_a_restart_moves_when_a_lane_claims_its_name() {
     let dir = TempDir::new();
-    let store = Store::open(Options::new(dir.path().to_owned())).expect("a new store");
-    let mut first = Trial::on(dir, store, |_| {}, 1000);
+    let store = Store::open(StoreOptions::new(dir.path().to_owned())).expect("a new store");
+    let mut first = StatsdFixture::on(dir, store, |_| {}, 1000);
     first.send("x:5|c");
     first.tick();
-    let Trial { _dir, store, .. } = first;
-    let mut second = Trial::on(_dir, store, |_| {}, 1000);
+    let StatsdFixture { _dir, store, .. } = first;
+    let mut second = StatsdFixture::on(_dir, store, |_| {}, 1000);
     let _lane = second.claim(Input::Lane, "x");
     let labelled = "x{input=\"statsd\"}";
     assert_eq!(second.tick(), values(&[(labelled, 5.0)]));
@@ -617,7 +619,7 @@ fn a_total_from_before_a_restart_moves_when_a_lane_claims_its_name() {
 
 #[test]
 fn pushed_lines_and_others_do_not_mix() {
-    let mut trial = Trial::new(|_| ());
+    let mut trial = StatsdFixture::new(|_| ());
     trial.send("x:1|c");
     trial.tick();
     trial.push("x:5|c");
@@ -634,7 +636,7 @@ fn pushed_lines_and_others_do_not_mix() {
 
 #[test]
 fn a_gauge_with_times_gives_up_a_name_that_a_lane_claims() {
-    let mut trial = Trial::new(|_| ());
+    let mut trial = StatsdFixture::new(|_| ());
     let line = format!("x:1|g|T{}", trial.now / 1000);
     trial.send(&line);
     assert_eq!(trial.tick(), values(&[("x", 1.0)]));
@@ -646,7 +648,7 @@ fn a_gauge_with_times_gives_up_a_name_that_a_lane_claims() {
 
 #[test]
 fn what_users_push_does_not_mix() {
-    let mut trial = Trial::new(|_| ());
+    let mut trial = StatsdFixture::new(|_| ());
     trial.push("x:5|c\ng:1|g");
     trial.push_of(4_000_000_001, "x:70|c\ng:2|g");
     trial.push_of(4_000_000_002, "x:100|g|#user:4000000001");
@@ -663,11 +665,12 @@ fn what_users_push_does_not_mix() {
 #[test]
 fn what_a_sender_may_not_write_yet_is_stored_later_and_nothing_is_lost() {
     let dir = TempDir::new();
-    let store = Store::open(Options::new(dir.path().to_owned())).expect("a new store");
+    let store = Store::open(StoreOptions::new(dir.path().to_owned())).expect("a new store");
     // 600 bytes at once.
-    let mut trial = Trial::with_gate(dir, store, |_| (), |settings| settings.sender_bytes = 1);
+    let mut trial =
+        StatsdFixture::with_gate(dir, store, |_| (), |settings| settings.sender_bytes = 1);
     let names: Vec<String> = (10..60).map(|at| format!("c{at}")).collect();
-    let send = |trial: &mut Trial| {
+    let send = |trial: &mut StatsdFixture| {
         let lines: Vec<String> = names.iter().map(|name| format!("{name}:1|c\n")).collect();
         trial.send(&lines.concat());
     };
@@ -691,12 +694,12 @@ fn what_a_sender_may_not_write_yet_is_stored_later_and_nothing_is_lost() {
         written.iter().all(|&now| (9..=17).contains(&now)),
         "{written:?}"
     );
-    trial.books_balance();
+    trial.assert_ledger_balances();
     assert_eq!(trial.gate.ledger().kept_total(Input::Statsd), 550);
     trial.gate.senders().refill(10_000_000);
     let values = trial.tick();
     assert!(values.values().all(|&value| value == 11.0), "{values:?}");
-    let account = &trial.gate.senders().accounts()[0];
+    let account = &trial.gate.senders().statuses()[0];
     assert_eq!(
         account.delayed,
         10 * 50 - written.iter().sum::<usize>() as u64

@@ -4,39 +4,39 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags};
 
-use crate::file::{LANE_ENDING, TEMPORARY_ENDING};
-use crate::reader::{LaneFile, Limits, OpenError};
+use crate::lane_mapping::{LANE_SUFFIX, TEMPORARY_SUFFIX};
+use crate::reader::{LaneFile, LaneLimits, LaneOpenError};
 
 /// A directory of lanes, open.
 #[derive(Debug)]
-pub struct Directory {
+pub struct LaneDirectoryHandle {
     path: PathBuf,
     fd: OwnedFd,
 }
 
 /// A file in it whose name is that of a lane.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct ListedLane {
     pub name: String,
     /// Not yet renamed: its program is at work on it, or died then.
     pub is_temporary: bool,
 }
 
 #[derive(Debug, Default)]
-pub struct Listing {
-    pub found: Vec<Found>,
+pub struct LaneListing {
+    pub lanes: Vec<ListedLane>,
     /// Files with other names, which are left alone.
     pub others: usize,
     /// Whether there may be more than asked for.
-    pub is_cut: bool,
+    pub has_more: bool,
 }
 
-impl Directory {
-    pub fn open(path: impl Into<PathBuf>) -> io::Result<Directory> {
+impl LaneDirectoryHandle {
+    pub fn open(path: impl Into<PathBuf>) -> io::Result<LaneDirectoryHandle> {
         let path = path.into();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(CWD, &path, flags, Mode::empty())?;
-        Ok(Directory { path, fd })
+        Ok(LaneDirectoryHandle { path, fd })
     }
 
     pub fn path(&self) -> &Path {
@@ -45,17 +45,17 @@ impl Directory {
 
     /// Says to programs that somebody reads here, as long as this is open: none of them removes lanes that others
     /// left. False when one of them is doing that at this moment.
-    pub fn hold(&self) -> bool {
+    pub fn lock_for_reading(&self) -> bool {
         rustix::fs::flock(&self.fd, FlockOperation::NonBlockingLockShared).is_ok()
     }
 
     /// Starts reading the directory from its beginning.
-    pub fn scan(&self) -> io::Result<Scan> {
-        Ok(Scan(Dir::read_from(&self.fd)?))
+    pub fn scan(&self) -> io::Result<LaneDirectoryScan> {
+        Ok(LaneDirectoryScan(Dir::read_from(&self.fd)?))
     }
 
     /// The lanes among the first `most` entries of the directory.
-    pub fn list(&self, most: usize) -> io::Result<Listing> {
+    pub fn list(&self, most: usize) -> io::Result<LaneListing> {
         self.scan()?.next_portion(most)
     }
 
@@ -65,7 +65,7 @@ impl Directory {
         Ok(found.st_uid)
     }
 
-    pub fn open_lane(&self, name: &str, limits: &Limits) -> Result<LaneFile, OpenError> {
+    pub fn open_lane(&self, name: &str, limits: &LaneLimits) -> Result<LaneFile, LaneOpenError> {
         LaneFile::open(self.fd.as_fd(), name, limits)
     }
 
@@ -83,12 +83,12 @@ impl Directory {
 
 /// A directory that is read in portions, so that one with very many files takes several turns and hides none.
 #[derive(Debug)]
-pub struct Scan(Dir);
+pub struct LaneDirectoryScan(Dir);
 
-impl Scan {
+impl LaneDirectoryScan {
     /// Goes through the next `most` entries.
-    pub fn next_portion(&mut self, most: usize) -> io::Result<Listing> {
-        let mut listing = Listing::default();
+    pub fn next_portion(&mut self, most: usize) -> io::Result<LaneListing> {
+        let mut listing = LaneListing::default();
         for _ in 0..most {
             let Some(file) = self.0.next() else {
                 return Ok(listing);
@@ -99,7 +99,7 @@ impl Scan {
                 continue;
             };
             match is_temporary(name) {
-                Some(is_temporary) => listing.found.push(Found {
+                Some(is_temporary) => listing.lanes.push(ListedLane {
                     name: name.to_owned(),
                     is_temporary,
                 }),
@@ -107,12 +107,12 @@ impl Scan {
                 None => listing.others += 1,
             }
         }
-        listing.is_cut = true;
+        listing.has_more = true;
         Ok(listing)
     }
 }
 
-impl AsFd for Directory {
+impl AsFd for LaneDirectoryHandle {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -120,9 +120,9 @@ impl AsFd for Directory {
 
 /// None when it is not the name of a lane.
 fn is_temporary(name: &str) -> Option<bool> {
-    let (digits, is_temporary) = match name.strip_suffix(LANE_ENDING) {
+    let (digits, is_temporary) = match name.strip_suffix(LANE_SUFFIX) {
         Some(digits) => (digits, false),
-        None => (name.strip_suffix(TEMPORARY_ENDING)?, true),
+        None => (name.strip_suffix(TEMPORARY_SUFFIX)?, true),
     };
     parse_id(digits).map(|_| is_temporary)
 }

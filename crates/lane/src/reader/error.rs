@@ -7,7 +7,7 @@ use crate::layout;
 #[non_exhaustive]
 pub enum LaneError {
     /// Fewer bytes than the lane says.
-    Short {
+    Truncated {
         wanted: usize,
         found: usize,
     },
@@ -19,12 +19,12 @@ pub enum LaneError {
     /// The published length does not fit, or has become smaller.
     Published(u64),
     /// The description of a series that cannot be, and where it stands.
-    Entry {
+    InvalidSeries {
         at: usize,
         what: &'static str,
     },
     /// More series than the reader's limit.
-    Many {
+    TooManySeries {
         limit: usize,
     },
     Read(std::io::Error),
@@ -33,7 +33,7 @@ pub enum LaneError {
 impl fmt::Display for LaneError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LaneError::Short { wanted, found } => {
+            LaneError::Truncated { wanted, found } => {
                 write!(f, "the lane has {found} bytes where it says {wanted}")
             }
             LaneError::Magic => write!(f, "not a lane"),
@@ -46,13 +46,13 @@ impl fmt::Display for LaneError {
             LaneError::Published(length) => {
                 write!(f, "the lane says that {length} bytes are published")
             }
-            LaneError::Entry { at, what } => {
+            LaneError::InvalidSeries { at, what } => {
                 write!(
                     f,
                     "the series at byte {at} of the lane has an impossible {what}"
                 )
             }
-            LaneError::Many { limit } => write!(f, "more than {limit} series in one lane"),
+            LaneError::TooManySeries { limit } => write!(f, "more than {limit} series in one lane"),
             LaneError::Read(_) => write!(f, "the lane cannot be read"),
         }
     }

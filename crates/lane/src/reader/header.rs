@@ -5,7 +5,7 @@ use crate::reader::LaneError;
 
 /// Who writes a lane, as its header said when it was first read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Header {
+pub struct LaneHeader {
     /// 128 random bits.
     pub id: [u8; 16],
     /// As the process itself sees it; see [`Header::pid_space`].
@@ -14,7 +14,7 @@ pub struct Header {
     /// Clock ticks from the machine's start to the process's; 0 when unknown.
     pub start_ticks: u64,
     /// The inode of the pid namespace in which `pid` counts; 0 when unknown.
-    pub pid_space: u64,
+    pub pid_namespace: u64,
     pub created_ms: i64,
     /// Empty when there is none.
     pub command: String,
@@ -30,15 +30,15 @@ pub struct Header {
 }
 
 /// How far the series of a lane go, by its header.
-pub(crate) fn published(bytes: &[u8]) -> Result<u64, LaneError> {
-    u64_at(bytes, header::PUBLISHED).ok_or(LaneError::Short {
+pub(crate) fn published_length(bytes: &[u8]) -> Result<u64, LaneError> {
+    u64_at(bytes, header::PUBLISHED).ok_or(LaneError::Truncated {
         wanted: HEADER_BYTES,
         found: bytes.len(),
     })
 }
 
-pub(crate) fn parse_header(bytes: &[u8]) -> Result<Header, LaneError> {
-    let short = LaneError::Short {
+pub(crate) fn parse_header(bytes: &[u8]) -> Result<LaneHeader, LaneError> {
+    let short = LaneError::Truncated {
         wanted: HEADER_BYTES,
         found: bytes.len(),
     };
@@ -73,12 +73,12 @@ pub(crate) fn parse_header(bytes: &[u8]) -> Result<Header, LaneError> {
     }
     let mut id = [0; 16];
     id.copy_from_slice(bytes.get(header::ID..header::ID + 16).unwrap_or(&[0; 16]));
-    Ok(Header {
+    Ok(LaneHeader {
         id,
         pid: number(header::PID),
         uid: number(header::UID),
         start_ticks: long(header::START_TICKS),
-        pid_space: long(header::PID_SPACE),
+        pid_namespace: long(header::PID_NAMESPACE),
         created_ms: long(header::CREATED_MS) as i64,
         command: text(bytes, header::COMMAND, header::COMMAND_BYTES)
             .ok_or(LaneError::Header("command"))?,

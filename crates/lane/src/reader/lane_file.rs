@@ -7,12 +7,12 @@ use rustix::io::Errno;
 
 use crate::layout::{HEADER_BYTES, LANE_BYTES_MAX, header, u64_at};
 use crate::reader::directory::parse_id;
-use crate::reader::header::published;
-use crate::reader::{Header, Lane, LaneError, ProcessState, View};
+use crate::reader::header::published_length;
+use crate::reader::{LaneError, LaneHeader, LaneView, ParsedLane, ProcessState};
 
 /// What a reader accepts.
 #[derive(Debug, Clone)]
-pub struct Limits {
+pub struct LaneLimits {
     /// The largest file.
     pub bytes_max: usize,
     /// The most series in one lane.
@@ -21,9 +21,9 @@ pub struct Limits {
     pub owners: Option<Vec<u32>>,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for LaneLimits {
+    fn default() -> LaneLimits {
+        LaneLimits {
             bytes_max: LANE_BYTES_MAX,
             series_max: 20_000,
             owners: None,
@@ -34,11 +34,11 @@ impl Default for Limits {
 /// Why a file is not read as a lane.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum OpenError {
+pub enum LaneOpenError {
     /// It went away meanwhile, which is no fault of anybody's.
-    NotThere,
+    NotFound,
     /// A link, a pipe, a directory, a device.
-    NotAFile,
+    NotRegularFile,
     /// It has further names, by which others could keep or replace it.
     Linked(u64),
     /// It belongs to a user whose lanes are not read here.
@@ -51,38 +51,42 @@ pub enum OpenError {
     Open(io::Error),
 }
 
-impl fmt::Display for OpenError {
+impl fmt::Display for LaneOpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            OpenError::NotThere => write!(f, "the file is not there"),
-            OpenError::NotAFile => write!(f, "not a regular file"),
-            OpenError::Linked(links) => write!(f, "the file has {links} names; a lane has one"),
-            OpenError::Owner(uid) => write!(f, "the file belongs to user {uid}"),
-            OpenError::Size(bytes) => write!(f, "the file has {bytes} bytes, no size for a lane"),
-            OpenError::Name => write!(f, "the file has not the name that belongs to its identity"),
-            OpenError::Lane(_) => write!(f, "the file is not a good lane"),
-            OpenError::Open(_) => write!(f, "the file cannot be opened"),
+            LaneOpenError::NotFound => write!(f, "the file is not there"),
+            LaneOpenError::NotRegularFile => write!(f, "not a regular file"),
+            LaneOpenError::Linked(links) => write!(f, "the file has {links} names; a lane has one"),
+            LaneOpenError::Owner(uid) => write!(f, "the file belongs to user {uid}"),
+            LaneOpenError::Size(bytes) => {
+                write!(f, "the file has {bytes} bytes, no size for a lane")
+            }
+            LaneOpenError::Name => {
+                write!(f, "the file has not the name that belongs to its identity")
+            }
+            LaneOpenError::Lane(_) => write!(f, "the file is not a good lane"),
+            LaneOpenError::Open(_) => write!(f, "the file cannot be opened"),
         }
     }
 }
 
-impl std::error::Error for OpenError {
+impl std::error::Error for LaneOpenError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            OpenError::Lane(error) => Some(error),
-            OpenError::Open(error) => Some(error),
+            LaneOpenError::Lane(error) => Some(error),
+            LaneOpenError::Open(error) => Some(error),
             _ => None,
         }
     }
 }
 
-impl From<Errno> for OpenError {
-    fn from(error: Errno) -> OpenError {
+impl From<Errno> for LaneOpenError {
+    fn from(error: Errno) -> LaneOpenError {
         match error {
-            Errno::NOENT => OpenError::NotThere,
+            Errno::NOENT => LaneOpenError::NotFound,
             // What O_NOFOLLOW says to a link, and open to a socket.
-            Errno::LOOP | Errno::NXIO => OpenError::NotAFile,
-            error => OpenError::Open(error.into()),
+            Errno::LOOP | Errno::NXIO => LaneOpenError::NotRegularFile,
+            error => LaneOpenError::Open(error.into()),
         }
     }
 }
@@ -91,7 +95,7 @@ impl From<Errno> for OpenError {
 #[derive(Debug)]
 pub struct LaneFile {
     pub(crate) fd: OwnedFd,
-    pub(crate) lane: Lane,
+    pub(crate) lane: ParsedLane,
     name: String,
     owner: u32,
     file_bytes: u64,
@@ -108,38 +112,38 @@ impl LaneFile {
     pub(crate) fn open(
         dir: BorrowedFd<'_>,
         name: &str,
-        limits: &Limits,
-    ) -> Result<LaneFile, OpenError> {
+        limits: &LaneLimits,
+    ) -> Result<LaneFile, LaneOpenError> {
         // Without waiting: for a pipe's writer, or for whoever holds a lease on the file.
         let flags =
             OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
         let fd = rustix::fs::openat(dir, name, flags, Mode::empty())?;
         let stat = rustix::fs::fstat(&fd)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Err(OpenError::NotAFile);
+            return Err(LaneOpenError::NotRegularFile);
         }
         if stat.st_nlink != 1 {
-            return Err(OpenError::Linked(stat.st_nlink as u64));
+            return Err(LaneOpenError::Linked(stat.st_nlink as u64));
         }
         let is_accepted = |owners: &Vec<u32>| owners.contains(&stat.st_uid);
         if !limits.owners.as_ref().is_none_or(is_accepted) {
-            return Err(OpenError::Owner(stat.st_uid));
+            return Err(LaneOpenError::Owner(stat.st_uid));
         }
         let file_bytes = stat.st_size as u64;
         if !(HEADER_BYTES as u64..=limits.bytes_max.min(LANE_BYTES_MAX) as u64)
             .contains(&file_bytes)
         {
-            return Err(OpenError::Size(file_bytes));
+            return Err(LaneOpenError::Size(file_bytes));
         }
         let mut start = [0; HEADER_BYTES];
-        read_exactly(&fd, &mut start, 0).map_err(OpenError::Lane)?;
-        let lane = Lane::start(&start).map_err(OpenError::Lane)?;
+        read_exactly(&fd, &mut start, 0).map_err(LaneOpenError::Lane)?;
+        let lane = ParsedLane::parse_header_only(&start).map_err(LaneOpenError::Lane)?;
         if lane.header().file_bytes as u64 != file_bytes {
-            return Err(OpenError::Lane(LaneError::Header("file length")));
+            return Err(LaneOpenError::Lane(LaneError::Header("file length")));
         }
         let digits = name.split('.').next().and_then(parse_id);
         if digits != Some(lane.header().id) {
-            return Err(OpenError::Name);
+            return Err(LaneOpenError::Name);
         }
         Ok(LaneFile {
             fd,
@@ -158,7 +162,7 @@ impl LaneFile {
         &self.name
     }
 
-    pub fn header(&self) -> &Header {
+    pub fn header(&self) -> &LaneHeader {
         self.lane.header()
     }
 
@@ -174,11 +178,11 @@ impl LaneFile {
 
     /// Copies the published part into `buffer` and gives its series. An error is for good: the lane
     /// lies, and is not worth reading again.
-    pub fn read<'a>(&'a mut self, buffer: &'a mut Vec<u8>) -> Result<View<'a>, LaneError> {
+    pub fn read<'a>(&'a mut self, buffer: &'a mut Vec<u8>) -> Result<LaneView<'a>, LaneError> {
         let known = self.lane.published();
         buffer.resize(known, 0);
         read_exactly(&self.fd, buffer, 0)?;
-        let published = published(buffer)?;
+        let published = published_length(buffer)?;
         let end = self.lane.check_published(published)?;
         if end > known {
             // What is new is read after the length that says that it is there.
@@ -201,7 +205,7 @@ impl LaneFile {
                 rustix::fs::flock(&self.fd, FlockOperation::Unlock)?;
                 Ok(true)
             }
-            Err(Errno::WOULDBLOCK) => Ok(ProcessState::is_surely_gone(self.header())),
+            Err(Errno::WOULDBLOCK) => Ok(ProcessState::has_no_process(self.header())),
             Err(error) => Err(error.into()),
         }
     }
@@ -223,7 +227,7 @@ pub(crate) fn read_exactly(fd: &OwnedFd, buffer: &mut [u8], from: u64) -> Result
     let mut found = 0;
     while let Some(rest) = buffer.get_mut(found..).filter(|rest| !rest.is_empty()) {
         match rustix::io::pread(fd, &mut *rest, from + found as u64) {
-            Ok(0) => return Err(LaneError::Short { wanted, found }),
+            Ok(0) => return Err(LaneError::Truncated { wanted, found }),
             Ok(more) => found += more,
             Err(Errno::INTR) => {}
             Err(error) => return Err(LaneError::Read(error.into())),

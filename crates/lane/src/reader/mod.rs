@@ -4,22 +4,22 @@
 //! checked against the copy at hand, every count has a bound, and what was learned once (the identity,
 //! where the series stand) is not read again. Reading never writes, and never waits for the program.
 
+mod decoded_series;
 mod directory;
 mod error;
 mod header;
-mod lane;
 mod lane_file;
+mod parsed_lane;
 mod points;
-mod process;
-mod series;
+mod process_state;
 mod value;
 
-pub use directory::{Directory, Found, Listing, Scan};
+pub use decoded_series::DecodedSeriesSpec;
+pub use directory::{LaneDirectoryHandle, LaneDirectoryScan, LaneListing, ListedLane};
 pub use error::LaneError;
-pub use header::Header;
-pub use lane::{Lane, View};
-pub use lane_file::{LaneFile, Limits, OpenError};
-pub use points::{Point, PointsRead};
-pub use process::ProcessState;
-pub use series::Series;
-pub use value::{Distribution, Value};
+pub use header::LaneHeader;
+pub use lane_file::{LaneFile, LaneLimits, LaneOpenError};
+pub use parsed_lane::{LaneView, ParsedLane};
+pub use points::{PointsRead, RingPoint};
+pub use process_state::ProcessState;
+pub use value::{LaneDistribution, LaneValue};

@@ -1,11 +1,11 @@
 use crate::layout::{POINT_BYTES, header, u64_at};
 use crate::reader::lane_file::read_exactly;
 use crate::reader::{LaneError, LaneFile};
-use crate::ring::{self, Found};
+use crate::ring::{self, SlotState};
 
 /// One point out of the ring.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Point {
+pub struct RingPoint {
     /// The index of its series in the lane.
     pub series: usize,
     pub time_ms: i64,
@@ -48,7 +48,7 @@ impl LaneFile {
         &mut self,
         buffer: &mut Vec<u8>,
         has_ended: bool,
-        out: &mut Vec<Point>,
+        out: &mut Vec<RingPoint>,
     ) -> Result<PointsRead, LaneError> {
         let capacity = self.header().ring_points as u64;
         let mut done = PointsRead::default();
@@ -73,19 +73,19 @@ impl LaneFile {
             let place = buffer.get(at..at + POINT_BYTES).unwrap_or_default();
             let word = |index: usize| u64_at(place, 8 * index).unwrap_or(0);
             let found = match next < overwritten {
-                true => Found::Overwritten,
-                false => ring::found(word(0), next),
+                true => SlotState::Overwritten,
+                false => ring::slot_state(word(0), next),
             };
-            match (found, self.lane.entry_at(word(3) as u32)) {
-                (Found::Complete, Some(series)) => {
-                    out.push(Point {
+            match (found, self.lane.point_series_at(word(3) as u32)) {
+                (SlotState::Complete, Some(series)) => {
+                    out.push(RingPoint {
                         series,
                         time_ms: word(1) as i64,
                         value: f64::from_bits(word(2)),
                     });
                     done.read += 1;
                 }
-                (Found::Pending, _) if !has_ended && self.waits(next, head) => break,
+                (SlotState::Pending, _) if !has_ended && self.should_wait(next, head) => break,
                 _ => done.lost += 1,
             }
             next += 1;
@@ -95,7 +95,7 @@ impl LaneFile {
     }
 
     /// Whether to stop at an unfinished point and look again next time.
-    fn waits(&mut self, number: u64, head: u64) -> bool {
+    fn should_wait(&mut self, number: u64, head: u64) -> bool {
         let is_same = number == self.position && self.stalls > 0;
         self.stalls = if is_same { self.stalls + 1 } else { 1 };
         // Its writer may be dead; the points behind it must not be overwritten meanwhile.

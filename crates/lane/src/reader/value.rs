@@ -1,12 +1,12 @@
-use crate::cells::{MAX_NONE, MIN_NONE};
-use crate::layout::{Kind, LINE_BYTES, u64_at, word};
-use crate::reader::series::Entry;
+use crate::cells::{MAX_UNSET, MIN_UNSET};
+use crate::layout::{LINE_BYTES, LaneKind, u64_at, word};
+use crate::reader::decoded_series::SeriesLocation;
 use crate::{BUCKETS, bucket_bound};
 
 /// The value of a series in one copy of a lane. Each number is whole; those of one series may be a moment
 /// apart, so that a call's hits can be one ahead of its bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Value<'a> {
+pub enum LaneValue<'a> {
     Counter(u64),
     FloatCounter(f64),
     Gauge {
@@ -20,12 +20,12 @@ pub enum Value<'a> {
         nanos: u64,
     },
     /// Of a histogram or a timer.
-    Distribution(Distribution<'a>),
+    Distribution(LaneDistribution<'a>),
 }
 
 /// How often values of which size came.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Distribution<'a> {
+pub struct LaneDistribution<'a> {
     pub sum: f64,
     /// Infinity while there is no value; likewise `max`.
     pub min: f64,
@@ -33,9 +33,9 @@ pub struct Distribution<'a> {
     buckets: &'a [u8],
 }
 
-impl<'a> Value<'a> {
+impl<'a> LaneValue<'a> {
     /// `slot` begins at the slot of `entry`.
-    pub(crate) fn read(entry: Entry, slot: &'a [u8]) -> Option<Value<'a>> {
+    pub(crate) fn read(entry: SeriesLocation, slot: &'a [u8]) -> Option<LaneValue<'a>> {
         let word = |index: usize| u64_at(slot, 8 * index);
         let summed = |index: usize| -> Option<u64> {
             let mut sum = 0_u64;
@@ -45,36 +45,38 @@ impl<'a> Value<'a> {
             Some(sum)
         };
         match entry.kind {
-            Kind::Counter => Some(Value::Counter(summed(word::VALUE)?)),
-            Kind::FloatCounter => {
+            LaneKind::Counter => Some(LaneValue::Counter(summed(word::VALUE)?)),
+            LaneKind::FloatCounter => {
                 let mut sum = 0.0;
                 for stripe in 0..usize::from(entry.stripes) {
                     sum += f64::from_bits(word(stripe * word::LINE + word::VALUE)?);
                 }
-                Some(Value::FloatCounter(sum))
+                Some(LaneValue::FloatCounter(sum))
             }
-            Kind::Gauge => {
+            LaneKind::Gauge => {
                 let set_ms = word(word::GAUGE_SET_MS)? as i64;
                 let value = f64::from_bits(word(word::VALUE)?);
-                (set_ms != 0).then_some(Value::Gauge { value, set_ms })
+                (set_ms != 0).then_some(LaneValue::Gauge { value, set_ms })
             }
-            Kind::Calls => Some(Value::Calls {
+            LaneKind::Calls => Some(LaneValue::Calls {
                 hits: summed(word::CALL_HITS)?,
                 bytes: summed(word::CALL_BYTES)?,
                 nanos: summed(word::CALL_NANOS)?,
             }),
-            Kind::Histogram | Kind::Timer => Some(Value::Distribution(Distribution {
-                sum: f64::from_bits(word(word::SUM)?),
-                min: f64::from_bits(word(word::MIN)? ^ MIN_NONE),
-                max: f64::from_bits(word(word::MAX)? ^ MAX_NONE),
-                buckets: slot.get(LINE_BYTES..LINE_BYTES + 8 * BUCKETS)?,
-            })),
-            Kind::Point => None,
+            LaneKind::Histogram | LaneKind::Timer => {
+                Some(LaneValue::Distribution(LaneDistribution {
+                    sum: f64::from_bits(word(word::SUM)?),
+                    min: f64::from_bits(word(word::MIN)? ^ MIN_UNSET),
+                    max: f64::from_bits(word(word::MAX)? ^ MAX_UNSET),
+                    buckets: slot.get(LINE_BYTES..LINE_BYTES + 8 * BUCKETS)?,
+                }))
+            }
+            LaneKind::Point => None,
         }
     }
 }
 
-impl<'a> Distribution<'a> {
+impl<'a> LaneDistribution<'a> {
     /// The number of values in each bucket, not cumulated; their upper bounds are [`bucket_bound`]s.
     pub fn buckets(&self) -> impl Iterator<Item = u64> + use<'a> {
         self.buckets

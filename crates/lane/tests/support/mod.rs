@@ -4,18 +4,18 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pegel_lane::reader::{LaneFile, Value};
-use pegel_lane::{Kind, Spec};
+use pegel_lane::reader::{LaneFile, LaneValue};
+use pegel_lane::{LaneKind, LaneSeriesSpec};
 use pegel_testkit::{TempDir, eventually, lanes};
 
 /// Numbers that parent and children share.
 #[derive(Debug)]
-pub struct Shared {
+pub struct SharedNumbers {
     numbers: &'static [AtomicU64; 8],
 }
 
-impl Shared {
-    pub fn new() -> Shared {
+impl SharedNumbers {
+    pub fn new() -> SharedNumbers {
         // SAFETY: a new mapping, zeroed, which is never removed.
         let numbers = unsafe {
             let memory = libc::mmap(
@@ -29,7 +29,7 @@ impl Shared {
             assert_ne!(memory, libc::MAP_FAILED);
             &*memory.cast()
         };
-        Shared { numbers }
+        SharedNumbers { numbers }
     }
 
     pub fn get(&self, index: usize) -> u64 {
@@ -59,8 +59,8 @@ pub fn wait_until(is_there: impl Fn() -> bool) {
     }
 }
 
-pub fn counter(name: &str) -> Spec<'_> {
-    Spec::new(Kind::Counter, name)
+pub fn counter(name: &str) -> LaneSeriesSpec<'_> {
+    LaneSeriesSpec::new(LaneKind::Counter, name)
 }
 
 /// The lane of one process; it has only one.
@@ -88,9 +88,9 @@ fn counts(lane: &mut LaneFile) -> BTreeMap<String, u64> {
     for (index, value) in view.iter() {
         let name = view.series(index).expect("described").name.to_owned();
         let value = match value {
-            Some(Value::Counter(value)) => value,
-            Some(Value::Distribution(values)) => values.count(),
-            Some(Value::Calls { hits, .. }) => hits,
+            Some(LaneValue::Counter(value)) => value,
+            Some(LaneValue::Distribution(values)) => values.count(),
+            Some(LaneValue::Calls { hits, .. }) => hits,
             _ => continue,
         };
         *counts.entry(name).or_default() += value;

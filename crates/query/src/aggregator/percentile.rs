@@ -1,6 +1,6 @@
 /// How a percentile is read off the sorted values (Hyndman and Fan's numbers).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Estimate {
+pub enum PercentileEstimate {
     /// Between neighbours, at p × (n + 1): what `p99` means.
     Exact,
     /// The value whose number is nearest to p × n.
@@ -10,16 +10,16 @@ pub enum Estimate {
 }
 
 /// The percentile in tenths of a percent of values that are sorted.
-pub(super) fn percentile(sorted: &[f64], tenths: u16, estimate: Estimate) -> f64 {
+pub(super) fn percentile(sorted: &[f64], tenths: u16, estimate: PercentileEstimate) -> f64 {
     let (Some(first), Some(last)) = (sorted.first(), sorted.last()) else {
         return f64::NAN;
     };
     let (part, count) = (f64::from(tenths) / 1_000.0, sorted.len() as f64);
     // Counted from 1.
     let position = match estimate {
-        Estimate::Exact => part * (count + 1.0),
-        Estimate::R3 => (part * count).round_ties_even(),
-        Estimate::R7 => 1.0 + part * (count - 1.0),
+        PercentileEstimate::Exact => part * (count + 1.0),
+        PercentileEstimate::R3 => (part * count).round_ties_even(),
+        PercentileEstimate::R7 => 1.0 + part * (count - 1.0),
     };
     if position < 1.0 {
         return *first;
@@ -50,9 +50,9 @@ mod tests {
             (990, 10.0, 10.0, 9.91),
         ] {
             for (estimate, expected) in [
-                (Estimate::Exact, exact),
-                (Estimate::R3, r3),
-                (Estimate::R7, r7),
+                (PercentileEstimate::Exact, exact),
+                (PercentileEstimate::R3, r3),
+                (PercentileEstimate::R7, r7),
             ] {
                 let found = percentile(&ten, tenths, estimate);
                 assert!(
@@ -61,7 +61,7 @@ mod tests {
                 );
             }
         }
-        assert_eq!(percentile(&[1.0, 3.0], 500, Estimate::Exact), 2.0);
-        assert_eq!(percentile(&[1.0, 3.0], 500, Estimate::R3), 1.0);
+        assert_eq!(percentile(&[1.0, 3.0], 500, PercentileEstimate::Exact), 2.0);
+        assert_eq!(percentile(&[1.0, 3.0], 500, PercentileEstimate::R3), 1.0);
     }
 }

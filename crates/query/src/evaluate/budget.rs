@@ -1,20 +1,20 @@
 use pegel_store::QueryError;
 
-use crate::problem::Problem;
+use crate::error::OpentsdbError;
 
 /// The memory that one sub-query may take for what it keeps.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(super) struct EvaluationBudget {
     left: usize,
     max: usize,
 }
 
-impl Budget {
-    pub fn new(max: usize) -> Budget {
-        Budget { left: max, max }
+impl EvaluationBudget {
+    pub fn new(max: usize) -> EvaluationBudget {
+        EvaluationBudget { left: max, max }
     }
 
-    pub fn take(&mut self, bytes: usize) -> Result<(), Problem> {
+    pub fn reserve(&mut self, bytes: usize) -> Result<(), OpentsdbError> {
         match self.left.checked_sub(bytes) {
             Some(left) => self.left = left,
             None => return Err(QueryError::TooLarge(self.max).into()),
@@ -22,7 +22,7 @@ impl Budget {
         Ok(())
     }
 
-    pub fn give_back(&mut self, bytes: usize) {
+    pub fn release(&mut self, bytes: usize) {
         self.left += bytes;
     }
 }

@@ -1,11 +1,11 @@
 use pegel_metric::{Millis, Series};
 
-use super::Plan;
-use super::budget::Budget;
-use super::line::Line;
-use super::merge::{Grid, merge};
+use super::SubQueryPlan;
+use super::budget::EvaluationBudget;
+use super::merge::{BucketGrid, merge};
+use super::result_series::ResultSeries;
 use crate::downsample::Buckets;
-use crate::problem::Problem;
+use crate::error::OpentsdbError;
 use crate::request::SubQuery;
 use crate::tags::CommonTags;
 use crate::tsuid::tsuid;
@@ -15,31 +15,34 @@ const GRID_LEN_MAX: usize = 1 << 17;
 
 /// The series that become one line.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(super) struct SeriesGroup {
     tags: CommonTags,
     tsuids: Vec<String>,
-    content: Content,
+    data: GroupData,
 }
 
 #[derive(Debug)]
-enum Content {
+enum GroupData {
     /// One cell for each bucket: the series need not be kept.
-    Grid(Grid),
+    Grid(BucketGrid),
     /// The points of every series.
-    Tracks(Vec<Vec<(Millis, f64)>>),
+    PerSeries(Vec<Vec<(Millis, f64)>>),
 }
 
 /// A group that is worked out.
 #[derive(Debug)]
-pub(super) struct Finished {
+pub(super) struct GroupResult {
     tags: CommonTags,
     tsuids: Vec<String>,
     points: Vec<(Millis, f64)>,
 }
 
-impl Group {
-    pub fn new(plan: &Plan<'_>, budget: &mut Budget) -> Result<Group, Problem> {
-        budget.take(size_of::<Group>() + 256)?;
+impl SeriesGroup {
+    pub fn new(
+        plan: &SubQueryPlan<'_>,
+        budget: &mut EvaluationBudget,
+    ) -> Result<SeriesGroup, OpentsdbError> {
+        budget.reserve(size_of::<SeriesGroup>() + 256)?;
         let is_running = plan.query.aggregator.is_running();
         let content = match &plan.downsample {
             Some((_, buckets))
@@ -47,24 +50,24 @@ impl Group {
                     && buckets.len() <= GRID_LEN_MAX
                     && !matches!(buckets, Buckets::Uneven(_)) =>
             {
-                budget.take(Grid::bytes(buckets.len()))?;
-                Content::Grid(Grid::new(buckets))
+                budget.reserve(BucketGrid::bytes(buckets.len()))?;
+                GroupData::Grid(BucketGrid::new(buckets))
             }
-            _ => Content::Tracks(Vec::new()),
+            _ => GroupData::PerSeries(Vec::new()),
         };
-        Ok(Group {
+        Ok(SeriesGroup {
             tags: CommonTags::default(),
             tsuids: Vec::new(),
-            content,
+            data: content,
         })
     }
 
     /// A group of one series.
-    pub fn alone(series: &Series, plan: &Plan<'_>, node: &str) -> Group {
-        let mut group = Group {
+    pub fn single(series: &Series, plan: &SubQueryPlan<'_>, node: &str) -> SeriesGroup {
+        let mut group = SeriesGroup {
             tags: CommonTags::default(),
             tsuids: Vec::new(),
-            content: Content::Tracks(Vec::new()),
+            data: GroupData::PerSeries(Vec::new()),
         };
         group.tags.add(series, node);
         if plan.wants_tsuids {
@@ -74,69 +77,73 @@ impl Group {
     }
 
     /// Notes that a series belongs to it.
-    pub fn join(
+    pub fn add_series(
         &mut self,
         series: &Series,
-        plan: &Plan<'_>,
+        plan: &SubQueryPlan<'_>,
         node: &str,
-        budget: &mut Budget,
-    ) -> Result<(), Problem> {
+        budget: &mut EvaluationBudget,
+    ) -> Result<(), OpentsdbError> {
         self.tags.add(series, node);
         if plan.wants_tsuids {
             let id = tsuid(series, node);
-            budget.take(size_of::<String>() + id.len())?;
+            budget.reserve(size_of::<String>() + id.len())?;
             self.tsuids.push(id);
         }
         Ok(())
     }
 
-    pub fn add(
+    pub fn add_points(
         &mut self,
-        plan: &Plan<'_>,
+        plan: &SubQueryPlan<'_>,
         points: &[(Millis, f64)],
-        budget: &mut Budget,
-    ) -> Result<(), Problem> {
-        match &mut self.content {
-            Content::Grid(grid) => grid.add(plan.query.aggregator, points),
-            Content::Tracks(tracks) => {
-                budget.take(size_of::<Vec<(Millis, f64)>>() + size_of_val(points))?;
+        budget: &mut EvaluationBudget,
+    ) -> Result<(), OpentsdbError> {
+        match &mut self.data {
+            GroupData::Grid(grid) => grid.add(plan.query.aggregator, points),
+            GroupData::PerSeries(tracks) => {
+                budget.reserve(size_of::<Vec<(Millis, f64)>>() + size_of_val(points))?;
                 tracks.push(points.to_vec());
             }
         }
         Ok(())
     }
 
-    pub fn finish(self, plan: &Plan<'_>, budget: &mut Budget) -> Result<Finished, Problem> {
+    pub fn finish(
+        self,
+        plan: &SubQueryPlan<'_>,
+        budget: &mut EvaluationBudget,
+    ) -> Result<GroupResult, OpentsdbError> {
         let aggregator = plan.query.aggregator;
-        let points = match self.content {
-            Content::Grid(grid) => {
+        let points = match self.data {
+            GroupData::Grid(grid) => {
                 let points = grid.finish(aggregator);
-                budget.give_back(Grid::bytes(grid.len()));
+                budget.release(BucketGrid::bytes(grid.len()));
                 points
             }
-            Content::Tracks(tracks) => {
+            GroupData::PerSeries(tracks) => {
                 let points = merge(&tracks, aggregator, plan.deadline, budget)?;
                 let bytes = |track: &Vec<(Millis, f64)>| {
                     size_of::<Vec<(Millis, f64)>>() + size_of_val(&track[..])
                 };
-                budget.give_back(tracks.iter().map(bytes).sum());
+                budget.release(tracks.iter().map(bytes).sum());
                 points
             }
         };
-        Ok(Finished {
+        Ok(GroupResult {
             tags: self.tags,
             tsuids: self.tsuids,
             points,
         })
     }
 
-    pub fn line<'a>(
+    pub fn take_result<'a>(
         &mut self,
         metric: &'a str,
         query: &'a SubQuery,
         points: &'a [(Millis, f64)],
-    ) -> Line<'a> {
-        line(
+    ) -> ResultSeries<'a> {
+        result_series(
             std::mem::take(&mut self.tags),
             std::mem::take(&mut self.tsuids),
             metric,
@@ -146,9 +153,9 @@ impl Group {
     }
 }
 
-impl Finished {
-    pub fn line<'a>(&'a self, metric: &'a str, query: &'a SubQuery) -> Line<'a> {
-        line(
+impl GroupResult {
+    pub fn as_result<'a>(&'a self, metric: &'a str, query: &'a SubQuery) -> ResultSeries<'a> {
+        result_series(
             self.tags.clone(),
             self.tsuids.clone(),
             metric,
@@ -158,16 +165,16 @@ impl Finished {
     }
 }
 
-fn line<'a>(
+fn result_series<'a>(
     tags: CommonTags,
     mut tsuids: Vec<String>,
     metric: &'a str,
     query: &'a SubQuery,
     points: &'a [(Millis, f64)],
-) -> Line<'a> {
+) -> ResultSeries<'a> {
     let (tags, aggregate_tags) = tags.split();
     tsuids.sort_unstable();
-    Line {
+    ResultSeries {
         query,
         metric,
         tags,

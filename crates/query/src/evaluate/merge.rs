@@ -6,16 +6,16 @@ use std::time::Instant;
 use pegel_metric::Millis;
 use pegel_store::QueryError;
 
-use super::budget::Budget;
-use crate::aggregator::{Aggregator, Interpolation, Tally};
+use super::budget::EvaluationBudget;
+use crate::aggregator::{Accumulator, Aggregator, Interpolation};
 use crate::downsample::Buckets;
-use crate::problem::Problem;
+use crate::error::OpentsdbError;
 
 /// The clock is looked at once in so many times.
 const DEADLINE_EVERY: usize = 256;
 
 /// What a series has at `time`, between two of its points.
-fn between(
+fn interpolate(
     interpolation: Interpolation,
     time: Millis,
     (time_before, before): (Millis, f64),
@@ -35,35 +35,35 @@ fn between(
 
 /// The cells of even buckets, which take one series after the other.
 #[derive(Debug)]
-pub(super) struct Grid {
+pub(super) struct BucketGrid {
     first: Millis,
     step: Millis,
-    tallies: Vec<Tally>,
+    accumulators: Vec<Accumulator>,
     /// Whether any series has a point of its own there.
-    is_real: Vec<bool>,
+    has_point: Vec<bool>,
 }
 
-impl Grid {
+impl BucketGrid {
     pub fn bytes(len: usize) -> usize {
-        len * (size_of::<Tally>() + 1)
+        len * (size_of::<Accumulator>() + 1)
     }
 
     /// Buckets of a calendar have no grid.
-    pub fn new(buckets: &Buckets) -> Grid {
+    pub fn new(buckets: &Buckets) -> BucketGrid {
         let step = match buckets {
             Buckets::Even { step, .. } => *step,
             Buckets::One { .. } | Buckets::Uneven(_) => 1,
         };
-        Grid {
-            first: buckets.stamp(0),
+        BucketGrid {
+            first: buckets.timestamp(0),
             step,
-            tallies: vec![Tally::default(); buckets.len()],
-            is_real: vec![false; buckets.len()],
+            accumulators: vec![Accumulator::default(); buckets.len()],
+            has_point: vec![false; buckets.len()],
         }
     }
 
     pub fn len(&self) -> usize {
-        self.tallies.len()
+        self.accumulators.len()
     }
 
     pub fn add(&mut self, aggregator: Aggregator, points: &[(Millis, f64)]) {
@@ -75,22 +75,22 @@ impl Grid {
                 _ => ((time - self.first) / self.step) as usize,
             };
             if let Some((before, point)) = last {
-                for (offset, tally) in self.tallies[before + 1..index].iter_mut().enumerate() {
+                for (offset, tally) in self.accumulators[before + 1..index].iter_mut().enumerate() {
                     let missing = point.0 + (offset as Millis + 1) * self.step;
                     tally.add(
                         aggregator,
-                        between(interpolation, missing, point, (time, value)),
+                        interpolate(interpolation, missing, point, (time, value)),
                     );
                 }
             }
-            self.tallies[index].add(aggregator, value);
-            self.is_real[index] = true;
+            self.accumulators[index].add(aggregator, value);
+            self.has_point[index] = true;
             last = Some((index, (time, value)));
         }
     }
 
     pub fn finish(&self, aggregator: Aggregator) -> Vec<(Millis, f64)> {
-        let cells = self.tallies.iter().zip(&self.is_real).enumerate();
+        let cells = self.accumulators.iter().zip(&self.has_point).enumerate();
         cells
             .filter(|(_, (_, is_real))| **is_real)
             .map(|(index, (tally, _))| {
@@ -106,8 +106,8 @@ pub(super) fn merge(
     tracks: &[Vec<(Millis, f64)>],
     aggregator: Aggregator,
     deadline: Instant,
-    budget: &mut Budget,
-) -> Result<Vec<(Millis, f64)>, Problem> {
+    budget: &mut EvaluationBudget,
+) -> Result<Vec<(Millis, f64)>, OpentsdbError> {
     let times = all_times(tracks, budget)?;
     let interpolation = aggregator.interpolation();
     let mut cursors = vec![0usize; tracks.len()];
@@ -126,16 +126,19 @@ pub(super) fn merge(
                 values.push(next.1);
                 *cursor += 1;
             } else if *cursor > 0 {
-                values.push(between(interpolation, time, track[*cursor - 1], next));
+                values.push(interpolate(interpolation, time, track[*cursor - 1], next));
             }
         }
-        points.push((time, aggregator.of(&mut values)));
+        points.push((time, aggregator.aggregate(&mut values)));
     }
     Ok(points)
 }
 
 /// Every time that any of them has, once.
-fn all_times(tracks: &[Vec<(Millis, f64)>], budget: &mut Budget) -> Result<Vec<Millis>, Problem> {
+fn all_times(
+    tracks: &[Vec<(Millis, f64)>],
+    budget: &mut EvaluationBudget,
+) -> Result<Vec<Millis>, OpentsdbError> {
     let Some((first, rest)) = tracks.split_first() else {
         return Ok(Vec::new());
     };
@@ -149,12 +152,12 @@ fn all_times(tracks: &[Vec<(Millis, f64)>], budget: &mut Budget) -> Result<Vec<M
     };
     let count: usize = sources.iter().map(Vec::len).sum();
     let bytes = count * (size_of::<Millis>() + size_of::<(Millis, f64)>());
-    budget.take(bytes)?;
+    budget.reserve(bytes)?;
     let mut times: Vec<Millis> = sources.iter().flatten().map(|point| point.0).collect();
     // This sort makes use of the order that is there.
     times.sort();
     times.dedup();
-    budget.give_back(bytes);
+    budget.release(bytes);
     Ok(times)
 }
 
@@ -168,10 +171,16 @@ mod tests {
         let aggregator = Aggregator::parse(name).expect("known");
         let tracks: Vec<Vec<_>> = tracks.iter().map(|track| track.to_vec()).collect();
         let deadline = Instant::now() + Duration::from_secs(60);
-        let whole = merge(&tracks, aggregator, deadline, &mut Budget::new(1 << 20)).expect("small");
+        let whole = merge(
+            &tracks,
+            aggregator,
+            deadline,
+            &mut EvaluationBudget::new(1 << 20),
+        )
+        .expect("small");
         if aggregator.is_running() {
             // The other way must come to the same.
-            let mut grid = Grid::new(&Buckets::Even {
+            let mut grid = BucketGrid::new(&Buckets::Even {
                 first: 0,
                 step: 10,
                 count: 7,
@@ -245,8 +254,13 @@ mod tests {
         assert_eq!(points, [(10, 1.5), (20, 5.0)]);
         let deadline = Instant::now() + Duration::from_secs(60);
         let all = [a.to_vec(), b.to_vec()];
-        let points =
-            merge(&all, Aggregator::Sum, deadline, &mut Budget::new(1 << 20)).expect("small");
+        let points = merge(
+            &all,
+            Aggregator::Sum,
+            deadline,
+            &mut EvaluationBudget::new(1 << 20),
+        )
+        .expect("small");
         assert!(points[0].1.is_nan() && points[1..] == [(10, 3.0), (20, 5.0)]);
     }
 
@@ -257,12 +271,17 @@ mod tests {
             &tracks,
             Aggregator::Sum,
             Instant::now(),
-            &mut Budget::new(1 << 20),
+            &mut EvaluationBudget::new(1 << 20),
         );
         let late = late.map_err(|problem| problem.status());
         assert_eq!(late, Err(504));
         let deadline = Instant::now() + Duration::from_secs(60);
-        let large = merge(&tracks, Aggregator::Sum, deadline, &mut Budget::new(8));
+        let large = merge(
+            &tracks,
+            Aggregator::Sum,
+            deadline,
+            &mut EvaluationBudget::new(8),
+        );
         assert_eq!(large.map_err(|problem| problem.status()), Err(413));
     }
 }

@@ -6,12 +6,12 @@ pub(super) enum Term {
     Number(f64),
     /// The id of a metric or of another expression.
     Variable(String),
-    Negative(Box<Term>),
-    Both(Operator, Box<Term>, Box<Term>),
+    Negate(Box<Term>),
+    Binary(ArithmeticOperator, Box<Term>, Box<Term>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Operator {
+pub(super) enum ArithmeticOperator {
     Add,
     Subtract,
     Multiply,
@@ -27,7 +27,7 @@ impl Term {
         if text.len() > TEXT_BYTES_MAX {
             return Err(format!("it is longer than {TEXT_BYTES_MAX} bytes"));
         }
-        let mut parser = Parser {
+        let mut parser = TermParser {
             rest: text,
             depth: 0,
         };
@@ -48,8 +48,8 @@ impl Term {
                         into.push(name);
                     }
                 }
-                Term::Negative(inner) => add(inner, into),
-                Term::Both(_, left, right) => {
+                Term::Negate(inner) => add(inner, into),
+                Term::Binary(_, left, right) => {
                     add(left, into);
                     add(right, into);
                 }
@@ -65,33 +65,33 @@ impl Term {
         match self {
             Term::Number(number) => *number,
             Term::Variable(name) => of(name),
-            Term::Negative(inner) => -inner.value(of),
-            Term::Both(operator, left, right) => {
+            Term::Negate(inner) => -inner.value(of),
+            Term::Binary(operator, left, right) => {
                 let (left, right) = (left.value(of), right.value(of));
                 match operator {
-                    Operator::Add => left + right,
-                    Operator::Subtract => left - right,
-                    Operator::Multiply => left * right,
-                    Operator::Divide => left / right,
-                    Operator::Remainder => left % right,
+                    ArithmeticOperator::Add => left + right,
+                    ArithmeticOperator::Subtract => left - right,
+                    ArithmeticOperator::Multiply => left * right,
+                    ArithmeticOperator::Divide => left / right,
+                    ArithmeticOperator::Remainder => left % right,
                 }
             }
         }
     }
 }
 
-struct Parser<'a> {
+struct TermParser<'a> {
     rest: &'a str,
     depth: usize,
 }
 
-impl Parser<'_> {
+impl TermParser<'_> {
     fn peek(&mut self) -> Option<char> {
         self.rest = self.rest.trim_start();
         self.rest.chars().next()
     }
 
-    fn take(&mut self, wanted: char) -> bool {
+    fn accept(&mut self, wanted: char) -> bool {
         let is_there = self.peek() == Some(wanted);
         if is_there {
             self.rest = &self.rest[wanted.len_utf8()..];
@@ -100,36 +100,39 @@ impl Parser<'_> {
     }
 
     fn sum(&mut self) -> Result<Term, String> {
-        let operators = [('+', Operator::Add), ('-', Operator::Subtract)];
-        self.chain(&operators, Parser::product)
+        let operators = [
+            ('+', ArithmeticOperator::Add),
+            ('-', ArithmeticOperator::Subtract),
+        ];
+        self.chain(&operators, TermParser::product)
     }
 
     fn product(&mut self) -> Result<Term, String> {
         let operators = [
-            ('*', Operator::Multiply),
-            ('/', Operator::Divide),
-            ('%', Operator::Remainder),
+            ('*', ArithmeticOperator::Multiply),
+            ('/', ArithmeticOperator::Divide),
+            ('%', ArithmeticOperator::Remainder),
         ];
-        self.chain(&operators, Parser::factor)
+        self.chain(&operators, TermParser::factor)
     }
 
     /// Operators of one rank, from the left.
     fn chain(
         &mut self,
-        operators: &[(char, Operator)],
+        operators: &[(char, ArithmeticOperator)],
         part: fn(&mut Self) -> Result<Term, String>,
     ) -> Result<Term, String> {
         let mut term = part(self)?;
         // A chain hangs to the left, and its value is worked out by going down: it counts as depth too.
         for length in 0.. {
-            let found = operators.iter().find(|(sign, _)| self.take(*sign));
+            let found = operators.iter().find(|(sign, _)| self.accept(*sign));
             let Some((_, operator)) = found else {
                 break;
             };
             if length > DEPTH_MAX {
                 return Err(format!("more than {DEPTH_MAX} operators in a row"));
             }
-            term = Term::Both(*operator, Box::new(term), Box::new(part(self)?));
+            term = Term::Binary(*operator, Box::new(term), Box::new(part(self)?));
         }
         Ok(term)
     }
@@ -139,22 +142,22 @@ impl Parser<'_> {
         if self.depth > DEPTH_MAX {
             return Err("parentheses stand too deep in each other".into());
         }
-        let term = self.unguarded_factor();
+        let term = self.factor_inner();
         self.depth -= 1;
         term
     }
 
-    fn unguarded_factor(&mut self) -> Result<Term, String> {
+    fn factor_inner(&mut self) -> Result<Term, String> {
         match self.peek() {
             None => Err("it ends too early".into()),
             Some('-') => {
-                self.take('-');
-                Ok(Term::Negative(Box::new(self.factor()?)))
+                self.accept('-');
+                Ok(Term::Negate(Box::new(self.factor()?)))
             }
             Some('(') => {
-                self.take('(');
+                self.accept('(');
                 let term = self.sum()?;
-                match self.take(')') {
+                match self.accept(')') {
                     true => Ok(term),
                     false => Err("a parenthesis is not closed".into()),
                 }

@@ -6,115 +6,118 @@ use pegel_metric::Millis;
 use serde::Deserialize;
 
 use super::arithmetic::Term;
-use super::set::Join;
-use super::{Expression, Expressions, Metric, Output};
+use super::operand::Join;
+use super::{ExpressionMetric, ExpressionOutput, ExpressionRequest, NamedExpression};
 use crate::aggregator::Aggregator;
-use crate::downsample::{Downsample, Fill};
-use crate::filter::Filter;
-use crate::moment::parse_moment;
-use crate::problem::Problem;
-use crate::rate::Rate;
+use crate::downsample::{Downsample, FillPolicy};
+use crate::error::OpentsdbError;
+use crate::filter::TagFilter;
+use crate::rate::RateOptions;
 use crate::request::{
-    Echo, Flag, Gaps, QueryFilter, Request, Show, SubQuery, Subject, Text, parse_json,
+    FilterBody, GapFormat, LenientBool, LenientString, QueryRequest, QueryTarget, ResponseOptions,
+    SubQuery, SubQueryEcho, parse_json,
 };
-use crate::zone::Zone;
+use crate::time_syntax::parse_time;
+use crate::time_zone::TimeZone;
 
 const EXPRESSIONS_MAX: usize = 64;
 
 #[derive(Debug, Deserialize)]
-struct Body {
-    time: Option<Time>,
+struct ExpressionsBody {
+    time: Option<TimeBody>,
     #[serde(default)]
-    filters: Option<Vec<FilterSet>>,
+    filters: Option<Vec<FilterSetBody>>,
     #[serde(default)]
-    metrics: Option<Vec<BodyMetric>>,
+    metrics: Option<Vec<MetricBody>>,
     #[serde(default)]
-    expressions: Option<Vec<BodyExpression>>,
+    expressions: Option<Vec<ExpressionBody>>,
     #[serde(default)]
-    outputs: Option<Vec<BodyOutput>>,
+    outputs: Option<Vec<OutputBody>>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Time {
-    start: Option<Text>,
-    end: Option<Text>,
+struct TimeBody {
+    start: Option<LenientString>,
+    end: Option<LenientString>,
     aggregator: Option<String>,
-    downsampler: Option<Downsampler>,
-    rate: Option<Flag>,
-    timezone: Option<Text>,
+    downsampler: Option<DownsamplerBody>,
+    rate: Option<LenientBool>,
+    timezone: Option<LenientString>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Downsampler {
+struct DownsamplerBody {
     interval: String,
     aggregator: String,
-    fill_policy: Option<FillPolicy>,
+    fill_policy: Option<FillPolicyBody>,
 }
 
 #[derive(Debug, Deserialize)]
-struct FillPolicy {
+struct FillPolicyBody {
     policy: String,
-    value: Option<Text>,
+    value: Option<LenientString>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct FilterSet {
+struct FilterSetBody {
     id: String,
-    tags: Option<Vec<QueryFilter>>,
-    explicit_tags: Option<Flag>,
+    tags: Option<Vec<FilterBody>>,
+    explicit_tags: Option<LenientBool>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct BodyMetric {
+struct MetricBody {
     id: String,
     metric: String,
     filter: Option<String>,
     aggregator: Option<String>,
-    fill_policy: Option<FillPolicy>,
+    fill_policy: Option<FillPolicyBody>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct BodyExpression {
+struct ExpressionBody {
     id: String,
     expr: String,
-    join: Option<BodyJoin>,
-    fill_policy: Option<FillPolicy>,
+    join: Option<JoinBody>,
+    fill_policy: Option<FillPolicyBody>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct BodyJoin {
+struct JoinBody {
     operator: Option<String>,
-    use_query_tags: Option<Flag>,
-    include_agg_tags: Option<Flag>,
+    use_query_tags: Option<LenientBool>,
+    include_agg_tags: Option<LenientBool>,
 }
 
 #[derive(Debug, Deserialize)]
-struct BodyOutput {
+struct OutputBody {
     id: String,
     alias: Option<String>,
 }
 
 /// Filters by name, and whether series may have other tags.
-type Filters = Vec<(String, Vec<Filter>, bool)>;
+type NamedFilters = Vec<(String, Vec<TagFilter>, bool)>;
 
-pub(super) fn read(json: &[u8], now: Millis) -> Result<Expressions, Problem> {
-    let body: Body = parse_json(json)?;
-    let time = body.time.ok_or_else(|| Problem::bad("Missing time"))?;
+pub(super) fn parse_body(json: &[u8], now: Millis) -> Result<ExpressionRequest, OpentsdbError> {
+    let body: ExpressionsBody = parse_json(json)?;
+    let time = body
+        .time
+        .ok_or_else(|| OpentsdbError::bad_request("Missing time"))?;
     let given = body.metrics.unwrap_or_default();
     if given.is_empty() {
-        return Err(Problem::bad("Missing metrics"));
+        return Err(OpentsdbError::bad_request("Missing metrics"));
     }
     let filters = body
         .filters
         .unwrap_or_default()
         .into_iter()
-        .map(FilterSet::check);
-    let filters: Filters = filters.collect::<Result<_, _>>()?;
+        .map(FilterSetBody::check);
+    let filters: NamedFilters = filters.collect::<Result<_, _>>()?;
     let mut ids = BTreeSet::new();
     let (mut metrics, mut queries) = (Vec::new(), Vec::new());
     for metric in given {
@@ -130,50 +133,52 @@ pub(super) fn read(json: &[u8], now: Millis) -> Result<Expressions, Problem> {
     }
     if expressions.len() > EXPRESSIONS_MAX {
         let message = format!("more than {EXPRESSIONS_MAX} expressions");
-        return Err(Problem::large(message));
+        return Err(OpentsdbError::too_large(message));
     }
     let outputs = outputs(body.outputs.unwrap_or_default(), &ids, &expressions)?;
-    Ok(Expressions {
+    Ok(ExpressionRequest {
         request: request(&time, queries, now)?,
-        expressions: in_order(expressions, &metrics)?,
+        expressions: sort_by_dependency(expressions, &metrics)?,
         metrics,
         outputs,
     })
 }
 
-fn check_id(id: &str, ids: &mut BTreeSet<String>) -> Result<(), Problem> {
+fn check_id(id: &str, ids: &mut BTreeSet<String>) -> Result<(), OpentsdbError> {
     let is_plain = id
         .bytes()
         .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     if id.is_empty() || !is_plain || id.starts_with(|c: char| c.is_ascii_digit()) {
-        return Err(Problem::bad(format!("Invalid id: {id:.64}"))
-            .details("letters, digits and _, and no digit first"));
+        return Err(OpentsdbError::bad_request(format!("Invalid id: {id:.64}"))
+            .with_details("letters, digits and _, and no digit first"));
     }
     match ids.insert(id.to_owned()) {
         true => Ok(()),
-        false => Err(Problem::bad(format!("The id {id} is given twice"))),
+        false => Err(OpentsdbError::bad_request(format!(
+            "The id {id} is given twice"
+        ))),
     }
 }
 
 /// Expressions are shown where nothing else was asked for.
 fn outputs(
-    given: Vec<BodyOutput>,
+    given: Vec<OutputBody>,
     ids: &BTreeSet<String>,
-    expressions: &[Expression],
-) -> Result<Vec<Output>, Problem> {
+    expressions: &[NamedExpression],
+) -> Result<Vec<ExpressionOutput>, OpentsdbError> {
     if given.is_empty() {
-        let output = |expression: &Expression| Output {
+        let output = |expression: &NamedExpression| ExpressionOutput {
             id: expression.id.clone(),
             alias: None,
         };
         return Ok(expressions.iter().map(output).collect());
     }
-    let check = |output: BodyOutput| match ids.contains(&output.id) {
-        true => Ok(Output {
+    let check = |output: OutputBody| match ids.contains(&output.id) {
+        true => Ok(ExpressionOutput {
             id: output.id,
             alias: output.alias,
         }),
-        false => Err(Problem::bad(format!(
+        false => Err(OpentsdbError::bad_request(format!(
             "No metric and no expression with the id {:.64}",
             output.id
         ))),
@@ -182,12 +187,15 @@ fn outputs(
 }
 
 /// Each after those that it uses.
-fn in_order(mut waiting: Vec<Expression>, metrics: &[Metric]) -> Result<Vec<Expression>, Problem> {
+fn sort_by_dependency(
+    mut waiting: Vec<NamedExpression>,
+    metrics: &[ExpressionMetric],
+) -> Result<Vec<NamedExpression>, OpentsdbError> {
     let mut known: BTreeSet<String> = metrics.iter().map(|metric| metric.id.clone()).collect();
     for expression in &waiting {
         for name in expression.term.variables() {
             if !known.contains(name) && !waiting.iter().any(|other| other.id == name) {
-                return Err(Problem::bad(format!(
+                return Err(OpentsdbError::bad_request(format!(
                     "The expression {} uses {name}, which is no metric and no expression",
                     expression.id
                 )));
@@ -196,7 +204,7 @@ fn in_order(mut waiting: Vec<Expression>, metrics: &[Metric]) -> Result<Vec<Expr
     }
     let mut ordered = Vec::new();
     while !waiting.is_empty() {
-        let is_ready = |expression: &Expression| {
+        let is_ready = |expression: &NamedExpression| {
             expression
                 .term
                 .variables()
@@ -205,7 +213,7 @@ fn in_order(mut waiting: Vec<Expression>, metrics: &[Metric]) -> Result<Vec<Expr
         };
         let Some(at) = waiting.iter().position(is_ready) else {
             let id = &waiting[0].id;
-            return Err(Problem::bad(format!(
+            return Err(OpentsdbError::bad_request(format!(
                 "The expressions need each other: {id}"
             )));
         };
@@ -216,46 +224,51 @@ fn in_order(mut waiting: Vec<Expression>, metrics: &[Metric]) -> Result<Vec<Expr
     Ok(ordered)
 }
 
-fn request(time: &Time, queries: Vec<SubQuery>, now: Millis) -> Result<Request, Problem> {
-    let zone = Zone::named(time.timezone.as_ref().map_or("", |name| &name.0))?;
-    let moment = |text: &Option<Text>| {
+fn request(
+    time: &TimeBody,
+    queries: Vec<SubQuery>,
+    now: Millis,
+) -> Result<QueryRequest, OpentsdbError> {
+    let zone = TimeZone::from_name(time.timezone.as_ref().map_or("", |name| &name.0))?;
+    let moment = |text: &Option<LenientString>| {
         let given = text.as_ref().filter(|text| !text.0.is_empty());
         given
-            .map(|text| parse_moment(&text.0, now, &zone))
+            .map(|text| parse_time(&text.0, now, &zone))
             .transpose()
     };
-    let start = moment(&time.start)?.ok_or_else(|| Problem::bad("Missing start time"))?;
-    let request = Request {
+    let start =
+        moment(&time.start)?.ok_or_else(|| OpentsdbError::bad_request("Missing start time"))?;
+    let request = QueryRequest {
         start,
         end: moment(&time.end)?.unwrap_or(now),
         queries,
-        show: Show {
+        options: ResponseOptions {
             ms_resolution: true,
             no_annotations: true,
-            ..Show::default()
+            ..ResponseOptions::default()
         },
-        gaps: Gaps::AsAsked,
+        gap_format: GapFormat::AsRequested,
         zone,
     };
     request.finish()
 }
 
-impl FilterSet {
-    fn check(self) -> Result<(String, Vec<Filter>, bool), Problem> {
+impl FilterSetBody {
+    fn check(self) -> Result<(String, Vec<TagFilter>, bool), OpentsdbError> {
         let tags = self
             .tags
             .unwrap_or_default()
             .into_iter()
-            .map(QueryFilter::check);
+            .map(FilterBody::check);
         let is_explicit = self.explicit_tags.is_some_and(|flag| flag.0);
         Ok((self.id, tags.collect::<Result<_, _>>()?, is_explicit))
     }
 }
 
-impl FillPolicy {
-    fn check(&self) -> Result<Fill, Problem> {
+impl FillPolicyBody {
+    fn check(&self) -> Result<FillPolicy, OpentsdbError> {
         if self.policy != "scalar" {
-            return Fill::parse(&self.policy);
+            return FillPolicy::parse(&self.policy);
         }
         let value = self
             .value
@@ -263,57 +276,67 @@ impl FillPolicy {
             .and_then(|text| text.0.parse::<f64>().ok());
         value
             .filter(|value| value.is_finite())
-            .map(Fill::Scalar)
-            .ok_or_else(|| Problem::bad("The scalar fill policy needs a value"))
+            .map(FillPolicy::Scalar)
+            .ok_or_else(|| OpentsdbError::bad_request("The scalar fill policy needs a value"))
     }
 }
 
-impl BodyMetric {
-    fn check(self, time: &Time, filters: &Filters) -> Result<(Metric, SubQuery), Problem> {
+impl MetricBody {
+    fn check(
+        self,
+        time: &TimeBody,
+        filters: &NamedFilters,
+    ) -> Result<(ExpressionMetric, SubQuery), OpentsdbError> {
         let name = self.aggregator.as_ref().or(time.aggregator.as_ref());
-        let name = name.ok_or_else(|| Problem::bad("Missing the aggregation function"))?;
+        let name =
+            name.ok_or_else(|| OpentsdbError::bad_request("Missing the aggregation function"))?;
         let (tags, explicit_tags) = match &self.filter {
             None => (Vec::new(), false),
             Some(id) => filters
                 .iter()
                 .find(|(known, _, _)| known == id)
                 .map(|(_, tags, is_explicit)| (tags.clone(), *is_explicit))
-                .ok_or_else(|| Problem::bad(format!("No filter with the id {id:.64}")))?,
+                .ok_or_else(|| {
+                    OpentsdbError::bad_request(format!("No filter with the id {id:.64}"))
+                })?,
         };
         let own = self
             .fill_policy
             .as_ref()
-            .map(FillPolicy::check)
+            .map(FillPolicyBody::check)
             .transpose()?;
         let mut downsample = time
             .downsampler
             .as_ref()
-            .map(Downsampler::check)
+            .map(DownsamplerBody::check)
             .transpose()?;
         if let (Some(downsample), Some(fill)) = (&mut downsample, own) {
             downsample.fill = fill;
         }
         let fill = own.or(downsample.as_ref().map(|downsample| downsample.fill));
-        let metric = Metric {
+        let metric = ExpressionMetric {
             id: self.id,
-            fill: fill.and_then(Fill::value).unwrap_or(0.0),
+            fill: fill.and_then(FillPolicy::value).unwrap_or(0.0),
             keys: tags.iter().map(|filter| filter.tagk.clone()).collect(),
         };
         let query = SubQuery {
             aggregator: Aggregator::parse(name)?,
-            subject: Subject::Metric(self.metric),
-            rate: time.rate.is_some_and(|flag| flag.0).then(Rate::default),
+            target: QueryTarget::Metric(self.metric),
+            rate: time
+                .rate
+                .is_some_and(|flag| flag.0)
+                .then(RateOptions::default),
             downsample,
             filters: tags,
             explicit_tags,
-            echo: Echo::default(),
+            echo: SubQueryEcho::default(),
         };
         Ok((metric, query))
     }
 }
 
-impl Downsampler {
-    fn check(&self) -> Result<Downsample, Problem> {
+impl DownsamplerBody {
+    fn check(&self) -> Result<Downsample, OpentsdbError> {
         let text = format!("{}-{}", self.interval, self.aggregator);
         let mut downsample = Downsample::parse(&text, false)?;
         if let Some(policy) = &self.fill_policy {
@@ -323,36 +346,41 @@ impl Downsampler {
     }
 }
 
-impl BodyExpression {
-    fn check(self) -> Result<Expression, Problem> {
-        let term = Term::parse(&self.expr)
-            .map_err(|why| Problem::bad(format!("Invalid expression {}: {why}", self.id)))?;
+impl ExpressionBody {
+    fn check(self) -> Result<NamedExpression, OpentsdbError> {
+        let term = Term::parse(&self.expr).map_err(|why| {
+            OpentsdbError::bad_request(format!("Invalid expression {}: {why}", self.id))
+        })?;
         let join = self.join.map_or(Ok(Join::default()), |join| join.check())?;
         let fill = self
             .fill_policy
             .as_ref()
-            .map(FillPolicy::check)
+            .map(FillPolicyBody::check)
             .transpose()?;
-        Ok(Expression {
+        Ok(NamedExpression {
             id: self.id,
             term,
             join,
-            fill: fill.and_then(Fill::value).unwrap_or(f64::NAN),
+            fill: fill.and_then(FillPolicy::value).unwrap_or(f64::NAN),
         })
     }
 }
 
-impl BodyJoin {
-    fn check(self) -> Result<Join, Problem> {
+impl JoinBody {
+    fn check(self) -> Result<Join, OpentsdbError> {
         let is_union = match self.operator.as_deref() {
             None | Some("union") => true,
             Some("intersection") => false,
-            Some(other) => return Err(Problem::bad(format!("Unknown join operator: {other:.64}"))),
+            Some(other) => {
+                return Err(OpentsdbError::bad_request(format!(
+                    "Unknown join operator: {other:.64}"
+                )));
+            }
         };
         Ok(Join {
             is_union,
             uses_query_tags: self.use_query_tags.is_some_and(|flag| flag.0),
-            with_aggregated: self.include_agg_tags.is_none_or(|flag| flag.0),
+            uses_aggregated_keys: self.include_agg_tags.is_none_or(|flag| flag.0),
         })
     }
 }

@@ -5,35 +5,39 @@ use pegel_metric::format_value;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::set::{Member, Set};
-use super::{Expressions, Output};
-use crate::problem::Problem;
+use super::operand::{Operand, OperandSeries};
+use super::{ExpressionOutput, ExpressionRequest};
+use crate::error::OpentsdbError;
 
 pub(super) fn write(
-    asked: &Expressions,
-    sets: &BTreeMap<&str, Set>,
+    asked: &ExpressionRequest,
+    sets: &BTreeMap<&str, Operand>,
     out: &mut dyn Write,
-) -> Result<(), Problem> {
-    text(out, "{\"outputs\":[")?;
+) -> Result<(), OpentsdbError> {
+    write_text(out, "{\"outputs\":[")?;
     for (number, output) in asked.outputs.iter().enumerate() {
         if number > 0 {
-            text(out, ",")?;
+            write_text(out, ",")?;
         }
         if let Some(set) = sets.get(output.id.as_str()) {
-            one(output, set, out)?;
+            write_output(output, set, out)?;
         }
     }
-    text(out, "]}")
+    write_text(out, "]}")
 }
 
-fn one(output: &Output, set: &Set, out: &mut dyn Write) -> Result<(), Problem> {
-    text(out, "{\"id\":")?;
-    field(out, &output.id)?;
+fn write_output(
+    output: &ExpressionOutput,
+    set: &Operand,
+    out: &mut dyn Write,
+) -> Result<(), OpentsdbError> {
+    write_text(out, "{\"id\":")?;
+    write_json(out, &output.id)?;
     if let Some(alias) = &output.alias {
-        text(out, ",\"alias\":")?;
-        field(out, alias)?;
+        write_text(out, ",\"alias\":")?;
+        write_json(out, alias)?;
     }
-    text(out, ",\"dps\":[")?;
+    write_text(out, ",\"dps\":[")?;
     let times = set.times();
     let mut row = String::new();
     for (number, time) in times.iter().enumerate() {
@@ -48,10 +52,10 @@ fn one(output: &Output, set: &Set, out: &mut dyn Write) -> Result<(), Problem> {
             }
         }
         row.push(']');
-        text(out, &row)?;
+        write_text(out, &row)?;
     }
-    text(out, "],\"dpsMeta\":")?;
-    field(
+    write_text(out, "],\"dpsMeta\":")?;
+    write_json(
         out,
         &json!({
             "firstTimestamp": times.first(),
@@ -60,26 +64,26 @@ fn one(output: &Output, set: &Set, out: &mut dyn Write) -> Result<(), Problem> {
             "series": set.series.len(),
         }),
     )?;
-    text(out, ",\"meta\":")?;
+    write_text(out, ",\"meta\":")?;
     let mut meta = vec![json!({"index": 0, "metrics": ["timestamp"]})];
-    meta.extend(set.series.iter().enumerate().map(about));
-    field(out, &meta)?;
-    text(out, "}")
+    meta.extend(set.series.iter().enumerate().map(series_meta));
+    write_json(out, &meta)?;
+    write_text(out, "}")
 }
 
-fn about((number, member): (usize, &Member)) -> Value {
+fn series_meta((number, member): (usize, &OperandSeries)) -> Value {
     json!({
         "index": number + 1,
         "metrics": member.metrics,
-        "commonTags": member.line.tags,
-        "aggregatedTags": member.line.aggregate_tags,
+        "commonTags": member.result.tags,
+        "aggregatedTags": member.result.aggregate_tags,
     })
 }
 
-fn text(out: &mut dyn Write, text: &str) -> Result<(), Problem> {
-    out.write_all(text.as_bytes()).map_err(Problem::Write)
+fn write_text(out: &mut dyn Write, text: &str) -> Result<(), OpentsdbError> {
+    out.write_all(text.as_bytes()).map_err(OpentsdbError::Write)
 }
 
-fn field(out: &mut dyn Write, value: &impl Serialize) -> Result<(), Problem> {
-    serde_json::to_writer(out, value).map_err(|error| Problem::Write(error.into()))
+fn write_json(out: &mut dyn Write, value: &impl Serialize) -> Result<(), OpentsdbError> {
+    serde_json::to_writer(out, value).map_err(|error| OpentsdbError::Write(error.into()))
 }

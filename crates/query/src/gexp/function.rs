@@ -2,63 +2,67 @@ use std::collections::{BTreeMap, VecDeque};
 
 use pegel_metric::Millis;
 
-use crate::lines::{Kept, Room, common};
-use crate::moment::parse_span;
-use crate::problem::Problem;
+use crate::error::OpentsdbError;
+use crate::owned_results::{OwnedResultSeries, ResultBudget, common_tags};
+use crate::time_syntax::parse_duration;
 
 /// What is done to lines.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Function {
+pub(super) enum GexpFunction {
     Absolute,
     Scale(f64),
-    MovingAverage(Window),
+    MovingAverage(AverageWindow),
     HighestCurrent(usize),
     HighestMax(usize),
-    Join(Operation),
+    Combine(SeriesOperation),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Window {
+pub(super) enum AverageWindow {
     Points(usize),
     Time(Millis),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Operation {
+pub(super) enum SeriesOperation {
     Sum,
     Difference,
     Product,
     Quotient,
 }
 
-impl Function {
-    pub fn new(name: &str, series: usize, parameters: &[&str]) -> Result<Function, Problem> {
-        let wrong = |why: String| Problem::bad(format!("{name}: {why}"));
+impl GexpFunction {
+    pub fn new(
+        name: &str,
+        series: usize,
+        parameters: &[&str],
+    ) -> Result<GexpFunction, OpentsdbError> {
+        let wrong = |why: String| OpentsdbError::bad_request(format!("{name}: {why}"));
         let operation = match name {
-            "sumSeries" => Some(Operation::Sum),
-            "diffSeries" => Some(Operation::Difference),
-            "multiplySeries" => Some(Operation::Product),
-            "divideSeries" => Some(Operation::Quotient),
+            "sumSeries" => Some(SeriesOperation::Sum),
+            "diffSeries" => Some(SeriesOperation::Difference),
+            "multiplySeries" => Some(SeriesOperation::Product),
+            "divideSeries" => Some(SeriesOperation::Quotient),
             "absolute" | "scale" | "movingAverage" | "highestCurrent" | "highestMax" => None,
             _ => {
-                return Err(Problem::bad(format!("Unknown function {name}")).details(
+                return Err(OpentsdbError::bad_request(format!("Unknown function {name}")).with_details(
                     "one of absolute, diffSeries, divideSeries, highestCurrent, highestMax, movingAverage, multiplySeries, scale, sumSeries",
                 ));
             }
         };
         match series {
             0 => return Err(wrong("it needs a series".into())),
-            1 if operation.is_some() && operation != Some(Operation::Sum) => {
+            1 if operation.is_some() && operation != Some(SeriesOperation::Sum) => {
                 return Err(wrong("it needs two series".into()));
             }
-            3.. if operation == Some(Operation::Quotient) => {
+            3.. if operation == Some(SeriesOperation::Quotient) => {
                 return Err(wrong("it needs two series".into()));
             }
             2.. if operation.is_none() => return Err(wrong("it takes one series".into())),
             _ => {}
         }
         if let Some(operation) = operation {
-            return Ok(Function::Join(operation));
+            return Ok(GexpFunction::Combine(operation));
         }
         let number = || {
             let text = parameters
@@ -68,68 +72,72 @@ impl Function {
             number.ok_or_else(|| wrong(format!("not a number: {text}")))
         };
         Ok(match name {
-            "absolute" => Function::Absolute,
-            "scale" => Function::Scale(number()?),
+            "absolute" => GexpFunction::Absolute,
+            "scale" => GexpFunction::Scale(number()?),
             "movingAverage" => {
-                Function::MovingAverage(window(parameters.first()).ok_or_else(|| {
+                GexpFunction::MovingAverage(parse_window(parameters.first()).ok_or_else(|| {
                     wrong("it needs a number of points or a length of time".into())
                 })?)
             }
-            "highestCurrent" => Function::HighestCurrent(number()?.max(0.0) as usize),
-            _ => Function::HighestMax(number()?.max(0.0) as usize),
+            "highestCurrent" => GexpFunction::HighestCurrent(number()?.max(0.0) as usize),
+            _ => GexpFunction::HighestMax(number()?.max(0.0) as usize),
         })
     }
 
     /// `sets` has the lines of each of its arguments.
-    pub fn apply(self, sets: Vec<Vec<Kept>>, room: &mut Room) -> Result<Vec<Kept>, Problem> {
-        if let Function::Join(operation) = self {
-            return join(operation, sets, room);
+    pub fn apply(
+        self,
+        sets: Vec<Vec<OwnedResultSeries>>,
+        room: &mut ResultBudget,
+    ) -> Result<Vec<OwnedResultSeries>, OpentsdbError> {
+        if let GexpFunction::Combine(operation) = self {
+            return combine_by_tags(operation, sets, room);
         }
-        let mut lines: Vec<Kept> = sets.into_iter().flatten().collect();
+        let mut lines: Vec<OwnedResultSeries> = sets.into_iter().flatten().collect();
         match self {
-            Function::Absolute => each(&mut lines, f64::abs),
-            Function::Scale(factor) => each(&mut lines, |value| value * factor),
-            Function::MovingAverage(window) => {
+            GexpFunction::Absolute => map_values(&mut lines, f64::abs),
+            GexpFunction::Scale(factor) => map_values(&mut lines, |value| value * factor),
+            GexpFunction::MovingAverage(window) => {
                 lines
                     .iter_mut()
                     .for_each(|line| moving_average(line, window));
             }
-            Function::HighestCurrent(count) => highest(&mut lines, count, |line| {
+            GexpFunction::HighestCurrent(count) => keep_highest(&mut lines, count, |line| {
                 line.points
                     .last()
                     .map_or(f64::NEG_INFINITY, |point| point.1)
             }),
-            Function::HighestMax(count) => highest(&mut lines, count, |line| {
+            GexpFunction::HighestMax(count) => keep_highest(&mut lines, count, |line| {
                 let values = line.points.iter().map(|point| point.1);
                 values.fold(f64::NEG_INFINITY, f64::max)
             }),
-            Function::Join(_) => {}
+            GexpFunction::Combine(_) => {}
         }
         Ok(lines)
     }
 }
 
-fn window(text: Option<&&str>) -> Option<Window> {
+fn parse_window(text: Option<&&str>) -> Option<AverageWindow> {
     let text = text?;
     if let Ok(points) = text.parse::<usize>() {
-        return (points > 0).then_some(Window::Points(points));
+        return (points > 0).then_some(AverageWindow::Points(points));
     }
     // Graphite says `5min`.
     let text = text
         .replace("min", "m")
         .replace("hour", "h")
         .replace("sec", "s");
-    let (count, unit) = parse_span(&text).ok()?;
-    Some(Window::Time(count * unit.millis()))
+    let (count, unit) = parse_duration(&text).ok()?;
+    Some(AverageWindow::Time(count * unit.millis()))
 }
 
-fn each(lines: &mut [Kept], change: impl Fn(f64) -> f64) {
+fn map_values(lines: &mut [OwnedResultSeries], change: impl Fn(f64) -> f64) {
     let points = lines.iter_mut().flat_map(|line| &mut line.points);
     points.for_each(|point| point.1 = change(point.1));
 }
 
 /// The mean of each point and those before it, as far as the window reaches.
-fn moving_average(line: &mut Kept, window: Window) {
+fn moving_average(line: &mut OwnedResultSeries, window: AverageWindow) {
     let mut inside: VecDeque<(Millis, f64)> = VecDeque::new();
     let (mut sum, mut count) = (0.0, 0u32);
     for point in &mut line.points {
@@ -138,8 +146,8 @@ fn moving_average(line: &mut Kept, window: Window) {
             (sum, count) = (sum + point.1, count + 1);
         }
         let is_outside = |inside: &VecDeque<(Millis, f64)>| match window {
-            Window::Points(count) => inside.len() > count,
-            Window::Time(length) => inside
+            AverageWindow::Points(count) => inside.len() > count,
+            AverageWindow::Time(length) => inside
                 .front()
                 .is_some_and(|first| point.0 - first.0 >= length),
         };
@@ -158,8 +166,12 @@ fn moving_average(line: &mut Kept, window: Window) {
     }
 }
 
-fn highest(lines: &mut Vec<Kept>, count: usize, of: impl Fn(&Kept) -> f64) {
-    let rank = |line: &Kept| {
+fn keep_highest(
+    lines: &mut Vec<OwnedResultSeries>,
+    count: usize,
+    of: impl Fn(&OwnedResultSeries) -> f64,
+) {
+    let rank = |line: &OwnedResultSeries| {
         Some(of(line))
             .filter(|value| !value.is_nan())
             .unwrap_or(f64::NEG_INFINITY)
@@ -169,16 +181,20 @@ fn highest(lines: &mut Vec<Kept>, count: usize, of: impl Fn(&Kept) -> f64) {
 }
 
 /// Puts lines together that have the same tags. Where each argument has one line, these belong together.
-fn join(operation: Operation, sets: Vec<Vec<Kept>>, room: &mut Room) -> Result<Vec<Kept>, Problem> {
+fn combine_by_tags(
+    operation: SeriesOperation,
+    sets: Vec<Vec<OwnedResultSeries>>,
+    room: &mut ResultBudget,
+) -> Result<Vec<OwnedResultSeries>, OpentsdbError> {
     if sets.iter().all(|set| set.len() == 1) {
-        let lines: Vec<&Kept> = sets.iter().flatten().collect();
+        let lines: Vec<&OwnedResultSeries> = sets.iter().flatten().collect();
         return Ok(vec![combine(operation, &lines, room)?]);
     }
     let Some((first, rest)) = sets.split_first() else {
         return Ok(Vec::new());
     };
-    let by_tags = |set: &Vec<Kept>| {
-        let entry = |(index, line): (usize, &Kept)| (line.tags.clone(), index);
+    let by_tags = |set: &Vec<OwnedResultSeries>| {
+        let entry = |(index, line): (usize, &OwnedResultSeries)| (line.tags.clone(), index);
         set.iter()
             .enumerate()
             .map(entry)
@@ -199,13 +215,17 @@ fn join(operation: Operation, sets: Vec<Vec<Kept>>, room: &mut Room) -> Result<V
 }
 
 /// At times that one of them lacks, sums and differences take it as zero; products and quotients have no value.
-fn combine(operation: Operation, lines: &[&Kept], room: &mut Room) -> Result<Kept, Problem> {
+fn combine(
+    operation: SeriesOperation,
+    lines: &[&OwnedResultSeries],
+    room: &mut ResultBudget,
+) -> Result<OwnedResultSeries, OpentsdbError> {
     let mut at: BTreeMap<Millis, Vec<f64>> = BTreeMap::new();
     let missing = match operation {
-        Operation::Sum | Operation::Difference => 0.0,
-        Operation::Product | Operation::Quotient => f64::NAN,
+        SeriesOperation::Sum | SeriesOperation::Difference => 0.0,
+        SeriesOperation::Product | SeriesOperation::Quotient => f64::NAN,
     };
-    room.take_points(
+    room.reserve_points(
         lines.len()
             * lines
                 .iter()
@@ -222,14 +242,14 @@ fn combine(operation: Operation, lines: &[&Kept], room: &mut Room) -> Result<Kep
     let value = |values: &Vec<f64>| {
         let rest = values[1..].iter();
         rest.fold(values[0], |result, value| match operation {
-            Operation::Sum => result + value,
-            Operation::Difference => result - value,
-            Operation::Product => result * value,
-            Operation::Quotient => result / value,
+            SeriesOperation::Sum => result + value,
+            SeriesOperation::Difference => result - value,
+            SeriesOperation::Product => result * value,
+            SeriesOperation::Quotient => result / value,
         })
     };
-    let (tags, aggregate_tags) = common(lines);
-    Ok(Kept {
+    let (tags, aggregate_tags) = common_tags(lines);
+    Ok(OwnedResultSeries {
         metric: String::new(),
         tags,
         aggregate_tags,

@@ -1,23 +1,31 @@
-use super::Expression;
-use super::function::Function;
-use crate::problem::Problem;
+use super::GexpExpression;
+use super::function::GexpFunction;
+use crate::error::OpentsdbError;
 
 /// How deep functions may stand in each other.
 const DEPTH_MAX: usize = 32;
 
 /// Reads an expression, and adds the sub-queries in it to `queries`.
-pub(super) fn parse(text: &str, queries: &mut Vec<String>) -> Result<Expression, Problem> {
+pub(super) fn parse(
+    text: &str,
+    queries: &mut Vec<String>,
+) -> Result<GexpExpression, OpentsdbError> {
     parse_deep(text.trim(), queries, 0)
 }
 
-fn parse_deep(text: &str, queries: &mut Vec<String>, depth: usize) -> Result<Expression, Problem> {
-    let wrong = |why: &str| Problem::bad(format!("Invalid expression: {text:.200}: {why}"));
+fn parse_deep(
+    text: &str,
+    queries: &mut Vec<String>,
+    depth: usize,
+) -> Result<GexpExpression, OpentsdbError> {
+    let wrong =
+        |why: &str| OpentsdbError::bad_request(format!("Invalid expression: {text:.200}: {why}"));
     if depth > DEPTH_MAX {
         return Err(wrong("functions stand too deep in each other"));
     }
     let Some((name, inner)) = split_call(text) else {
         queries.push(text.to_owned());
-        return Ok(Expression::Query(queries.len() - 1));
+        return Ok(GexpExpression::Query(queries.len() - 1));
     };
     let inner = inner
         .strip_suffix(')')
@@ -32,8 +40,8 @@ fn parse_deep(text: &str, queries: &mut Vec<String>, depth: usize) -> Result<Exp
             false => series.push(parse_deep(argument, queries, depth + 1)?),
         }
     }
-    Ok(Expression::Call {
-        function: Function::new(name, series.len(), &parameters)?,
+    Ok(GexpExpression::Call {
+        function: GexpFunction::new(name, series.len(), &parameters)?,
         text: text.to_owned(),
         series,
     })

@@ -7,96 +7,102 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::{
-    Echo, EchoRate, Flag, Gaps, Pairs, QUERIES_MAX, Request, Show, SubQuery, Subject, Text, Whole,
-    too_many_queries,
+    GapFormat, LenientBool, LenientInt, LenientString, QUERIES_MAX, QueryParams, QueryRequest,
+    QueryTarget, RateEcho, ResponseOptions, SubQuery, SubQueryEcho, too_many_queries,
 };
 use crate::aggregator::Aggregator;
 use crate::downsample::Downsample;
-use crate::filter::Filter;
-use crate::moment::parse_moment;
-use crate::problem::Problem;
-use crate::rate::Rate;
-use crate::zone::Zone;
+use crate::error::OpentsdbError;
+use crate::filter::TagFilter;
+use crate::rate::RateOptions;
+use crate::time_syntax::parse_time;
+use crate::time_zone::TimeZone;
 
 /// Unknown fields are passed over, as OpenTSDB does: newer clients send more.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Body {
-    start: Option<Text>,
-    end: Option<Text>,
-    queries: Option<Vec<Query>>,
-    timezone: Option<Text>,
-    use_calendar: Option<Flag>,
-    no_annotations: Option<Flag>,
-    global_annotations: Option<Flag>,
+struct QueryBody {
+    start: Option<LenientString>,
+    end: Option<LenientString>,
+    queries: Option<Vec<SubQueryBody>>,
+    timezone: Option<LenientString>,
+    use_calendar: Option<LenientBool>,
+    no_annotations: Option<LenientBool>,
+    global_annotations: Option<LenientBool>,
     #[serde(alias = "ms")]
-    ms_resolution: Option<Flag>,
+    ms_resolution: Option<LenientBool>,
     #[serde(rename = "showTSUIDs")]
-    show_tsuids: Option<Flag>,
-    show_summary: Option<Flag>,
-    show_stats: Option<Flag>,
-    show_query: Option<Flag>,
-    delete: Option<Flag>,
+    show_tsuids: Option<LenientBool>,
+    show_summary: Option<LenientBool>,
+    show_stats: Option<LenientBool>,
+    show_query: Option<LenientBool>,
+    delete: Option<LenientBool>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Query {
+struct SubQueryBody {
     aggregator: Option<String>,
     metric: Option<String>,
     tsuids: Option<Vec<String>>,
-    rate: Option<Flag>,
-    rate_options: Option<RateOptions>,
+    rate: Option<LenientBool>,
+    rate_options: Option<RateOptionsBody>,
     downsample: Option<String>,
-    tags: Option<BTreeMap<String, Text>>,
-    filters: Option<Vec<QueryFilter>>,
-    explicit_tags: Option<Flag>,
+    tags: Option<BTreeMap<String, LenientString>>,
+    filters: Option<Vec<FilterBody>>,
+    explicit_tags: Option<LenientBool>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct RateOptions {
-    counter: Option<Flag>,
-    counter_max: Option<Whole>,
-    reset_value: Option<Whole>,
-    drop_resets: Option<Flag>,
+pub(crate) struct RateOptionsBody {
+    counter: Option<LenientBool>,
+    counter_max: Option<LenientInt>,
+    reset_value: Option<LenientInt>,
+    drop_resets: Option<LenientBool>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct QueryFilter {
+pub(crate) struct FilterBody {
     r#type: Option<String>,
     tagk: Option<String>,
-    filter: Option<Text>,
+    filter: Option<LenientString>,
     #[serde(alias = "group_by")]
-    group_by: Option<Flag>,
+    group_by: Option<LenientBool>,
 }
 
-pub(crate) fn parse_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+pub(crate) fn parse_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, OpentsdbError> {
     if body.iter().all(u8::is_ascii_whitespace) {
-        return Err(Problem::bad("Missing request content"));
+        return Err(OpentsdbError::bad_request("Missing request content"));
     }
-    serde_json::from_slice(body)
-        .map_err(|error| Problem::bad("Unable to parse the given JSON").details(error.to_string()))
+    serde_json::from_slice(body).map_err(|error| {
+        OpentsdbError::bad_request("Unable to parse the given JSON").with_details(error.to_string())
+    })
 }
 
-fn is_set(flag: &Option<Flag>) -> bool {
+fn is_set(flag: &Option<LenientBool>) -> bool {
     flag.is_some_and(|flag| flag.0)
 }
 
-pub(super) fn request(body: &[u8], pairs: &Pairs, now: Millis) -> Result<Request, Problem> {
-    let body: Body = parse_json(body)?;
+pub(super) fn parse_request(
+    body: &[u8],
+    pairs: &QueryParams,
+    now: Millis,
+) -> Result<QueryRequest, OpentsdbError> {
+    let body: QueryBody = parse_json(body)?;
     if is_set(&body.delete) {
-        return Err(refuse_delete());
+        return Err(delete_not_enabled());
     }
-    let zone = Zone::named(body.timezone.as_ref().map_or("", |name| &name.0))?;
-    let moment = |text: &Option<Text>| {
+    let zone = TimeZone::from_name(body.timezone.as_ref().map_or("", |name| &name.0))?;
+    let moment = |text: &Option<LenientString>| {
         let given = text.as_ref().filter(|text| !text.0.is_empty());
         given
-            .map(|text| parse_moment(&text.0, now, &zone))
+            .map(|text| parse_time(&text.0, now, &zone))
             .transpose()
     };
-    let start = moment(&body.start)?.ok_or_else(|| Problem::bad("Missing start time"))?;
+    let start =
+        moment(&body.start)?.ok_or_else(|| OpentsdbError::bad_request("Missing start time"))?;
     let end = moment(&body.end)?.unwrap_or(now);
     let queries = body.queries.unwrap_or_default();
     if queries.len() > QUERIES_MAX {
@@ -106,11 +112,11 @@ pub(super) fn request(body: &[u8], pairs: &Pairs, now: Millis) -> Result<Request
     let from_browser = body.ms_resolution.is_some() || body.show_query.is_some();
     let calendar = is_set(&body.use_calendar);
     let queries = queries.into_iter().map(|query| query.check(calendar));
-    let request = Request {
+    let request = QueryRequest {
         start,
         end,
         queries: queries.collect::<Result<_, _>>()?,
-        show: Show {
+        options: ResponseOptions {
             no_annotations: is_set(&body.no_annotations),
             global_annotations: is_set(&body.global_annotations),
             ms_resolution: is_set(&body.ms_resolution) || pairs.flag("ms"),
@@ -120,34 +126,34 @@ pub(super) fn request(body: &[u8], pairs: &Pairs, now: Millis) -> Result<Request
             query: is_set(&body.show_query) || pairs.flag("show_query"),
             arrays: pairs.flag("arrays"),
         },
-        gaps: if from_browser {
-            Gaps::Null
+        gap_format: if from_browser {
+            GapFormat::Null
         } else {
-            Gaps::Omitted
+            GapFormat::Omitted
         },
         zone,
     };
     request.finish()
 }
 
-pub(super) fn refuse_delete() -> Problem {
-    Problem::bad("Deleting data is not enabled")
-        .details("samples leave the store by age and size alone")
+pub(super) fn delete_not_enabled() -> OpentsdbError {
+    OpentsdbError::bad_request("Deleting data is not enabled")
+        .with_details("samples leave the store by age and size alone")
 }
 
-impl Query {
-    fn check(self, uses_calendar: bool) -> Result<SubQuery, Problem> {
+impl SubQueryBody {
+    fn check(self, uses_calendar: bool) -> Result<SubQuery, OpentsdbError> {
         let name = self
             .aggregator
-            .ok_or_else(|| Problem::bad("Missing the aggregation function"))?;
+            .ok_or_else(|| OpentsdbError::bad_request("Missing the aggregation function"))?;
         let downsample = self.downsample.filter(|text| !text.is_empty());
         let options = self.rate_options.unwrap_or_default().check();
         let has_rate = is_set(&self.rate);
         let tsuids = self.tsuids.filter(|ids| !ids.is_empty());
         let metric = self.metric.unwrap_or_default();
         let subject = match &tsuids {
-            Some(ids) => Subject::Tsuids(sorted(ids)),
-            None => Subject::Metric(metric.clone()),
+            Some(ids) => QueryTarget::Tsuids(sorted_tsuids(ids)),
+            None => QueryTarget::Metric(metric.clone()),
         };
         Ok(SubQuery {
             aggregator: Aggregator::parse(&name)?,
@@ -158,22 +164,22 @@ impl Query {
                 .map(|text| Downsample::parse(text, uses_calendar))
                 .transpose()?,
             rate: has_rate.then_some(options),
-            echo: Echo {
+            echo: SubQueryEcho {
                 aggregator: name,
                 metric: tsuids.is_none().then_some(metric),
                 tsuids,
                 downsample,
                 rate: has_rate,
                 explicit_tags: is_set(&self.explicit_tags),
-                rate_options: has_rate.then(|| EchoRate::from(&options)),
-                ..Echo::default()
+                rate_options: has_rate.then(|| RateEcho::from(&options)),
+                ..SubQueryEcho::default()
             },
-            subject,
+            target: subject,
         })
     }
 }
 
-pub(super) fn sorted(ids: &[String]) -> Vec<String> {
+pub(super) fn sorted_tsuids(ids: &[String]) -> Vec<String> {
     let mut ids: Vec<String> = ids.iter().map(|id| id.trim().to_uppercase()).collect();
     ids.sort_unstable();
     ids.dedup();
@@ -182,34 +188,34 @@ pub(super) fn sorted(ids: &[String]) -> Vec<String> {
 
 /// `filters` where there are any, else `tags`: the manual lets only one of them count.
 fn filters(
-    filters: Option<Vec<QueryFilter>>,
-    tags: Option<BTreeMap<String, Text>>,
-) -> Result<Vec<Filter>, Problem> {
+    filters: Option<Vec<FilterBody>>,
+    tags: Option<BTreeMap<String, LenientString>>,
+) -> Result<Vec<TagFilter>, OpentsdbError> {
     match filters.filter(|filters| !filters.is_empty()) {
-        Some(filters) => filters.into_iter().map(QueryFilter::check).collect(),
+        Some(filters) => filters.into_iter().map(FilterBody::check).collect(),
         None => tags
             .unwrap_or_default()
             .iter()
-            .map(|(key, value)| Filter::of_tag(key, &value.0, true))
+            .map(|(key, value)| TagFilter::from_tag_value(key, &value.0, true))
             .collect(),
     }
 }
 
-impl QueryFilter {
-    pub fn check(self) -> Result<Filter, Problem> {
+impl FilterBody {
+    pub fn check(self) -> Result<TagFilter, OpentsdbError> {
         let text = self.filter.unwrap_or_default();
         let kind = self
             .r#type
-            .ok_or_else(|| Problem::bad("Missing filter type"))?;
+            .ok_or_else(|| OpentsdbError::bad_request("Missing filter type"))?;
         let tagk = self.tagk.unwrap_or_default();
-        Filter::new(&tagk, &kind, &text.0, is_set(&self.group_by))
+        TagFilter::new(&tagk, &kind, &text.0, is_set(&self.group_by))
     }
 }
 
-impl RateOptions {
-    fn check(self) -> Rate {
-        let default = Rate::default();
-        Rate {
+impl RateOptionsBody {
+    fn check(self) -> RateOptions {
+        let default = RateOptions::default();
+        RateOptions {
             counter: is_set(&self.counter),
             counter_max: self
                 .counter_max
@@ -225,12 +231,12 @@ impl RateOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::downsample::Span;
+    use crate::downsample::DownsampleInterval;
 
     const NOW: Millis = 1_700_000_300_000;
 
-    fn ask(body: &str) -> Result<Request, Problem> {
-        Request::from_json(body.as_bytes(), &Pairs::default(), NOW)
+    fn ask(body: &str) -> Result<QueryRequest, OpentsdbError> {
+        QueryRequest::from_json(body.as_bytes(), &QueryParams::default(), NOW)
     }
 
     #[test]
@@ -240,20 +246,20 @@ mod tests {
             "dropResets":false},"filters":[{"type":"wildcard","tagk":"host","filter":"*","groupBy":false}],
             "explicitTags":true}],"msResolution":false,"globalAnnotations":true,"showQuery":true}"#).expect("valid");
         assert_eq!((request.start, request.end), (1_700_000_000_000, NOW));
-        assert_eq!(request.gaps, Gaps::Null);
-        let show = Show {
+        assert_eq!(request.gap_format, GapFormat::Null);
+        let show = ResponseOptions {
             global_annotations: true,
             query: true,
-            ..Show::default()
+            ..ResponseOptions::default()
         };
-        assert_eq!(request.show, show);
+        assert_eq!(request.options, show);
         let query = &request.queries[0];
-        assert_eq!(query.subject, Subject::Metric("cpu_percent".into()));
+        assert_eq!(query.target, QueryTarget::Metric("cpu_percent".into()));
         assert_eq!(
-            query.downsample.as_ref().map(|d| d.span),
-            Some(Span::Fixed(1_000))
+            query.downsample.as_ref().map(|d| d.interval),
+            Some(DownsampleInterval::Fixed(1_000))
         );
-        let rate = Rate {
+        let rate = RateOptions {
             counter: true,
             counter_max: 65_535.0,
             reset_value: 100.0,
@@ -265,15 +271,15 @@ mod tests {
 
     #[test]
     fn the_backends_form() {
-        let pairs = Pairs::from([("arrays", "true")]);
+        let pairs = QueryParams::from([("arrays", "true")]);
         let body = r#"{"start":1700000000,"end":1700000300,"queries":[{"metric":"m","aggregator":"sum"}]}"#;
-        let request = Request::from_json(body.as_bytes(), &pairs, NOW).expect("valid");
+        let request = QueryRequest::from_json(body.as_bytes(), &pairs, NOW).expect("valid");
         assert_eq!(
             (request.start, request.end),
             (1_700_000_000_000, 1_700_000_300_000)
         );
-        assert_eq!(request.gaps, Gaps::Omitted);
-        assert!(request.show.arrays);
+        assert_eq!(request.gap_format, GapFormat::Omitted);
+        assert!(request.options.arrays);
     }
 
     #[test]
@@ -286,8 +292,8 @@ mod tests {
         assert!(query.rate.is_some() && query.filters.iter().all(|filter| filter.group_by));
         assert_eq!(query.filters[0].text, "0");
         assert_eq!(
-            request.queries[1].subject,
-            Subject::Tsuids(vec!["0A".into(), "FF".into()])
+            request.queries[1].target,
+            QueryTarget::Tsuids(vec!["0A".into(), "FF".into()])
         );
         assert_eq!(request.queries[1].echo.index, 1);
     }
@@ -300,17 +306,23 @@ mod tests {
             );
             let query = ask(&body).expect("valid").queries.remove(0);
             (
-                query.downsample.map(|d| (d.span, d.function)),
+                query.downsample.map(|d| (d.interval, d.function)),
                 query.echo.downsample,
             )
         };
         assert_eq!(
             of("", "sum"),
-            (Some((Span::Fixed(1_000), Aggregator::Sum)), None)
+            (
+                Some((DownsampleInterval::Fixed(1_000), Aggregator::Sum)),
+                None
+            )
         );
         assert_eq!(
             of("", "none"),
-            (Some((Span::Fixed(1_000), Aggregator::Last)), None)
+            (
+                Some((DownsampleInterval::Fixed(1_000), Aggregator::Last)),
+                None
+            )
         );
         assert_eq!(of(",\"msResolution\":true", "sum"), (None, None));
     }

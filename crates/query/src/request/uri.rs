@@ -2,21 +2,24 @@
 
 use pegel_metric::Millis;
 
-use super::json::{refuse_delete, sorted};
-use super::metric::parse_sub_query;
-use super::{Echo, Gaps, QUERIES_MAX, Request, Show, SubQuery, Subject, too_many_queries};
+use super::json::{delete_not_enabled, sorted_tsuids};
+use super::metric_syntax::parse_sub_query;
+use super::{
+    GapFormat, QUERIES_MAX, QueryRequest, QueryTarget, ResponseOptions, SubQuery, SubQueryEcho,
+    too_many_queries,
+};
 use crate::aggregator::Aggregator;
-use crate::moment::parse_moment;
-use crate::problem::Problem;
-use crate::zone::Zone;
+use crate::error::OpentsdbError;
+use crate::time_syntax::parse_time;
+use crate::time_zone::TimeZone;
 
 /// What follows the `?`, decoded, in its order.
 #[derive(Debug, Clone, Default)]
-pub struct Pairs(Vec<(String, String)>);
+pub struct QueryParams(Vec<(String, String)>);
 
-impl Pairs {
-    pub fn new(pairs: Vec<(String, String)>) -> Pairs {
-        Pairs(pairs)
+impl QueryParams {
+    pub fn new(pairs: Vec<(String, String)>) -> QueryParams {
+        QueryParams(pairs)
     }
 
     /// The last value of a key that is not empty.
@@ -36,18 +39,19 @@ impl Pairs {
             .is_some_and(|value| !matches!(value, "false" | "0" | "no"))
     }
 
-    pub(crate) fn number(&self, key: &str) -> Result<Option<i64>, Problem> {
+    pub(crate) fn number(&self, key: &str) -> Result<Option<i64>, OpentsdbError> {
         let Some(text) = self.get(key) else {
             return Ok(None);
         };
-        let wrong = |_| Problem::bad(format!("Unable to parse '{key}' as a number: {text}"));
+        let wrong =
+            |_| OpentsdbError::bad_request(format!("Unable to parse '{key}' as a number: {text}"));
         text.trim().parse().map(Some).map_err(wrong)
     }
 }
 
-impl<const N: usize> From<[(&str, &str); N]> for Pairs {
-    fn from(pairs: [(&str, &str); N]) -> Pairs {
-        Pairs(
+impl<const N: usize> From<[(&str, &str); N]> for QueryParams {
+    fn from(pairs: [(&str, &str); N]) -> QueryParams {
+        QueryParams(
             pairs
                 .map(|(key, value)| (key.to_owned(), value.to_owned()))
                 .to_vec(),
@@ -55,32 +59,41 @@ impl<const N: usize> From<[(&str, &str); N]> for Pairs {
     }
 }
 
-pub(super) fn request(pairs: &Pairs, now: Millis) -> Result<Request, Problem> {
+pub(super) fn parse_request(
+    pairs: &QueryParams,
+    now: Millis,
+) -> Result<QueryRequest, OpentsdbError> {
     let metrics: Vec<&str> = pairs.all("m").collect();
     let ids: Vec<&str> = pairs.all("tsuid").chain(pairs.all("tsuids")).collect();
-    read(pairs, &metrics, &ids, now)
+    parse_params(pairs, &metrics, &ids, now)
 }
 
 pub(super) fn with_metrics(
-    pairs: &Pairs,
+    pairs: &QueryParams,
     metrics: &[String],
     now: Millis,
-) -> Result<Request, Problem> {
+) -> Result<QueryRequest, OpentsdbError> {
     let metrics: Vec<&str> = metrics.iter().map(String::as_str).collect();
-    read(pairs, &metrics, &[], now)
+    parse_params(pairs, &metrics, &[], now)
 }
 
-fn read(pairs: &Pairs, metrics: &[&str], ids: &[&str], now: Millis) -> Result<Request, Problem> {
+fn parse_params(
+    pairs: &QueryParams,
+    metrics: &[&str],
+    ids: &[&str],
+    now: Millis,
+) -> Result<QueryRequest, OpentsdbError> {
     if pairs.flag("delete") {
-        return Err(refuse_delete());
+        return Err(delete_not_enabled());
     }
     let zone_name = pairs.get("tz").or(pairs.get("timezone"));
-    let zone = Zone::named(zone_name.unwrap_or_default())?;
+    let zone = TimeZone::from_name(zone_name.unwrap_or_default())?;
     let moment = |key| {
         let text = pairs.get(key);
-        text.map(|text| parse_moment(text, now, &zone)).transpose()
+        text.map(|text| parse_time(text, now, &zone)).transpose()
     };
-    let start = moment("start")?.ok_or_else(|| Problem::bad("Missing parameter start"))?;
+    let start =
+        moment("start")?.ok_or_else(|| OpentsdbError::bad_request("Missing parameter start"))?;
     let end = moment("end")?.unwrap_or(now);
     let calendar = pairs.flag("use_calendar");
     let count = metrics.len() + ids.len();
@@ -89,12 +102,12 @@ fn read(pairs: &Pairs, metrics: &[&str], ids: &[&str], now: Millis) -> Result<Re
     }
     let metrics = metrics.iter().map(|text| parse_sub_query(text, calendar));
     let ids = ids.iter().map(|text| tsuid_query(text));
-    let request = Request {
+    let request = QueryRequest {
         start,
         end,
         queries: metrics.chain(ids).collect::<Result<_, _>>()?,
         zone,
-        show: Show {
+        options: ResponseOptions {
             no_annotations: pairs.flag("no_annotations"),
             global_annotations: pairs.flag("global_annotations"),
             ms_resolution: pairs.flag("ms") || pairs.flag("msResolution"),
@@ -104,16 +117,16 @@ fn read(pairs: &Pairs, metrics: &[&str], ids: &[&str], now: Millis) -> Result<Re
             query: pairs.flag("show_query"),
             arrays: pairs.flag("arrays"),
         },
-        gaps: Gaps::AsAsked,
+        gap_format: GapFormat::AsRequested,
     };
     request.finish()
 }
 
 /// `sum:0001,0002`.
-fn tsuid_query(text: &str) -> Result<SubQuery, Problem> {
+fn tsuid_query(text: &str) -> Result<SubQuery, OpentsdbError> {
     let wrong = || {
-        Problem::bad(format!("Invalid parameter tsuid={text}"))
-            .details("an aggregator, a colon, and names of series with commas between them")
+        OpentsdbError::bad_request(format!("Invalid parameter tsuid={text}"))
+            .with_details("an aggregator, a colon, and names of series with commas between them")
     };
     let (name, ids) = text.split_once(':').ok_or_else(wrong)?;
     let ids: Vec<String> = ids
@@ -127,15 +140,15 @@ fn tsuid_query(text: &str) -> Result<SubQuery, Problem> {
     }
     Ok(SubQuery {
         aggregator: Aggregator::parse(name)?,
-        subject: Subject::Tsuids(sorted(&ids)),
+        target: QueryTarget::Tsuids(sorted_tsuids(&ids)),
         rate: None,
         downsample: None,
         filters: Vec::new(),
         explicit_tags: false,
-        echo: Echo {
+        echo: SubQueryEcho {
             aggregator: name.to_owned(),
             tsuids: Some(ids),
-            ..Echo::default()
+            ..SubQueryEcho::default()
         },
     })
 }
@@ -149,7 +162,7 @@ mod tests {
 
     #[test]
     fn every_parameter_is_read() {
-        let pairs = Pairs::from([
+        let pairs = QueryParams::from([
             ("start", "2023/11/14-00:00"),
             ("end", "1s-ago"),
             ("tz", "Etc/UTC"),
@@ -161,22 +174,22 @@ mod tests {
             ("show_query", ""),
             ("arrays", "false"),
         ]);
-        let request = Request::from_uri(&pairs, NOW).expect("valid");
+        let request = QueryRequest::from_uri(&pairs, NOW).expect("valid");
         assert_eq!(request.start, days_of(2023, 11, 14) * 86_400_000);
         assert_eq!(request.end, NOW - 1_000);
         assert_eq!(request.queries.len(), 3);
         assert_eq!(
-            request.queries[2].subject,
-            Subject::Tsuids(vec!["0A".into(), "0B".into()])
+            request.queries[2].target,
+            QueryTarget::Tsuids(vec!["0A".into(), "0B".into()])
         );
-        assert_eq!(request.gaps, Gaps::AsAsked);
-        let show = Show {
+        assert_eq!(request.gap_format, GapFormat::AsRequested);
+        let show = ResponseOptions {
             ms_resolution: true,
             tsuids: true,
             query: true,
-            ..Show::default()
+            ..ResponseOptions::default()
         };
-        assert_eq!(request.show, show);
+        assert_eq!(request.options, show);
     }
 
     #[test]
@@ -185,7 +198,7 @@ mod tests {
             let pairs = pairs
                 .iter()
                 .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-            Request::from_uri(&Pairs::new(pairs.collect()), NOW)
+            QueryRequest::from_uri(&QueryParams::new(pairs.collect()), NOW)
         };
         let mut many = vec![("start", "1h-ago")];
         many.extend([("m", "sum:m"); 10_000]);

@@ -1,19 +1,19 @@
 //! What an answer shows beside its points.
 
-use pegel_query::{Change, Pairs, Problem, Request};
+use pegel_query::{AnnotationUpdate, OpentsdbError, QueryParams, QueryRequest};
 use serde_json::{Value, json};
 
-use crate::shelf::{NOW, Shelf, T0};
+use crate::fixture::{NOW, QueryFixture, T0};
 
-fn ask(shelf: &Shelf, extra: &str) -> Value {
+fn ask(shelf: &QueryFixture, extra: &str) -> Value {
     let body = format!(
         r#"{{"start":{T0},"end":{NOW},"queries":[{{"metric":"m","aggregator":"sum","downsample":"10s-avg"}}]{extra}}}"#
     );
-    shelf.json(&body).expect("answered")
+    shelf.query_json(&body).expect("answered")
 }
 
-fn note(shelf: &Shelf, json: &str) {
-    let change = Change::from_json(json.as_bytes()).expect("valid");
+fn note(shelf: &QueryFixture, json: &str) {
+    let change = AnnotationUpdate::from_json(json.as_bytes()).expect("valid");
     shelf
         .engine
         .annotations
@@ -22,8 +22,8 @@ fn note(shelf: &Shelf, json: &str) {
         .expect("new");
 }
 
-fn shelf() -> Shelf {
-    let shelf = Shelf::new();
+fn example_fixture() -> QueryFixture {
+    let shelf = QueryFixture::new();
     shelf.put("m{core=\"0\"}", &[(0, 1.0)]);
     shelf.put("m{core=\"1\"}", &[(0, 2.0)]);
     shelf
@@ -31,7 +31,7 @@ fn shelf() -> Shelf {
 
 #[test]
 fn an_element_has_the_documented_fields_and_no_others() {
-    let shelf = shelf();
+    let shelf = example_fixture();
     let key = (T0 / 1_000).to_string();
     let plain = json!([{"metric": "m", "tags": {"host": "nid1"}, "aggregateTags": ["core"], "dps": {&key: 3}}]);
     assert_eq!(ask(&shelf, ""), plain);
@@ -52,13 +52,13 @@ fn an_element_has_the_documented_fields_and_no_others() {
 
 #[test]
 fn tsuids_lead_back_to_their_series() {
-    let shelf = shelf();
+    let shelf = example_fixture();
     let ids = ask(&shelf, r#","showTSUIDs":true"#)[0]["tsuids"].clone();
     let of = |ids: &Value| {
         let body = format!(
             r#"{{"start":{T0},"end":{NOW},"queries":[{{"aggregator":"sum","tsuids":{ids}}}]}}"#
         );
-        shelf.json(&body)
+        shelf.query_json(&body)
     };
     let both = of(&ids).expect("answered");
     assert_eq!(
@@ -76,7 +76,7 @@ fn tsuids_lead_back_to_their_series() {
     let body = format!(
         r#"{{"start":{T0},"end":{NOW},"showTSUIDs":true,"queries":[{{"metric":"other","aggregator":"sum"}}]}}"#
     );
-    let other = shelf.json(&body).expect("answered")[0]["tsuids"][0].clone();
+    let other = shelf.query_json(&body).expect("answered")[0]["tsuids"][0].clone();
     let problem = of(&json!([ids[0], other])).expect_err("two metrics");
     assert_eq!(
         problem.to_string(),
@@ -86,7 +86,7 @@ fn tsuids_lead_back_to_their_series() {
 
 #[test]
 fn annotations_come_with_their_series() {
-    let shelf = shelf();
+    let shelf = example_fixture();
     let ids = ask(&shelf, r#","showTSUIDs":true"#)[0]["tsuids"].clone();
     let second = T0 / 1_000 + 5;
     let id = ids[0].as_str().expect("an id");
@@ -125,15 +125,15 @@ fn annotations_come_with_their_series() {
 
 #[test]
 fn a_bucket_without_value_has_the_form_that_its_reader_understands() {
-    let shelf = Shelf::new();
+    let shelf = QueryFixture::new();
     shelf.put("m", &[(0, 1.0), (20_000, 2.0)]);
     let end = T0 + 20_000;
     let json = |fill: &str, extra: &str, arrays: &str| {
         let body = format!(
             r#"{{"start":{T0},"end":{end},"queries":[{{"metric":"m","aggregator":"sum","downsample":"10s-avg-{fill}"}}]{extra}}}"#
         );
-        let pairs = Pairs::from([("arrays", arrays)]);
-        let request = Request::from_json(body.as_bytes(), &pairs, NOW).expect("valid");
+        let pairs = QueryParams::from([("arrays", arrays)]);
+        let request = QueryRequest::from_json(body.as_bytes(), &pairs, NOW).expect("valid");
         let mut out = Vec::new();
         shelf.engine.query(&request, &mut out).expect("answered");
         let text = String::from_utf8(out).expect("text");
@@ -168,9 +168,9 @@ fn a_bucket_without_value_has_the_form_that_its_reader_understands() {
     let uri = |fill: &str| {
         let (start, end) = (T0.to_string(), end.to_string());
         let m = format!("sum:10s-avg-{fill}:m");
-        let pairs = Pairs::from([("start", start.as_str()), ("end", &end), ("m", &m)]);
+        let pairs = QueryParams::from([("start", start.as_str()), ("end", &end), ("m", &m)]);
         let answer = shelf
-            .ask(&Request::from_uri(&pairs, NOW).expect("valid"))
+            .run(&QueryRequest::from_uri(&pairs, NOW).expect("valid"))
             .expect("answered");
         answer[0]["dps"][&b.to_string()].clone()
     };
@@ -179,13 +179,13 @@ fn a_bucket_without_value_has_the_form_that_its_reader_understands() {
 
 #[test]
 fn an_unknown_metric_is_an_error_and_a_known_one_without_samples_is_not() {
-    let mut shelf = shelf();
-    let of = |shelf: &Shelf, metric: &str, start: &str| {
-        shelf.json(&format!(
+    let mut shelf = example_fixture();
+    let of = |shelf: &QueryFixture, metric: &str, start: &str| {
+        shelf.query_json(&format!(
             r#"{{"start":"{start}","queries":[{{"metric":"{metric}","aggregator":"sum"}}]}}"#
         ))
     };
-    let told = |problem: Problem| (problem.status(), problem.to_string());
+    let told = |problem: OpentsdbError| (problem.status(), problem.to_string());
     let unknown = (400, "No such name for 'metrics': 'no.such'".to_owned());
     assert_eq!(of(&shelf, "no.such", "2h-ago").map_err(told), Err(unknown));
     assert_eq!(of(&shelf, "m", "1m-ago").expect("answered"), json!([]));

@@ -2,18 +2,18 @@
 
 use std::time::{Duration, Instant};
 
-use crate::shelf::{NOW, Shelf, T0};
+use crate::fixture::{NOW, QueryFixture, T0};
 
-fn status(shelf: &Shelf, m: &str, start: i64, end: i64) -> Result<usize, u16> {
+fn status(shelf: &QueryFixture, m: &str, start: i64, end: i64) -> Result<usize, u16> {
     let body = format!(r#"{{"start":{start},"end":{end},"msResolution":true,"queries":[{m}]}}"#);
     let started = Instant::now();
-    let answer = shelf.json(&body).map_err(|problem| problem.status());
+    let answer = shelf.query_json(&body).map_err(|problem| problem.status());
     assert!(started.elapsed() < Duration::from_secs(5), "{m}");
     answer.map(|lines| lines.as_array().map_or(0, Vec::len))
 }
 
-fn shelf() -> Shelf {
-    let shelf = Shelf::new();
+fn example_fixture() -> QueryFixture {
+    let shelf = QueryFixture::new();
     for host in 0..20 {
         let samples: Vec<(i64, f64)> = (0..500).map(|at| (at * 1_000 + host, at as f64)).collect();
         shelf.put(&format!("m{{host=\"{host}\"}}"), &samples);
@@ -23,7 +23,7 @@ fn shelf() -> Shelf {
 
 #[test]
 fn absurd_ranges_and_steps_end_quickly() {
-    let shelf = shelf();
+    let shelf = example_fixture();
     let query = |downsample: &str| {
         format!(r#"{{"metric":"m","aggregator":"sum","downsample":"{downsample}"}}"#)
     };
@@ -49,7 +49,7 @@ fn absurd_ranges_and_steps_end_quickly() {
 
 #[test]
 fn memory_and_time_are_bounded() {
-    let mut shelf = shelf();
+    let mut shelf = example_fixture();
     let raw = r#"{"metric":"m","aggregator":"sum"}"#;
     assert_eq!(status(&shelf, raw, T0, NOW), Ok(1));
     shelf.engine.limits.bytes_max = 100_000;

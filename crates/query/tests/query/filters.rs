@@ -1,10 +1,10 @@
 //! Which series a sub-query is about, and which of them become one line.
 
-use crate::shelf::{Line, Shelf, T0};
+use crate::fixture::{QueryFixture, ResponseSeries, T0};
 
 /// The manual's seven series, each with its number as value here.
-fn seven() -> Shelf {
-    let shelf = Shelf::new();
+fn seven() -> QueryFixture {
+    let shelf = QueryFixture::new();
     for (text, value) in [
         ("sys{dc=\"dal\",host=\"web01\"}", 3.0),
         ("sys{dc=\"dal\",host=\"web02\"}", 2.0),
@@ -20,15 +20,15 @@ fn seven() -> Shelf {
 }
 
 /// Tags, aggregate tags and the first value of each line.
-fn ask(shelf: &Shelf, m: &str) -> Vec<(String, String, f64)> {
-    let line = |line: &Line| {
+fn ask(shelf: &QueryFixture, m: &str) -> Vec<(String, String, f64)> {
+    let line = |line: &ResponseSeries| {
         (
             line.tags.clone(),
             line.aggregate_tags.clone(),
             line.points[0].1,
         )
     };
-    shelf.m(m).iter().map(line).collect()
+    shelf.query(m).iter().map(line).collect()
 }
 
 fn line(tags: &str, aggregate: &str, value: f64) -> (String, String, f64) {
@@ -121,12 +121,12 @@ fn filters_are_joined_and_may_refuse() {
 
 #[test]
 fn a_series_without_host_is_on_this_node() {
-    let shelf = Shelf::new();
+    let shelf = QueryFixture::new();
     shelf.put("gpu_load{gpu=\"0\"}", &[(0, 1.0)]);
     shelf.put("gpu_load{gpu=\"1\",host=\"other\"}", &[(0, 2.0)]);
     let tags = |m: &str| {
         shelf
-            .m(m)
+            .query(m)
             .iter()
             .map(|line| line.tags.clone())
             .collect::<Vec<_>>()
@@ -146,7 +146,7 @@ fn a_series_without_host_is_on_this_node() {
 
 #[test]
 fn dragons_panels_get_a_line_for_each_host() {
-    let mut shelf = Shelf::new();
+    let mut shelf = QueryFixture::new();
     for (text, value) in [
         ("DeviceUtilization{gpu=\"0\",host=\"n1\"}", 1.0),
         ("DeviceUtilization{gpu=\"1\",host=\"n1\"}", 2.0),
@@ -156,11 +156,11 @@ fn dragons_panels_get_a_line_for_each_host() {
     ] {
         shelf.put(text, &[(0, value)]);
     }
-    let ask = |shelf: &Shelf, metric: &str, kind: &str, tagk: &str| {
+    let ask = |shelf: &QueryFixture, metric: &str, kind: &str, tagk: &str| {
         let body = format!(
             r#"{{"start":{T0},"queries":[{{"metric":"{metric}","aggregator":"sum","downsample":"1s-avg","filters":[{{"type":"{kind}","tagk":"{tagk}","filter":"*","groupBy":false}}]}}],"msResolution":false,"showQuery":true}}"#
         );
-        let answer = shelf.json(&body).expect("answered");
+        let answer = shelf.query_json(&body).expect("answered");
         let lines = answer.as_array().expect("a list").iter();
         let key = (T0 / 1_000).to_string();
         lines

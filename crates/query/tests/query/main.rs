@@ -1,9 +1,9 @@
 //! The engine through its public face: requests as clients write them, answers as they read them.
 
-mod against_slow;
+mod against_reference;
 mod annotations;
 mod bounds;
 mod filters;
-mod rules;
-mod shelf;
-mod slow;
+mod fixture;
+mod manual_examples;
+mod reference;

@@ -92,7 +92,7 @@ pub(crate) async fn serve<S>(
             shared.refusals.count(refusal);
             shared.site.limited.count(&caller.peer.account(), refusal);
         }
-        shared.site.app.intake.refuse(&work.sender, reason);
+        shared.site.app.intake.count_refused(&work.sender, reason);
         let text = dialect.complaint(&text);
         let _ = timeout(write_time, write_all(&mut client.stream, text.as_bytes())).await;
     }
@@ -210,12 +210,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             shared
                 .site
                 .limited
-                .count(&work.sender.who, Refusal::LineSize);
+                .count(&work.sender.name, Refusal::LineSize);
             shared
                 .site
                 .app
                 .intake
-                .refuse(&work.sender, Reason::TooLarge);
+                .count_refused(&work.sender, Reason::TooLarge);
             let text = format!("the line is longer than {bytes_max} bytes");
             let text = self.dialect.complaint(&text);
             let written = write_all(&mut self.stream, text.as_bytes());

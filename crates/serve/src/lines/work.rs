@@ -2,14 +2,14 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pegel_ingest::Intake;
-use pegel_ingest::gate;
+use pegel_ingest::Ingest;
+use pegel_ingest::admission;
 use pegel_ingest::senders::Sender;
-use pegel_ingest::statsd::{Origin, Statsd};
+use pegel_ingest::statsd::{LineOrigin, StatsdInput};
 use pegel_metric::{Level, Reason};
 use pegel_run::{Station, Visitor};
 use pegel_store::PushError;
-use pegel_wire::{Batch, opentsdb, statsd};
+use pegel_wire::{PointBatch, opentsdb, statsd};
 
 use super::Dialect;
 use crate::guard::Peer;
@@ -20,8 +20,8 @@ const HELP: &str = "put METRIC TIME VALUE KEY=VALUE…\nversion\nexit\n";
 
 #[derive(Debug, Clone)]
 pub(super) struct Work {
-    intake: Arc<Intake>,
-    statsd: Option<Arc<Statsd>>,
+    intake: Arc<Ingest>,
+    statsd: Option<Arc<StatsdInput>>,
     version: Arc<str>,
     dialect: Dialect,
     pub sender: Arc<Sender>,
@@ -70,7 +70,7 @@ impl Work {
 
     /// Takes whole lines and answers each of them.
     pub fn answer(&self, lines: &[u8]) -> Reply {
-        let mut batch = Batch::default();
+        let mut batch = PointBatch::default();
         let mut taken = Vec::new();
         let mut reply = Reply::default();
         let mut log = None;
@@ -88,7 +88,7 @@ impl Work {
                 Dialect::Telnet => self.telnet_line(line, &mut batch),
             });
         }
-        let stored = self.intake.batch(&self.sender, &batch, PUT);
+        let stored = self.intake.store_batch(&self.sender, &batch, PUT);
         let has_statsd = taken.iter().any(|line| matches!(line, Line::Statsd));
         let written = match has_statsd {
             true => self.intake.refresh(),
@@ -138,7 +138,7 @@ impl Work {
     fn socket_line<'a>(
         &self,
         line: &'a [u8],
-        batch: &mut Batch<'a>,
+        batch: &mut PointBatch<'a>,
         log: &mut Option<Result<(), PushError>>,
     ) -> Line {
         if let Some(answer) = self.watch_line(line) {
@@ -151,14 +151,17 @@ impl Work {
         if line.starts_with(b"put ") || line == b"put" {
             return self.put_line(line, level, batch);
         }
-        let kept = self.intake.gate().level();
+        let kept = self.intake.admission().level();
         if let Some(level) = level.filter(|level| *level > kept) {
-            return self.refuse(Reason::Level, gate::Refusal::Level(level, kept).to_string());
+            return self.refuse(
+                Reason::Level,
+                admission::AdmissionError::Level(level, kept).to_string(),
+            );
         }
         let Some(taker) = &self.statsd else {
             return self.refuse(Reason::Denied, "statsd lines are not taken here".to_owned());
         };
-        let origin = Origin {
+        let origin = LineOrigin {
             sender: self.sender.clone(),
             id: self.origin,
         };
@@ -166,13 +169,13 @@ impl Work {
         if let Err(error) = log.get_or_insert_with(|| self.intake.check_log()) {
             return self.refuse(error.reason(), error.to_string());
         }
-        match taker.take(line, &origin) {
+        match taker.apply_lines(line, &origin) {
             Ok(()) => Line::Statsd,
             Err(reason) => Line::Refused(why(line, reason)),
         }
     }
 
-    fn telnet_line<'a>(&self, line: &'a [u8], batch: &mut Batch<'a>) -> Line {
+    fn telnet_line<'a>(&self, line: &'a [u8], batch: &mut PointBatch<'a>) -> Line {
         let word = line
             .split(u8::is_ascii_whitespace)
             .find(|word| !word.is_empty());
@@ -188,7 +191,12 @@ impl Work {
         }
     }
 
-    fn put_line<'a>(&self, line: &'a [u8], level: Option<Level>, batch: &mut Batch<'a>) -> Line {
+    fn put_line<'a>(
+        &self,
+        line: &'a [u8],
+        level: Option<Level>,
+        batch: &mut PointBatch<'a>,
+    ) -> Line {
         match opentsdb::put_line(line, batch) {
             Ok(()) => {
                 if let Some(Ok(point)) = batch.points.last_mut() {
@@ -197,14 +205,14 @@ impl Work {
                 Line::Put(batch.len() - 1)
             }
             Err(fault) => {
-                let refused = pegel_ingest::batch::Refused::from(fault);
+                let refused = pegel_ingest::point_batch::BatchPointError::from(fault);
                 self.refuse(refused.reason(), refused.to_string())
             }
         }
     }
 
     fn refuse(&self, reason: Reason, text: String) -> Line {
-        self.intake.refuse(&self.sender, reason);
+        self.intake.count_refused(&self.sender, reason);
         Line::Refused(text)
     }
 }
@@ -224,7 +232,7 @@ fn level(line: &[u8]) -> Result<(Option<Level>, &[u8]), String> {
 
 /// In words what is wrong with a statsd line that was dropped for `reason`.
 fn why(line: &[u8], reason: Reason) -> String {
-    match statsd::Lines::new(line).next() {
+    match statsd::StatsdLines::new(line).next() {
         Some(Err(error)) => error.fault.to_string(),
         _ => match reason {
             Reason::SenderLimit => {

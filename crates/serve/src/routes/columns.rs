@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 use pegel_metric::{Millis, Selector, Series};
-use pegel_store::{Latest, Store};
+use pegel_store::{LatestValue, Store};
 use serde::Serialize;
 
 use super::values::{Seen, changed_after};
@@ -50,8 +50,8 @@ impl Columns {
         Ok(Seen { count, change })
     }
 
-    fn event<'a>(&mut self, found: &'a [(Arc<Series>, Latest)]) -> Result<Event<'a>, Failure> {
-        let changed = found.iter().map(|(_, latest)| latest.changed);
+    fn event<'a>(&mut self, found: &'a [(Arc<Series>, LatestValue)]) -> Result<Event<'a>, Failure> {
+        let changed = found.iter().map(|(_, latest)| latest.last_changed);
         let at = changed.max().unwrap_or(0);
         let mut event = Event {
             at,
@@ -69,7 +69,7 @@ impl Columns {
                 }
             };
             event.ids.push(id);
-            event.ago.push(at - latest.changed);
+            event.ago.push(at - latest.last_changed);
             event.values.push(latest.value);
         }
         Ok(event)
@@ -93,7 +93,7 @@ mod tests {
 
     use super::*;
 
-    fn found(name: &str, changed: Millis, value: f64) -> (Arc<Series>, Latest) {
+    fn found(name: &str, changed: Millis, value: f64) -> (Arc<Series>, LatestValue) {
         let family = Family {
             name: name.to_owned().into(),
             kind: Kind::Gauge,
@@ -103,15 +103,15 @@ mod tests {
             input: Input::Collect,
         };
         let series = Series::new(family.into(), &[]).expect("valid");
-        let latest = Latest {
+        let latest = LatestValue {
             value,
-            changed,
-            seen: changed,
+            last_changed: changed,
+            last_sampled: changed,
         };
         (Arc::new(series), latest)
     }
 
-    fn text(columns: &mut Columns, found: &[(Arc<Series>, Latest)]) -> String {
+    fn text(columns: &mut Columns, found: &[(Arc<Series>, LatestValue)]) -> String {
         serde_json::to_string(&columns.event(found).expect("room")).expect("written")
     }
 

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use pegel_ingest::batch::Defaults;
+use pegel_ingest::point_batch::PointDefaults;
 use pegel_metric::{Input, Reason};
 use pegel_wire::dragon;
 use serde::Serialize;
@@ -61,15 +61,15 @@ fn store(
     let sender = intake.sender(Input::Http, &caller.peer.account());
     let body = site.plain(&sender, headers, body)?;
     let batch = dragon::metrics(&body).map_err(|error| {
-        intake.refuse(&sender, Reason::Malformed);
+        intake.count_refused(&sender, Reason::Malformed);
         Failure::bad(error.to_string())
             .hint("send {\"timestamp\": SECONDS, \"dps\": [{\"metric\",\"value\",\"tags\"}]}")
     })?;
-    let defaults = Defaults {
+    let defaults = PointDefaults {
         not_before: site.app.store.hidden_before(Input::Http),
         ..DRAGON
     };
-    let verdict = intake.batch(&sender, &batch, defaults)?;
+    let verdict = intake.store_batch(&sender, &batch, defaults)?;
     let shown = verdict.refused.iter().take(SHOWN_MAX);
     let mut room = site.answers.room();
     room.json(&Done {
@@ -91,7 +91,7 @@ pub(super) async fn cleanup(State(site): Shared, headers: HeaderMap, body: Bytes
     let work = move || {
         let plain = site.bodies.plain(&headers, body);
         let body = plain.map_err(|(failure, _)| failure)?;
-        let start = dragon::cleanup(&body).map_err(|error| {
+        let start = dragon::cleanup_time(&body).map_err(|error| {
             Failure::bad(error.to_string()).hint("send {\"start_time\": SECONDS}")
         })?;
         let now = site.app.clock.utc();

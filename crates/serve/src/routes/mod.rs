@@ -29,7 +29,7 @@ use axum::routing::{MethodRouter, get, post};
 use bytes::Bytes;
 use pegel_ingest::senders::Sender;
 use pegel_metric::Input;
-use pegel_query::Engine;
+use pegel_query::QueryEngine;
 use pegel_run::Station;
 use tokio::sync::watch;
 
@@ -48,7 +48,7 @@ use crate::server::AllSeats;
 pub(crate) struct Site {
     pub app: App,
     /// Answers what OpenTSDB's clients ask.
-    pub engine: Engine,
+    pub engine: QueryEngine,
     /// Counts system calls for wrappers that have no right to do so themselves.
     pub station: Arc<Station>,
     pub answers: Answers,
@@ -158,7 +158,7 @@ impl Site {
         self.bodies
             .plain(headers, body)
             .map_err(|(failure, reason)| {
-                self.app.intake.refuse(sender, reason);
+                self.app.intake.count_refused(sender, reason);
                 failure
             })
     }

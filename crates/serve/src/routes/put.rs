@@ -7,9 +7,9 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::IntoResponse;
 use bytes::Bytes;
-use pegel_ingest::batch::Verdict;
+use pegel_ingest::point_batch::BatchResult;
 use pegel_metric::{Input, Reason};
-use pegel_wire::{Batch, opentsdb};
+use pegel_wire::{PointBatch, opentsdb};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -86,11 +86,11 @@ fn store(
     let sender = intake.sender(Input::Put, &caller.peer.account());
     let body = site.plain(&sender, headers, body)?;
     let batch = opentsdb::put(&body).map_err(|error| {
-        intake.refuse(&sender, Reason::Malformed);
+        intake.count_refused(&sender, Reason::Malformed);
         let hint = "send {\"metric\",\"timestamp\",\"value\",\"tags\"}, or a list of such";
         Failure::bad(error.to_string()).hint(hint)
     })?;
-    let verdict = intake.batch(&sender, &batch, PUT)?;
+    let verdict = intake.store_batch(&sender, &batch, PUT)?;
     report(site, flags, &body, &batch, &verdict)
 }
 
@@ -98,8 +98,8 @@ fn report(
     site: &Site,
     flags: Flags,
     body: &[u8],
-    batch: &Batch<'_>,
-    verdict: &Verdict,
+    batch: &PointBatch<'_>,
+    verdict: &BatchResult,
 ) -> Result<(StatusCode, Option<Bytes>), Failure> {
     let failed = verdict.refused.len();
     let status = match (failed, flags.summary || flags.details) {

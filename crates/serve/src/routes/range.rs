@@ -2,7 +2,7 @@ use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, Uri};
 use axum::response::IntoResponse;
 use pegel_metric::{Labels, Millis, Series};
-use pegel_store::{Fold, Question, Step, Store};
+use pegel_store::{QueryStep, RangeQuery, StepAggregation, Store};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
@@ -32,7 +32,7 @@ pub(super) async fn range(
     Ok(made.await?.into_response())
 }
 
-pub(crate) fn question(uri: &Uri, now: Millis) -> Result<Question, Failure> {
+pub(crate) fn question(uri: &Uri, now: Millis) -> Result<RangeQuery, Failure> {
     let parameters = Parameters::read(uri, &["match", "start", "end", "step", "agg"])?;
     let moment = |key, default| {
         let text = parameters.one(key)?.unwrap_or(default);
@@ -45,18 +45,24 @@ pub(crate) fn question(uri: &Uri, now: Millis) -> Result<Question, Failure> {
         .map(|text| parse_span("step", text))
         .transpose()?;
     let step = match (millis, fold) {
-        (Some(millis), fold) => Some(Step { millis, fold }),
+        (Some(millis), fold) => Some(QueryStep {
+            millis,
+            aggregation: fold,
+        }),
         (None, None) => None,
         (None, Some(_)) => {
             return Err(Failure::bad("agg needs a step").hint("add for example step=10s"));
         }
     };
-    Ok(Question::new(parameters.selector()?, start, end, step))
+    Ok(RangeQuery::new(parameters.selector()?, start, end, step))
 }
 
-fn fold(text: &str) -> Result<Fold, Failure> {
-    Fold::parse(text).ok_or_else(|| {
-        let known: Vec<&str> = Fold::ALL.iter().map(|fold| fold.as_str()).collect();
+fn fold(text: &str) -> Result<StepAggregation, Failure> {
+    StepAggregation::parse(text).ok_or_else(|| {
+        let known: Vec<&str> = StepAggregation::ALL
+            .iter()
+            .map(|fold| fold.as_str())
+            .collect();
         Failure::bad(format!("agg={text} is not known"))
             .hint(format!("one of {}", known.join(", ")))
     })
@@ -79,11 +85,11 @@ fn write_labels<S: Serializer>(labels: &Labels<'_>, serializer: S) -> Result<S::
     map.end()
 }
 
-fn write_range(room: &mut Bounded, store: &Store, question: &Question) -> Result<(), Failure> {
+fn write_range(room: &mut Bounded, store: &Store, question: &RangeQuery) -> Result<(), Failure> {
     room.text("[")?;
     let mut first = true;
     let mut written = Ok(());
-    store.range(question, &mut |series, points| {
+    store.query_range(question, &mut |series, points| {
         // The store cannot be told to stop; after the first failure the rest is passed over.
         if written.is_ok() {
             written = write_track(room, series, points, std::mem::take(&mut first));
@@ -115,7 +121,7 @@ mod tests {
 
     const NOW: Millis = 1_700_000_000_000;
 
-    fn ask(query: &str) -> Result<Question, Failure> {
+    fn ask(query: &str) -> Result<RangeQuery, Failure> {
         question(
             &format!("/api/v1/range?{query}")
                 .parse()
@@ -138,9 +144,9 @@ mod tests {
         );
         assert_eq!(
             question.step,
-            Some(Step {
+            Some(QueryStep {
                 millis: 500,
-                fold: Some(Fold::Max)
+                aggregation: Some(StepAggregation::Max)
             })
         );
     }

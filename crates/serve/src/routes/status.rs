@@ -33,8 +33,8 @@ pub(super) async fn status(State(site): Shared) -> impl IntoResponse {
         "degraded": degraded,
         "collectors": app.source.collectors(),
         "inputs": app.store.ledger().accounts().iter().map(account).collect::<Vec<_>>(),
-        "senders": app.intake.senders(),
-        "lanes": app.intake.lanes(),
+        "senders": app.intake.sender_statuses(),
+        "lanes": app.intake.lanes_status(),
         "statsd": app.statsd.as_ref().map(|statsd| statsd.status()),
         "watching": {
             "ebpf": site.station.obstacle().is_none(),

@@ -5,7 +5,7 @@ use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, Uri};
 use axum::response::IntoResponse;
 use pegel_metric::{Selector, Series};
-use pegel_store::{Latest, QueryError, Store};
+use pegel_store::{LatestValue, QueryError, Store};
 use serde::Serialize;
 
 use super::{Answer, Shared};
@@ -53,7 +53,7 @@ pub(super) struct Seen {
 }
 
 /// Series with their current values, and the number of the latest change.
-pub(super) type ChangedValues = (Vec<(Arc<Series>, Latest)>, u64);
+pub(super) type ChangedValues = (Vec<(Arc<Series>, LatestValue)>, u64);
 
 /// Returns the values that changed after change number `after`.
 pub(super) fn changed_after(
@@ -82,7 +82,7 @@ pub(super) fn write_current(
         .iter()
         .map(|(series, latest)| Current {
             name: series.text(),
-            ts: latest.changed as f64 / 1000.0,
+            ts: latest.last_changed as f64 / 1000.0,
             value: latest.value,
         })
         .collect();

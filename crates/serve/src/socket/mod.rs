@@ -14,7 +14,7 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use pegel_lane::private;
+use pegel_lane::private_directory;
 use rustix::fs::{Access, Mode, fchmod};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -33,7 +33,7 @@ const SOCKET_NAME: &str = "push.sock";
 pub fn default_socket_paths() -> Vec<PathBuf> {
     let uid = rustix::process::geteuid().as_raw();
     let own = default_directories(runtime_dir().as_deref(), uid);
-    own.filter(|dir| private::obstacle(dir, uid).is_none())
+    own.filter(|dir| private_directory::unusable_reason(dir, uid).is_none())
         .map(|dir| dir.join(SOCKET_NAME))
         .chain([PathBuf::from(SYSTEM_SOCKET)])
         .collect()
@@ -43,7 +43,7 @@ pub fn default_socket_paths() -> Vec<PathBuf> {
 pub fn default_socket() -> (PathBuf, Option<String>) {
     let uid = rustix::process::geteuid().as_raw();
     let directories = default_directories(runtime_dir().as_deref(), uid);
-    let (dir, obstacles) = private::choose(directories, uid);
+    let (dir, obstacles) = private_directory::choose(directories, uid);
     let path = dir.join(SOCKET_NAME);
     let remark = (!obstacles.is_empty())
         .then(|| format!("{}: the socket is {}", obstacles.join(", "), path.display()));
@@ -63,7 +63,7 @@ fn default_directories(
     let runtime_dir = runtime_dir.map(|dir| dir.join("pegel"));
     runtime_dir
         .into_iter()
-        .chain(private::candidates(Path::new("/tmp"), uid))
+        .chain(private_directory::candidates(Path::new("/tmp"), uid))
 }
 
 #[derive(Debug, thiserror::Error)]

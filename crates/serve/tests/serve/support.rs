@@ -5,15 +5,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use pegel_config::Address as Listen;
-use pegel_ingest::Intake;
-use pegel_ingest::gate::GateSettings;
-use pegel_ingest::reserved::ReservedNames;
-use pegel_ingest::rules::Rules;
-use pegel_ingest::statsd::{Door, Listening, Peer, Plan, Protocol, Statsd, StatsdKeys};
+use pegel_ingest::Ingest;
+use pegel_ingest::admission::AdmissionSettings;
+use pegel_ingest::reserved_names::ReservedNames;
+use pegel_ingest::rules::RelabelRules;
+use pegel_ingest::statsd::{
+    LoopbackPeer, StatsdInput, StatsdListenOptions, StatsdListener, StatsdPeerPolicy,
+    StatsdSettings, TransportProtocol,
+};
 use pegel_metric::Clock;
 use pegel_metric::{Family, Input, Kind, Millis, Point, Series, SystemClock};
 use pegel_serve::{App, Running, Server, Settings, StatusSource};
-use pegel_store::{Options, Store};
+use pegel_store::{Store, StoreOptions};
 use pegel_testkit::{Address, Answer, FaultyFiles, TempDir, get};
 use tokio::runtime::Runtime;
 
@@ -72,7 +75,7 @@ impl Site {
         files: Option<&FaultyFiles>,
     ) -> Site {
         let dir = TempDir::new();
-        let mut options = Options::new(dir.join("store"));
+        let mut options = StoreOptions::new(dir.join("store"));
         if let Some(files) = files {
             options.files = Arc::new(files.clone());
         }
@@ -83,18 +86,18 @@ impl Site {
             ..Settings::default()
         };
         change(&mut settings);
-        let gate = GateSettings {
+        let gate = AdmissionSettings {
             level: 3,
             series_max: 1000,
             series_per_sender: 1000,
             text_bytes_max: 16 << 20,
             sender_bytes: 1 << 30,
-            rules: Rules::default(),
+            rules: RelabelRules::default(),
             reserved: Arc::new(ReservedNames::default().of_node(NODE)),
         };
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let rate = Duration::from_millis(500);
-        let intake = Intake::start(gate, None, &store, clock, rate).expect("started");
+        let intake = Ingest::start(gate, None, &store, clock, rate).expect("started");
         let statsd = statsd(&intake, &store);
         let finished = Arc::new(AtomicBool::new(false));
         let finish = finished.clone();
@@ -180,28 +183,32 @@ impl Drop for Site {
 }
 
 /// Lines of statsd are taken, but only those of the push socket.
-fn statsd(intake: &Intake, store: &Store) -> Arc<Statsd> {
-    let statsd = Arc::new(Statsd::new(&StatsdKeys::default(), intake.gate()));
-    let mut plan = Plan::new(&StatsdKeys::default(), None, false);
+fn statsd(intake: &Ingest, store: &Store) -> Arc<StatsdInput> {
+    let statsd = Arc::new(StatsdInput::new(
+        &StatsdSettings::default(),
+        intake.admission(),
+    ));
+    let mut plan = StatsdListenOptions::new(&StatsdSettings::default(), None, false);
     (plan.udp, plan.tcp) = (Vec::new(), Vec::new());
-    let listening = Listening::bind(&statsd, &plan, Arc::new(Nowhere)).expect("nothing to bind");
-    intake.add_source(statsd.source(&listening, intake.points_path(), store, intake.now()));
+    let listening =
+        StatsdListener::bind(&statsd, &plan, Arc::new(Nowhere)).expect("nothing to bind");
+    intake.add_source(statsd.source(&listening, intake.point_writer(), store, intake.now()));
     statsd
 }
 
 #[derive(Debug)]
 struct Nowhere;
 
-impl Door for Nowhere {
-    fn holder(&self, _: Protocol, _: SocketAddr) -> Option<String> {
+impl StatsdPeerPolicy for Nowhere {
+    fn port_holder(&self, _: TransportProtocol, _: SocketAddr) -> Option<String> {
         None
     }
 
-    fn owner(&self, _: SocketAddr, _: SocketAddr) -> Peer {
-        Peer::Nobody
+    fn peer_owner(&self, _: SocketAddr, _: SocketAddr) -> LoopbackPeer {
+        LoopbackPeer::Unknown
     }
 
-    fn admits(&self, _: u32) -> bool {
+    fn allows_user(&self, _: u32) -> bool {
         false
     }
 }

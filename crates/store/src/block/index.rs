@@ -3,13 +3,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pegel_metric::{Millis, Selector, Series};
 
-use crate::codec::bytes::Reader;
-use crate::codec::{Corrupt, ROWS_MAX};
-use crate::series_table::SeriesReader;
+use crate::codec::byte_reader::ByteReader;
+use crate::codec::{DecodeError, ROWS_MAX};
+use crate::series_codec::SeriesDecoder;
 
 /// A block's index, decoded.
 #[derive(Debug, Default)]
-pub(crate) struct Index {
+pub(crate) struct BlockIndex {
     pub groups: Vec<Arc<str>>,
     /// Sorted by text.
     pub series: Vec<Arc<Series>>,
@@ -19,7 +19,7 @@ pub(crate) struct Index {
     /// For each series where its columns begin in `places`; one more entry at the end.
     starts: Vec<u32>,
     /// (run, column), in the order of the runs.
-    places: Vec<(u32, u32)>,
+    locations: Vec<(u32, u32)>,
 }
 
 #[derive(Debug, Clone)]
@@ -43,15 +43,15 @@ pub(crate) struct ColumnEntry {
     pub crc: u32,
 }
 
-impl Index {
+impl BlockIndex {
     /// `data_len` is where the runs end: an index that points beyond is damaged.
-    pub fn decode(raw: &[u8], data_start: u64, data_end: u64) -> Result<Index, Corrupt> {
-        let mut reader = Reader::new(raw);
-        let mut index = Index::default();
+    pub fn decode(raw: &[u8], data_start: u64, data_end: u64) -> Result<BlockIndex, DecodeError> {
+        let mut reader = ByteReader::new(raw);
+        let mut index = BlockIndex::default();
         for _ in 0..reader.varint()? {
             index.groups.push(reader.str()?.into());
         }
-        let mut table = SeriesReader::default();
+        let mut table = SeriesDecoder::default();
         for _ in 0..reader.varint()? {
             index.series.push(table.take(&mut reader)?);
         }
@@ -59,28 +59,28 @@ impl Index {
         for _ in 0..reader.varint()? {
             index.read_run(&mut reader, &mut at, data_end)?;
         }
-        index.invert();
+        index.build_locations();
         Ok(index)
     }
 
     fn read_run(
         &mut self,
-        reader: &mut Reader<'_>,
+        reader: &mut ByteReader<'_>,
         at: &mut u64,
         data_end: u64,
-    ) -> Result<(), Corrupt> {
+    ) -> Result<(), DecodeError> {
         let group = match reader.varint()? {
             0 => None,
             number if number <= self.groups.len() as u64 => Some(number as u32 - 1),
-            _ => return Err(Corrupt("a run of an unknown group")),
+            _ => return Err(DecodeError("a run of an unknown group")),
         };
         let min = reader.zigzag()?;
         let max = min
             .checked_add_unsigned(reader.varint()?)
-            .ok_or(Corrupt("a run without end"))?;
+            .ok_or(DecodeError("a run without end"))?;
         let rows = reader.varint()?;
         if rows == 0 || rows > ROWS_MAX as u64 {
-            return Err(Corrupt("a run of impossible length"));
+            return Err(DecodeError("a run of impossible length"));
         }
         let times_at = *at;
         let times_len = advance(at, reader.varint()?, data_end)?;
@@ -89,7 +89,7 @@ impl Index {
         for _ in 0..reader.varint()? {
             let series = reader.varint()?;
             if series >= self.series.len() as u64 {
-                return Err(Corrupt("a column of an unknown series"));
+                return Err(DecodeError("a column of an unknown series"));
             }
             let column_at = *at;
             let len = advance(at, reader.varint()?, data_end)?;
@@ -115,7 +115,7 @@ impl Index {
         Ok(())
     }
 
-    fn invert(&mut self) {
+    fn build_locations(&mut self) {
         let mut counts = vec![0u32; self.series.len() + 1];
         for column in &self.columns {
             counts[column.series as usize + 1] += 1;
@@ -124,11 +124,11 @@ impl Index {
             counts[series + 1] += counts[series];
         }
         self.starts = counts.clone();
-        self.places = vec![(0, 0); self.columns.len()];
+        self.locations = vec![(0, 0); self.columns.len()];
         for (number, run) in self.runs.iter().enumerate() {
             for column in run.columns.clone() {
                 let next = &mut counts[self.columns[column as usize].series as usize];
-                self.places[*next as usize] = (number as u32, column);
+                self.locations[*next as usize] = (number as u32, column);
                 *next += 1;
             }
         }
@@ -157,10 +157,10 @@ impl Index {
 
     /// Returns an index of these columns alone, and where each is found there as (run, column). It has no series and no
     /// groups: a query that wants a few columns of many blocks must not hold the names of all series in them.
-    pub fn subset(&self, places: &[(u32, u32)]) -> (Index, Vec<(u32, u32)>) {
+    pub fn subset(&self, places: &[(u32, u32)]) -> (BlockIndex, Vec<(u32, u32)>) {
         let mut order: Vec<usize> = (0..places.len()).collect();
         order.sort_unstable_by_key(|&at| places[at]);
-        let mut subset = Index::default();
+        let mut subset = BlockIndex::default();
         let mut renumbered = vec![(0, 0); places.len()];
         let mut last_run = None;
         for at in order {
@@ -188,8 +188,8 @@ impl Index {
     }
 
     /// Where the samples of a series are: (run, column), in the order of the runs.
-    pub fn places(&self, series: u32) -> &[(u32, u32)] {
-        &self.places
+    pub fn locations_of(&self, series: u32) -> &[(u32, u32)] {
+        &self.locations
             [self.starts[series as usize] as usize..self.starts[series as usize + 1] as usize]
     }
 
@@ -211,12 +211,12 @@ impl Index {
     }
 }
 
-fn advance(at: &mut u64, len: u64, end: u64) -> Result<u32, Corrupt> {
+fn advance(at: &mut u64, len: u64, end: u64) -> Result<u32, DecodeError> {
     *at = at
         .checked_add(len)
         .filter(|next| *next <= end)
-        .ok_or(Corrupt("a column beyond the data"))?;
-    u32::try_from(len).map_err(|_| Corrupt("a column of impossible length"))
+        .ok_or(DecodeError("a column beyond the data"))?;
+    u32::try_from(len).map_err(|_| DecodeError("a column of impossible length"))
 }
 
 /// The indexes that were used last, up to a number of bytes.
@@ -224,7 +224,7 @@ fn advance(at: &mut u64, len: u64, end: u64) -> Result<u32, Corrupt> {
 pub(crate) struct IndexCache {
     bytes_max: usize,
     /// Block id, index and what it takes; the one used last at the end.
-    entries: Mutex<Vec<(u64, Arc<Index>, usize)>>,
+    entries: Mutex<Vec<(u64, Arc<BlockIndex>, usize)>>,
 }
 
 impl IndexCache {
@@ -238,8 +238,8 @@ impl IndexCache {
     pub fn get_or<E>(
         &self,
         id: u64,
-        load: impl FnOnce() -> Result<Index, E>,
-    ) -> Result<Arc<Index>, E> {
+        load: impl FnOnce() -> Result<BlockIndex, E>,
+    ) -> Result<Arc<BlockIndex>, E> {
         {
             let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(at) = entries.iter().position(|(known, ..)| *known == id) {
@@ -259,7 +259,7 @@ impl IndexCache {
         Ok(index)
     }
 
-    pub fn forget(&self, id: u64) {
+    pub fn remove(&self, id: u64) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.retain(|(known, ..)| *known != id);
     }

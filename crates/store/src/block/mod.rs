@@ -33,12 +33,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pegel_metric::Millis;
 
-use crate::class::Class;
 use crate::files::Files;
+use crate::input_class::InputClass;
 
-pub(crate) use index::{ColumnEntry, Index, IndexCache, RunEntry};
-pub(crate) use reader::{Ahead, BlockReader, ReadError, block_version, open_block};
-pub(crate) use writer::{BlockWriter, Ending};
+pub(crate) use index::{BlockIndex, ColumnEntry, IndexCache, RunEntry};
+pub(crate) use reader::{BlockReadError, BlockReader, ReadAhead, block_version, open_block};
+pub(crate) use writer::{BlockWriter, FooterFields};
 
 const MAGIC: &[u8; 8] = b"PEGELBLK";
 const HEADER_LEN: usize = 20;
@@ -68,7 +68,7 @@ impl BlockKind {
 pub(crate) struct Block {
     pub id: u64,
     pub kind: BlockKind,
-    pub class: Class,
+    pub class: InputClass,
     pub path: PathBuf,
     pub min: Millis,
     pub max: Millis,
@@ -80,24 +80,24 @@ pub(crate) struct Block {
     index_len: u32,
     index_crc: u32,
     files: Arc<dyn Files>,
-    doomed: AtomicBool,
+    deletes_on_drop: AtomicBool,
     /// Something in it could not be read, so that it must not be removed for having been merged.
-    damaged: AtomicBool,
+    is_marked_damaged: AtomicBool,
 }
 
 impl Block {
     /// Removes the file when nobody reads it any more.
-    pub fn doom(&self) {
-        self.doomed.store(true, Ordering::Relaxed);
+    pub fn delete_on_drop(&self) {
+        self.deletes_on_drop.store(true, Ordering::Relaxed);
     }
 
     /// Says whether that is new.
     pub fn mark_damaged(&self) -> bool {
-        !self.damaged.swap(true, Ordering::Relaxed)
+        !self.is_marked_damaged.swap(true, Ordering::Relaxed)
     }
 
     pub fn is_damaged(&self) -> bool {
-        self.damaged.load(Ordering::Relaxed)
+        self.is_marked_damaged.load(Ordering::Relaxed)
     }
 
     pub fn overlaps(&self, start: Millis, end: Millis) -> bool {
@@ -107,7 +107,7 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        if self.doomed.load(Ordering::Relaxed)
+        if self.deletes_on_drop.load(Ordering::Relaxed)
             && let Err(error) = self.files.remove(&self.path)
         {
             tracing::warn!(path = %self.path.display(), %error, "cannot remove a block");

@@ -7,48 +7,52 @@ use std::sync::atomic::AtomicBool;
 use pegel_metric::{Members, Millis};
 
 use crate::FORMAT_VERSION;
-use crate::class::Class;
-use crate::codec::bytes::Reader;
-use crate::codec::{self, Corrupt};
+use crate::codec::byte_reader::ByteReader;
+use crate::codec::{self, DecodeError};
 use crate::files::{FileHandle, Files, read_exact_at};
-use crate::pack::unpack;
-use crate::run::{Column, Owner, Run, Samples, decode_column};
+use crate::input_class::InputClass;
+use crate::lz4_block::unpack;
+use crate::sample_run::{DecodedColumn, RunColumn, RunOwner, SampleRun, decode_column};
 
-use super::{Block, BlockKind, FOOTER_LEN, FOOTER_MAGIC, HEADER_LEN, Index, IndexCache, MAGIC};
+use super::{
+    Block, BlockIndex, BlockKind, FOOTER_LEN, FOOTER_MAGIC, HEADER_LEN, IndexCache, MAGIC,
+};
 
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ReadError {
+pub(crate) enum BlockReadError {
     #[error("the file has format {0}")]
     Version(u32),
     #[error("{}", .0.0)]
-    Corrupt(#[from] Corrupt),
+    Corrupt(#[from] DecodeError),
     #[error(transparent)]
     Io(io::Error),
 }
 
-impl From<io::Error> for ReadError {
-    fn from(error: io::Error) -> ReadError {
+impl From<io::Error> for BlockReadError {
+    fn from(error: io::Error) -> BlockReadError {
         match error.kind() {
             // A file that is shorter than its index says is damaged; reading it again will not help.
-            io::ErrorKind::UnexpectedEof => ReadError::Corrupt(Corrupt("the file is cut off")),
-            _ => ReadError::Io(error),
+            io::ErrorKind::UnexpectedEof => {
+                BlockReadError::Corrupt(DecodeError("the file is cut off"))
+            }
+            _ => BlockReadError::Io(error),
         }
     }
 }
 
 /// The version of a block, as its header says it; damage says nothing.
-pub(crate) fn block_version(file: &dyn FileHandle) -> Result<u32, ReadError> {
+pub(crate) fn block_version(file: &dyn FileHandle) -> Result<u32, BlockReadError> {
     Ok(read_header(file)?.0)
 }
 
 /// The version, and the word with the codes of kind and class.
-fn read_header(file: &dyn FileHandle) -> Result<(u32, u32), ReadError> {
+fn read_header(file: &dyn FileHandle) -> Result<(u32, u32), BlockReadError> {
     let header = read_exact_at(file, 0, HEADER_LEN)?;
     if &header[..8] != MAGIC {
-        return Err(Corrupt("not a block").into());
+        return Err(DecodeError("not a block").into());
     }
     if word(&header, 16) != crc32fast::hash(&header[..16]) {
-        return Err(Corrupt("the header's checksum is wrong").into());
+        return Err(DecodeError("the header's checksum is wrong").into());
     }
     Ok((word(&header, 8), word(&header, 12)))
 }
@@ -58,23 +62,28 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 }
 
 /// Reads header and footer, and checks that the index is whole.
-pub(crate) fn open_block(files: &Arc<dyn Files>, path: &Path, id: u64) -> Result<Block, ReadError> {
+pub(crate) fn open_block(
+    files: &Arc<dyn Files>,
+    path: &Path,
+    id: u64,
+) -> Result<Block, BlockReadError> {
     let file = files.open(path)?;
     let len = file.size()?;
     let (version, kind) = read_header(&*file)?;
     if version != FORMAT_VERSION {
-        return Err(ReadError::Version(version));
+        return Err(BlockReadError::Version(version));
     }
-    let class = Class::from_code(kind >> 8).ok_or(Corrupt("an unknown class of inputs"))?;
-    let kind = BlockKind::from_code(kind & 0xff).ok_or(Corrupt("an unknown kind of block"))?;
+    let class =
+        InputClass::from_code(kind >> 8).ok_or(DecodeError("an unknown class of inputs"))?;
+    let kind = BlockKind::from_code(kind & 0xff).ok_or(DecodeError("an unknown kind of block"))?;
     let footer_at = len
         .checked_sub(FOOTER_LEN as u64)
-        .ok_or(Corrupt("the file is cut off"))?;
+        .ok_or(DecodeError("the file is cut off"))?;
     let footer = read_exact_at(&*file, footer_at, FOOTER_LEN)?;
     if &footer[FOOTER_LEN - 4..] != FOOTER_MAGIC {
-        return Err(Corrupt("no footer").into());
+        return Err(DecodeError("no footer").into());
     }
-    let mut reader = Reader::new(&footer);
+    let mut reader = ByteReader::new(&footer);
     let index_at = reader.u64()?;
     let index_len = reader.u32()?;
     let index_crc = reader.u32()?;
@@ -85,17 +94,17 @@ pub(crate) fn open_block(files: &Arc<dyn Files>, path: &Path, id: u64) -> Result
     let replaces_len = u64::from(reader.u32()?) * 8;
     let index_end = index_at.checked_add(u64::from(index_len));
     if index_end.and_then(|end| end.checked_add(replaces_len)) != Some(footer_at) {
-        return Err(Corrupt("the footer does not fit the file").into());
+        return Err(DecodeError("the footer does not fit the file").into());
     }
     let replaces = read_exact_at(&*file, footer_at - replaces_len, replaces_len as usize)?;
     let mut crc = crc32fast::Hasher::new();
     crc.update(&replaces);
     crc.update(&footer[..FOOTER_LEN - 8]);
     if crc.finalize() != word(&footer, FOOTER_LEN - 8) {
-        return Err(Corrupt("the footer's checksum is wrong").into());
+        return Err(DecodeError("the footer's checksum is wrong").into());
     }
     if crc32fast::hash(&read_exact_at(&*file, index_at, index_len as usize)?) != index_crc {
-        return Err(Corrupt("the index's checksum is wrong").into());
+        return Err(DecodeError("the index's checksum is wrong").into());
     }
     let ids = replaces
         .chunks_exact(8)
@@ -115,19 +124,19 @@ pub(crate) fn open_block(files: &Arc<dyn Files>, path: &Path, id: u64) -> Result
         index_len,
         index_crc,
         files: files.clone(),
-        doomed: AtomicBool::new(false),
-        damaged: AtomicBool::new(false),
+        deletes_on_drop: AtomicBool::new(false),
+        is_marked_damaged: AtomicBool::new(false),
     })
 }
 
 /// A stretch of a run that was read at once.
 #[derive(Debug, Default)]
-pub(crate) struct Ahead {
+pub(crate) struct ReadAhead {
     at: u64,
     bytes: Vec<u8>,
 }
 
-impl Ahead {
+impl ReadAhead {
     /// How much is read at once.
     pub const LEN: u64 = 32 << 10;
 }
@@ -136,19 +145,19 @@ impl Ahead {
 #[derive(Debug)]
 pub(crate) struct BlockReader {
     pub block: Arc<Block>,
-    pub index: Arc<Index>,
+    pub index: Arc<BlockIndex>,
     file: RefCell<Option<Arc<dyn FileHandle>>>,
 }
 
 impl BlockReader {
-    pub fn open(block: &Arc<Block>, cache: &IndexCache) -> Result<BlockReader, ReadError> {
+    pub fn open(block: &Arc<Block>, cache: &IndexCache) -> Result<BlockReader, BlockReadError> {
         let file = block.files.open(&block.path)?;
-        let index = cache.get_or(block.id, || -> Result<Index, ReadError> {
+        let index = cache.get_or(block.id, || -> Result<BlockIndex, BlockReadError> {
             let packed = read_exact_at(&*file, block.index_at, block.index_len as usize)?;
             if crc32fast::hash(&packed) != block.index_crc {
-                return Err(Corrupt("the index's checksum is wrong").into());
+                return Err(DecodeError("the index's checksum is wrong").into());
             }
-            Ok(Index::decode(
+            Ok(BlockIndex::decode(
                 &unpack(&packed)?,
                 HEADER_LEN as u64,
                 block.index_at,
@@ -170,7 +179,7 @@ impl BlockReader {
         *self.file.borrow_mut() = None;
     }
 
-    fn read(&self, at: u64, len: usize) -> Result<Vec<u8>, ReadError> {
+    fn read(&self, at: u64, len: usize) -> Result<Vec<u8>, BlockReadError> {
         let mut open = self.file.borrow_mut();
         let file = match &*open {
             Some(file) => file,
@@ -178,7 +187,7 @@ impl BlockReader {
                 Ok(file) => open.insert(file),
                 // Only a damaged block is moved while it is read.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    return Err(Corrupt("the file was set aside").into());
+                    return Err(DecodeError("the file was set aside").into());
                 }
                 Err(error) => return Err(error.into()),
             },
@@ -186,9 +195,9 @@ impl BlockReader {
         Ok(read_exact_at(&**file, at, len)?)
     }
 
-    pub fn times(&self, run: u32) -> Result<Vec<Millis>, ReadError> {
+    pub fn times(&self, run: u32) -> Result<Vec<Millis>, BlockReadError> {
         let entry = &self.index.runs[run as usize];
-        let bytes = self.checked(entry.at, entry.times_len, entry.times_crc)?;
+        let bytes = self.read_checked(entry.at, entry.times_len, entry.times_crc)?;
         let mut times = Vec::with_capacity(entry.rows);
         codec::decode_times(&bytes, entry.rows, &mut times)?;
         Ok(times)
@@ -200,33 +209,33 @@ impl BlockReader {
         &self,
         run: u32,
         column: u32,
-        ahead: Option<&mut Ahead>,
-        into: &mut Samples,
-    ) -> Result<(), ReadError> {
+        ahead: Option<&mut ReadAhead>,
+        into: &mut DecodedColumn,
+    ) -> Result<(), BlockReadError> {
         let run = &self.index.runs[run as usize];
         let entry = &self.index.columns[column as usize];
         let Some(ahead) = ahead else {
-            let bytes = self.checked(entry.at, entry.len, entry.crc)?;
+            let bytes = self.read_checked(entry.at, entry.len, entry.crc)?;
             return Ok(decode_column(&bytes, run.rows, into)?);
         };
         let end = entry.at + u64::from(entry.len);
         if entry.at < ahead.at || end > ahead.at + ahead.bytes.len() as u64 {
             let last = &self.index.columns[run.columns.end as usize - 1];
             let run_end = last.at + u64::from(last.len);
-            let until = run_end.min(entry.at + Ahead::LEN).max(end);
+            let until = run_end.min(entry.at + ReadAhead::LEN).max(end);
             ahead.bytes = self.read(entry.at, (until - entry.at) as usize)?;
             ahead.at = entry.at;
         }
         let start = (entry.at - ahead.at) as usize;
         let bytes = &ahead.bytes[start..start + entry.len as usize];
         if crc32fast::hash(bytes) != entry.crc {
-            return Err(Corrupt("a column's checksum is wrong").into());
+            return Err(DecodeError("a column's checksum is wrong").into());
         }
         Ok(decode_column(bytes, run.rows, into)?)
     }
 
     /// A whole run, without the columns that are damaged; `None` when its times are. Either marks the block.
-    pub fn run(&self, number: u32) -> Result<Option<Run>, ReadError> {
+    pub fn run(&self, number: u32) -> Result<Option<SampleRun>, BlockReadError> {
         let entry = &self.index.runs[number as usize];
         let columns = &self.index.columns[entry.columns.start as usize..entry.columns.end as usize];
         let end = columns
@@ -243,7 +252,7 @@ impl BlockReader {
             .iter()
             .map(|column| self.index.series[column.series as usize].clone())
             .collect();
-        let mut run = Run {
+        let mut run = SampleRun {
             owner: self.owner(entry.group, series),
             rows: entry.rows,
             min: entry.min,
@@ -256,7 +265,7 @@ impl BlockReader {
             let start = (column.at - data_at) as u32;
             let end = start + column.len;
             if crc32fast::hash(&data[start as usize..end as usize]) == column.crc {
-                run.columns.push(Column {
+                run.columns.push(RunColumn {
                     member: member as u32,
                     start,
                     end,
@@ -268,18 +277,18 @@ impl BlockReader {
         Ok(Some(run))
     }
 
-    fn owner(&self, group: Option<u32>, mut series: Vec<Arc<pegel_metric::Series>>) -> Owner {
+    fn owner(&self, group: Option<u32>, mut series: Vec<Arc<pegel_metric::Series>>) -> RunOwner {
         match group {
-            None if series.len() == 1 => Owner::Series(series.remove(0)),
+            None if series.len() == 1 => RunOwner::Series(series.remove(0)),
             // A loose run with several columns is not written by us; it reads as a group all the same.
-            None => Owner::Group(Arc::new(Members {
+            None => RunOwner::Group(Arc::new(Members {
                 group: "".into(),
                 series,
                 live_for: 0,
             })),
             Some(number) => {
                 let group = self.index.groups[number as usize].clone();
-                Owner::Group(Arc::new(Members {
+                RunOwner::Group(Arc::new(Members {
                     group,
                     series,
                     live_for: 0,
@@ -288,10 +297,10 @@ impl BlockReader {
         }
     }
 
-    fn checked(&self, at: u64, len: u32, crc: u32) -> Result<Vec<u8>, ReadError> {
+    fn read_checked(&self, at: u64, len: u32, crc: u32) -> Result<Vec<u8>, BlockReadError> {
         let bytes = self.read(at, len as usize)?;
         if crc32fast::hash(&bytes) != crc {
-            return Err(Corrupt("a column's checksum is wrong").into());
+            return Err(DecodeError("a column's checksum is wrong").into());
         }
         Ok(bytes)
     }

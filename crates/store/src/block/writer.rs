@@ -7,12 +7,12 @@ use std::sync::atomic::AtomicBool;
 use pegel_metric::{Millis, Series};
 
 use crate::FORMAT_VERSION;
-use crate::class::Class;
-use crate::codec::bytes::{put_str, put_varint, put_zigzag};
+use crate::codec::byte_reader::{put_str, put_varint, put_zigzag};
 use crate::files::{FileHandle, Files, write_all_at};
-use crate::pack::pack;
-use crate::run::{Owner, Run};
-use crate::series_table::SeriesWriter;
+use crate::input_class::InputClass;
+use crate::lz4_block::pack;
+use crate::sample_run::{RunOwner, SampleRun};
+use crate::series_codec::SeriesEncoder;
 
 use super::{Block, BlockKind, FOOTER_LEN, FOOTER_MAGIC, HEADER_LEN, MAGIC, block_path};
 
@@ -26,7 +26,7 @@ pub(crate) struct BlockWriter {
     dir: PathBuf,
     id: u64,
     kind: BlockKind,
-    class: Class,
+    class: InputClass,
     file: Arc<dyn FileHandle>,
     tmp: PathBuf,
     written: u64,
@@ -58,7 +58,7 @@ struct WrittenColumn {
 
 /// What a finished block says of other files.
 #[derive(Debug, Default)]
-pub(crate) struct Ending {
+pub(crate) struct FooterFields {
     pub log_through: u64,
     pub sealed_until: Millis,
     pub replaces: Vec<u64>,
@@ -70,7 +70,7 @@ impl BlockWriter {
         dir: &Path,
         id: u64,
         kind: BlockKind,
-        class: Class,
+        class: InputClass,
     ) -> io::Result<BlockWriter> {
         files.make_dir(dir)?;
         let tmp = dir.join(format!("{id:010}.tmp"));
@@ -100,13 +100,13 @@ impl BlockWriter {
         })
     }
 
-    pub fn add(&mut self, run: &Run) -> io::Result<()> {
+    pub fn add(&mut self, run: &SampleRun) -> io::Result<()> {
         if run.columns.is_empty() {
             return Ok(());
         }
         let group = match &run.owner {
-            Owner::Group(members) => self.group_number(&members.group) + 1,
-            Owner::Series(_) => 0,
+            RunOwner::Group(members) => self.group_number(&members.group) + 1,
+            RunOwner::Series(_) => 0,
         };
         self.runs.push(WrittenRun {
             group,
@@ -133,7 +133,7 @@ impl BlockWriter {
         let (min, max) = self.span.unwrap_or((run.min, run.max));
         self.span = Some((min.min(run.min), max.max(run.max)));
         if self.buffer.len() >= BUFFER_LEN {
-            self.write_out()?;
+            self.flush_buffer()?;
         }
         Ok(())
     }
@@ -143,13 +143,13 @@ impl BlockWriter {
     }
 
     /// Drops the half-written file.
-    pub fn abandon(self) {
+    pub fn discard(self) {
         let _ = self.files.remove(&self.tmp);
     }
 
     /// After this the block is complete under its name, and stays so through a power cut.
-    pub fn finish(mut self, ending: Ending) -> io::Result<Block> {
-        let result = self.write_end(&ending);
+    pub fn finish(mut self, ending: FooterFields) -> io::Result<Block> {
+        let result = self.write_index_and_footer(&ending);
         match result {
             Ok((min, max, index_at, index_len, index_crc)) => Ok(Block {
                 id: self.id,
@@ -166,22 +166,25 @@ impl BlockWriter {
                 index_len,
                 index_crc,
                 files: self.files,
-                doomed: AtomicBool::new(false),
-                damaged: AtomicBool::new(false),
+                deletes_on_drop: AtomicBool::new(false),
+                is_marked_damaged: AtomicBool::new(false),
             }),
             Err(error) => {
-                self.abandon();
+                self.discard();
                 Err(error)
             }
         }
     }
 
-    fn write_end(&mut self, ending: &Ending) -> io::Result<(Millis, Millis, u64, u32, u32)> {
+    fn write_index_and_footer(
+        &mut self,
+        ending: &FooterFields,
+    ) -> io::Result<(Millis, Millis, u64, u32, u32)> {
         // An empty block may still be needed for what it says of other files.
         let (min, max) = self.span.unwrap_or((Millis::MIN, Millis::MIN));
         let index_at = self.written + self.buffer.len() as u64;
         let mut index = Vec::new();
-        pack(&self.index(), &mut index);
+        pack(&self.encode_index(), &mut index);
         let index_crc = crc32fast::hash(&index);
         self.buffer.extend_from_slice(&index);
         let covered = self.buffer.len();
@@ -205,7 +208,7 @@ impl BlockWriter {
         self.buffer.extend_from_slice(&crc.to_le_bytes());
         self.buffer.extend_from_slice(FOOTER_MAGIC);
         debug_assert_eq!(self.buffer.len() - footer_at, FOOTER_LEN);
-        self.write_out()?;
+        self.flush_buffer()?;
         self.file.sync()?;
         self.files
             .rename(&self.tmp, &block_path(&self.dir, self.id))?;
@@ -213,7 +216,7 @@ impl BlockWriter {
         Ok((min, max, index_at, index.len() as u32, index_crc))
     }
 
-    fn index(&self) -> Vec<u8> {
+    fn encode_index(&self) -> Vec<u8> {
         let mut sorted: Vec<(&Arc<Series>, u32)> = self
             .series
             .iter()
@@ -225,7 +228,7 @@ impl BlockWriter {
         put_varint(&mut raw, self.groups.len() as u64);
         self.groups.iter().for_each(|name| put_str(&mut raw, name));
         put_varint(&mut raw, sorted.len() as u64);
-        let mut writer = SeriesWriter::default();
+        let mut writer = SeriesEncoder::default();
         for (at, (series, id)) in sorted.into_iter().enumerate() {
             place[id as usize] = at as u64;
             writer.put(series, &mut raw);
@@ -261,7 +264,7 @@ impl BlockWriter {
         at as u64
     }
 
-    fn write_out(&mut self) -> io::Result<()> {
+    fn flush_buffer(&mut self) -> io::Result<()> {
         write_all_at(&*self.file, &self.buffer, self.written)?;
         self.written += self.buffer.len() as u64;
         self.buffer.clear();

@@ -1,6 +1,6 @@
 //! Numbers of one width, 0 to 64 bits, packed without gaps, lowest bit first.
 
-use super::Corrupt;
+use super::DecodeError;
 
 /// How many bits the largest of the numbers needs.
 pub(super) fn width_of(largest: u64) -> u32 {
@@ -38,12 +38,12 @@ pub(super) fn unpack<T>(
     width: u32,
     out: &mut [T],
     from: impl Fn(u64) -> T,
-) -> Result<(), Corrupt> {
+) -> Result<(), DecodeError> {
     if width > 64 {
-        return Err(Corrupt("packed numbers are wider than 64 bits"));
+        return Err(DecodeError("packed numbers are wider than 64 bits"));
     }
     if bytes.len() != packed_len(width, out.len()) {
-        return Err(Corrupt("packed numbers do not fill their place"));
+        return Err(DecodeError("packed numbers do not fill their place"));
     }
     // Up to 56 bits, a number lies within the 8 bytes that begin where it begins.
     match width as usize {

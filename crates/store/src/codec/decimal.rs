@@ -5,7 +5,7 @@
 
 /// How a column of floats became integers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scale {
+pub(super) enum ValueScale {
     /// Each value is its integer divided by 10 to this power.
     Decimal(u8),
     /// At least one value is not such a decimal. Each integer is the value's bits, in an order that
@@ -26,7 +26,7 @@ const BLOCK: usize = 64;
 
 /// Fills `integers` with the smallest decimal form that gives every value back bit for bit, or else
 /// with the ordered bits.
-pub(super) fn to_integers(values: &[f64], integers: &mut Vec<i64>) -> Scale {
+pub(super) fn to_integers(values: &[f64], integers: &mut Vec<i64>) -> ValueScale {
     integers.clear();
     integers.resize(values.len(), 0);
     let mut exponent = 0;
@@ -41,12 +41,12 @@ pub(super) fn to_integers(values: &[f64], integers: &mut Vec<i64>) -> Scale {
                     for (integer, value) in integers.iter_mut().zip(values) {
                         *integer = to_ordered(*value);
                     }
-                    return Scale::Bits;
+                    return ValueScale::Bits;
                 }
             }
         }
-        match first_misfit(values, exponent, integers) {
-            None => return Scale::Decimal(exponent),
+        match find_misfit(values, exponent, integers) {
+            None => return ValueScale::Decimal(exponent),
             Some(block) => suspects.extend_from_slice(block),
         }
     }
@@ -78,7 +78,7 @@ fn exponent_of(value: f64, least: u8) -> Option<u8> {
 }
 
 /// Returns the first block that holds a value that does not fit.
-fn first_misfit<'a>(values: &'a [f64], exponent: u8, integers: &mut [i64]) -> Option<&'a [f64]> {
+fn find_misfit<'a>(values: &'a [f64], exponent: u8, integers: &mut [i64]) -> Option<&'a [f64]> {
     let power = POWERS[usize::from(exponent)];
     values
         .chunks(BLOCK)
@@ -116,29 +116,29 @@ fn scaled(value: f64, power: f64) -> (i64, bool) {
 /// Negative floats grow away from zero in their bits: turned around, the integers are in the order
 /// of the floats. The same function leads back.
 #[inline(always)]
-fn turn(bits: i64) -> i64 {
+fn flip_negative(bits: i64) -> i64 {
     bits ^ ((bits >> 63) & i64::MAX)
 }
 
 fn to_ordered(value: f64) -> i64 {
-    turn(value.to_bits() as i64)
+    flip_negative(value.to_bits() as i64)
 }
 
 #[inline(always)]
 pub(super) fn from_ordered(integer: i64) -> f64 {
-    f64::from_bits(turn(integer) as u64)
+    f64::from_bits(flip_negative(integer) as u64)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn scale_of(values: &[f64]) -> Scale {
+    fn scale_of(values: &[f64]) -> ValueScale {
         let mut integers = Vec::new();
         let scale = to_integers(values, &mut integers);
         let back = integers.iter().map(|&integer| match scale {
-            Scale::Decimal(exponent) => from_integer(integer, exponent),
-            Scale::Bits => from_ordered(integer),
+            ValueScale::Decimal(exponent) => from_integer(integer, exponent),
+            ValueScale::Bits => from_ordered(integer),
         });
         for (back, value) in back.zip(values) {
             assert_eq!(back.to_bits(), value.to_bits(), "{value} with {scale:?}");
@@ -149,24 +149,24 @@ mod tests {
     #[test]
     fn the_smallest_exponent_is_found() {
         for (values, expected) in [
-            (vec![], Scale::Decimal(0)),
-            (vec![3.0, -7.0], Scale::Decimal(0)),
+            (vec![], ValueScale::Decimal(0)),
+            (vec![3.0, -7.0], ValueScale::Decimal(0)),
             (
                 vec![9_007_199_254_740_993.0, 1.8e18, -9.2e18],
-                Scale::Decimal(0),
+                ValueScale::Decimal(0),
             ),
-            (vec![0.5, 1.0, 0.25], Scale::Decimal(2)),
-            (vec![123_456.78, 0.1 + 0.7], Scale::Bits),
-            (vec![1.000_001, 86_400.123_456], Scale::Decimal(6)),
-            (vec![1e-9, 0.0], Scale::Decimal(9)),
-            (vec![1e-10], Scale::Bits),
-            (vec![1.0 / 3.0], Scale::Bits),
-            (vec![1.8e19], Scale::Bits),
-            (vec![0.1, 1e16], Scale::Bits),
-            (vec![-0.0], Scale::Bits),
-            (vec![1.0, f64::NAN], Scale::Bits),
-            (vec![f64::INFINITY], Scale::Bits),
-            (vec![f64::MIN_POSITIVE / 2.0], Scale::Bits),
+            (vec![0.5, 1.0, 0.25], ValueScale::Decimal(2)),
+            (vec![123_456.78, 0.1 + 0.7], ValueScale::Bits),
+            (vec![1.000_001, 86_400.123_456], ValueScale::Decimal(6)),
+            (vec![1e-9, 0.0], ValueScale::Decimal(9)),
+            (vec![1e-10], ValueScale::Bits),
+            (vec![1.0 / 3.0], ValueScale::Bits),
+            (vec![1.8e19], ValueScale::Bits),
+            (vec![0.1, 1e16], ValueScale::Bits),
+            (vec![-0.0], ValueScale::Bits),
+            (vec![1.0, f64::NAN], ValueScale::Bits),
+            (vec![f64::INFINITY], ValueScale::Bits),
+            (vec![f64::MIN_POSITIVE / 2.0], ValueScale::Bits),
         ] {
             assert_eq!(scale_of(&values), expected, "{values:?}");
         }
@@ -177,9 +177,9 @@ mod tests {
         for at in 0..300 {
             let mut values = vec![2.0; 300];
             values[at] = 0.125;
-            assert_eq!(scale_of(&values), Scale::Decimal(3));
+            assert_eq!(scale_of(&values), ValueScale::Decimal(3));
             values[at] = f64::NAN;
-            assert_eq!(scale_of(&values), Scale::Bits);
+            assert_eq!(scale_of(&values), ValueScale::Bits);
         }
     }
 

@@ -9,7 +9,7 @@ use pco::data_types::Number;
 use pco::wrapped::{FileCompressor, FileDecompressor};
 use pco::{ChunkConfig, DeltaSpec, ModeSpec, PagingSpec};
 
-use super::{Corrupt, ROWS_MAX};
+use super::{DecodeError, ROWS_MAX};
 
 /// Level 8 is 3 to 8 % smaller on node metrics, for 1.2 to 3.5 times the time.
 const LEVEL: usize = 4;
@@ -17,7 +17,7 @@ const LEVEL: usize = 4;
 /// pco's own format number, major and minor, which the store's format number stands for.
 const PCO_FORMAT: [u8; 2] = [4, 1];
 
-const DAMAGED: Corrupt = Corrupt("entropy-coded numbers do not decode");
+const UNDECODABLE: DecodeError = DecodeError("entropy-coded numbers do not decode");
 
 /// At least one offset; none needs more than `width` bits.
 pub(super) fn encode(offsets: &[u64], width: u32, out: &mut Vec<u8>) {
@@ -65,8 +65,8 @@ pub(super) fn decode<T>(
     width: u32,
     out: &mut [T],
     from: impl Fn(u64) -> T,
-) -> Result<(), Corrupt> {
-    check_plain(bytes, out.len())?;
+) -> Result<(), DecodeError> {
+    check_integer_metadata(bytes, out.len())?;
     match width {
         0..=8 => decode_as::<u8, T>(bytes, out, from),
         9..=16 => decode_as::<u16, T>(bytes, out, from),
@@ -76,8 +76,8 @@ pub(super) fn decode<T>(
 }
 
 /// Fills `out` with what [`encode_floats`] was given. It must fill `bytes` exactly.
-pub(super) fn decode_floats(bytes: &[u8], out: &mut [f64]) -> Result<(), Corrupt> {
-    check_floats(bytes)?;
+pub(super) fn decode_floats(bytes: &[u8], out: &mut [f64]) -> Result<(), DecodeError> {
+    check_float_metadata(bytes)?;
     decompress(bytes, out)
 }
 
@@ -85,7 +85,7 @@ fn decode_as<N: Number + Into<u64>, T>(
     bytes: &[u8],
     out: &mut [T],
     from: impl Fn(u64) -> T,
-) -> Result<(), Corrupt> {
+) -> Result<(), DecodeError> {
     let mut numbers = vec![N::default(); out.len()];
     decompress(bytes, &mut numbers)?;
     for (slot, number) in out.iter_mut().zip(numbers) {
@@ -94,19 +94,19 @@ fn decode_as<N: Number + Into<u64>, T>(
     Ok(())
 }
 
-fn decompress<N: Number>(bytes: &[u8], numbers: &mut [N]) -> Result<(), Corrupt> {
-    let (file, _) = FileDecompressor::new(PCO_FORMAT.as_slice()).map_err(|_| DAMAGED)?;
+fn decompress<N: Number>(bytes: &[u8], numbers: &mut [N]) -> Result<(), DecodeError> {
+    let (file, _) = FileDecompressor::new(PCO_FORMAT.as_slice()).map_err(|_| UNDECODABLE)?;
     let (mut chunk, rest) = file
         .chunk_decompressor::<N, _>(bytes)
-        .map_err(|_| DAMAGED)?;
+        .map_err(|_| UNDECODABLE)?;
     let mut page = chunk
         .page_decompressor(rest, numbers.len())
-        .map_err(|_| DAMAGED)?;
-    let progress = page.read(numbers).map_err(|_| DAMAGED)?;
+        .map_err(|_| UNDECODABLE)?;
+    let progress = page.read(numbers).map_err(|_| UNDECODABLE)?;
     if progress.finished && page.into_src().is_empty() {
         Ok(())
     } else {
-        Err(DAMAGED)
+        Err(UNDECODABLE)
     }
 }
 
@@ -117,35 +117,35 @@ fn decompress<N: Number>(bytes: &[u8], numbers: &mut [N]) -> Result<(), Corrupt>
 
 /// Mode and delta encoding 0, then four bits of table size, then fifteen for the count of bins: no
 /// more bins than numbers.
-fn check_plain(bytes: &[u8], count: usize) -> Result<(), Corrupt> {
-    let head = *bytes.first_chunk().ok_or(DAMAGED)?;
+fn check_integer_metadata(bytes: &[u8], count: usize) -> Result<(), DecodeError> {
+    let head = *bytes.first_chunk().ok_or(UNDECODABLE)?;
     let bins = ((u32::from_le_bytes(head) >> 12) & 0x7fff) as usize;
     if head[0] == 0 && (1..=count).contains(&bins) {
         Ok(())
     } else {
-        Err(DAMAGED)
+        Err(UNDECODABLE)
     }
 }
 
 /// No dictionary; no delta encoding (0), differences (1), or looking back (2) within a window: five
 /// bits of its size (log, less one), then four of initial state, which is one value and written as 0.
-fn check_floats(bytes: &[u8]) -> Result<(), Corrupt> {
+fn check_float_metadata(bytes: &[u8]) -> Result<(), DecodeError> {
     const WINDOW_LOG_MAX: u16 = ROWS_MAX.ilog2() as u16;
-    let delta_at = match bytes.first().ok_or(DAMAGED)? & 0x0f {
+    let delta_at = match bytes.first().ok_or(UNDECODABLE)? & 0x0f {
         0 => 0, // plain
         2 => 8, // a factor of 64 bits
         3 => 1, // a count of bits, in 8
-        _ => return Err(DAMAGED),
+        _ => return Err(UNDECODABLE),
     };
-    let delta = bytes.get(delta_at..).ok_or(DAMAGED)?;
-    match (delta.first().ok_or(DAMAGED)? >> 4, delta.get(1..3)) {
+    let delta = bytes.get(delta_at..).ok_or(UNDECODABLE)?;
+    match (delta.first().ok_or(UNDECODABLE)? >> 4, delta.get(1..3)) {
         (0 | 1, _) => Ok(()),
         (2, Some(&[a, b])) => {
             let lookback = u16::from_le_bytes([a, b]);
             let fits = (lookback & 0x1f) < WINDOW_LOG_MAX && (lookback >> 5) & 0x0f == 0;
-            if fits { Ok(()) } else { Err(DAMAGED) }
+            if fits { Ok(()) } else { Err(UNDECODABLE) }
         }
-        _ => Err(DAMAGED),
+        _ => Err(UNDECODABLE),
     }
 }
 
@@ -171,12 +171,15 @@ mod tests {
         assert_eq!(decode(&bytes, 10, &mut out, |offset| offset), Ok(()));
         for first in 1..=u8::MAX {
             bytes[0] = first;
-            assert_eq!(decode(&bytes, 10, &mut out, |offset| offset), Err(DAMAGED));
+            assert_eq!(
+                decode(&bytes, 10, &mut out, |offset| offset),
+                Err(UNDECODABLE)
+            );
         }
         let many_bins = [0, 0xff, 0xff, 0x07, 0, 0, 0, 0];
         assert_eq!(
             decode(&many_bins, 10, &mut out, |offset| offset),
-            Err(DAMAGED)
+            Err(UNDECODABLE)
         );
     }
 
@@ -190,22 +193,22 @@ mod tests {
                 head[delta_at] |= 0x20;
                 head[delta_at + 1] = window_log - 1;
                 assert_eq!(
-                    check_floats(&head).is_ok(),
+                    check_float_metadata(&head).is_ok(),
                     window_log <= 13,
                     "{mode}, {window_log}"
                 );
                 head[delta_at + 2] = 1;
                 assert_eq!(
-                    check_floats(&head),
-                    Err(DAMAGED),
+                    check_float_metadata(&head),
+                    Err(UNDECODABLE),
                     "mode {mode} with more state"
                 );
             }
         }
         for mode in [1, 4, 5, 15] {
             assert_eq!(
-                check_floats(&[mode, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
-                Err(DAMAGED)
+                check_float_metadata(&[mode, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+                Err(UNDECODABLE)
             );
         }
     }

@@ -54,10 +54,10 @@
 //! compresses the whole with LZ4.
 
 mod bits;
-pub(crate) mod bytes;
+pub(crate) mod byte_reader;
 mod decimal;
 mod entropy;
-mod frame;
+mod frame_of_reference;
 mod repeats;
 mod row;
 #[cfg(test)]
@@ -65,7 +65,7 @@ mod tests;
 mod times;
 mod values;
 
-pub(crate) use row::{Hints, decode_row, encode_row};
+pub(crate) use row::{ExponentHints, decode_row, encode_row};
 pub(crate) use times::{decode_times, encode_times};
 pub(crate) use values::{decode_values, encode_quick, encode_small};
 
@@ -75,4 +75,4 @@ pub(crate) const ROWS_MAX: usize = 8192;
 /// Bytes that no encoder writes: damaged on the way, or written by something else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Corrupt(pub(crate) &'static str);
+pub(crate) struct DecodeError(pub(crate) &'static str);

@@ -2,11 +2,11 @@
 //!
 //! Row i is bit i % 8 of byte i / 8; the bit of row 0 is always set.
 
-use super::Corrupt;
-use super::bytes::Reader;
+use super::DecodeError;
+use super::byte_reader::ByteReader;
 
 /// How many rows differ from the row before, bit for bit.
-pub(super) fn changes(values: &[f64]) -> usize {
+pub(super) fn count_changes(values: &[f64]) -> usize {
     values
         .windows(2)
         .filter(|pair| pair[0].to_bits() != pair[1].to_bits())
@@ -32,15 +32,15 @@ pub(super) fn drop_repeats(integers: &[i64], out: &mut Vec<u8>) -> Vec<i64> {
 
 /// The bitmap of so many rows, and how many it marks: from one to all of them.
 pub(super) fn read_bitmap<'a>(
-    reader: &mut Reader<'a>,
+    reader: &mut ByteReader<'a>,
     rows: usize,
-) -> Result<(&'a [u8], usize), Corrupt> {
+) -> Result<(&'a [u8], usize), DecodeError> {
     let bitmap = reader.take(rows.div_ceil(8))?;
     let beyond = bitmap
         .last()
         .is_some_and(|last| !rows.is_multiple_of(8) && last >> (rows % 8) != 0);
     if beyond || bitmap.first().is_none_or(|first| first & 1 == 0) {
-        return Err(Corrupt("a bitmap of changes marks wrong rows"));
+        return Err(DecodeError("a bitmap of changes marks wrong rows"));
     }
     Ok((
         bitmap,
@@ -68,7 +68,7 @@ mod tests {
             let integers: Vec<i64> = (0..rows).map(|row| row * row / 30).collect();
             let mut bytes = Vec::new();
             let kept = drop_repeats(&integers, &mut bytes);
-            let mut reader = Reader::new(&bytes);
+            let mut reader = ByteReader::new(&bytes);
             let (bitmap, count) = read_bitmap(&mut reader, integers.len()).unwrap();
             assert_eq!(count, kept.len());
             let mut slots: Vec<f64> = kept.iter().map(|&integer| integer as f64).collect();
@@ -87,12 +87,12 @@ mod tests {
     fn a_bitmap_without_its_first_row_or_with_rows_too_many_is_an_error() {
         for (bitmap, rows) in [(&[0b10][..], 2), (&[0b101], 2), (&[0], 1), (&[1], 9)] {
             assert!(
-                read_bitmap(&mut Reader::new(bitmap), rows).is_err(),
+                read_bitmap(&mut ByteReader::new(bitmap), rows).is_err(),
                 "{bitmap:?}"
             );
         }
         assert_eq!(
-            read_bitmap(&mut Reader::new(&[0b101]), 3).map(|(_, kept)| kept),
+            read_bitmap(&mut ByteReader::new(&[0b101]), 3).map(|(_, kept)| kept),
             Ok(2)
         );
     }

@@ -7,7 +7,7 @@
 //! as planes: the lowest byte of every change, then the second byte of those that have one, and so on.
 //! Equal neighbours in planes and control bytes are what LZ4 is good at.
 
-use super::Corrupt;
+use super::DecodeError;
 use super::decimal::{EXPONENT_MAX, from_integer, to_integer};
 
 /// The exponent of a change that is an XOR.
@@ -15,7 +15,7 @@ const XOR: u8 = 15;
 
 /// The exponents that fitted last, one for each value: where the search begins. They only save time:
 /// the row says itself which exponent it uses.
-pub(crate) type Hints = Vec<u8>;
+pub(crate) type ExponentHints = Vec<u8>;
 
 /// All slices have the same length.
 pub(crate) fn encode_row(previous: &[u64], current: &[u64], hints: &mut [u8], out: &mut Vec<u8>) {
@@ -69,22 +69,22 @@ fn difference(before: u64, after: u64, hint: &mut u8) -> (u8, u64) {
 
 /// Turns the previous row into this one, and returns how many bytes the row took. On an error the
 /// previous row is worth nothing any more.
-pub(crate) fn decode_row(bytes: &[u8], previous: &mut [u64]) -> Result<usize, Corrupt> {
+pub(crate) fn decode_row(bytes: &[u8], previous: &mut [u64]) -> Result<usize, DecodeError> {
     let (bitmap, rest) = bytes
         .split_at_checked(previous.len().div_ceil(8))
-        .ok_or(Corrupt("a row ends within its bitmap"))?;
+        .ok_or(DecodeError("a row ends within its bitmap"))?;
     if let Some(last) = bitmap.last()
         && !previous.len().is_multiple_of(8)
         && last >> (previous.len() % 8) != 0
     {
-        return Err(Corrupt("a row marks a value that does not exist"));
+        return Err(DecodeError("a row marks a value that does not exist"));
     }
     let count: usize = bitmap.iter().map(|byte| byte.count_ones() as usize).sum();
     let (controls, mut planes) = rest
         .split_at_checked(count)
-        .ok_or(Corrupt("a row ends within its controls"))?;
+        .ok_or(DecodeError("a row ends within its controls"))?;
     if controls.iter().any(|control| control >> 4 > 8) {
-        return Err(Corrupt("a change of more than eight bytes"));
+        return Err(DecodeError("a change of more than eight bytes"));
     }
     let mut changes = vec![0u64; count];
     for plane in 0..8 {
@@ -95,7 +95,7 @@ pub(crate) fn decode_row(bytes: &[u8], previous: &mut [u64]) -> Result<usize, Co
         {
             let (byte, more) = planes
                 .split_first()
-                .ok_or(Corrupt("a row ends within its values"))?;
+                .ok_or(DecodeError("a row ends within its values"))?;
             *change |= u64::from(*byte) << (8 * plane);
             planes = more;
         }
@@ -107,19 +107,19 @@ pub(crate) fn decode_row(bytes: &[u8], previous: &mut [u64]) -> Result<usize, Co
     Ok(bytes.len() - planes.len())
 }
 
-fn apply(before: u64, change: u64, exponent: u8) -> Result<u64, Corrupt> {
+fn apply(before: u64, change: u64, exponent: u8) -> Result<u64, DecodeError> {
     if exponent == XOR {
         return Ok(before ^ change);
     }
     if exponent > EXPONENT_MAX {
-        return Err(Corrupt("an unknown exponent"));
+        return Err(DecodeError("an unknown exponent"));
     }
     let old = to_integer(f64::from_bits(before), exponent)
-        .ok_or(Corrupt("a change of what is not a decimal"))?;
+        .ok_or(DecodeError("a change of what is not a decimal"))?;
     let difference = (change >> 1) as i64 ^ -((change & 1) as i64);
     let new = old
         .checked_add(difference)
-        .ok_or(Corrupt("a change that leaves the integers"))?;
+        .ok_or(DecodeError("a change that leaves the integers"))?;
     Ok(from_integer(new, exponent).to_bits())
 }
 

@@ -3,11 +3,11 @@
 use super::*;
 
 /// xorshift64*: enough for tests, the same on every machine.
-struct Random(u64);
+struct TestRandom(u64);
 
-impl Random {
-    fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+impl TestRandom {
+    fn new(seed: u64) -> TestRandom {
+        TestRandom(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
     fn bits(&mut self) -> u64 {
@@ -29,9 +29,9 @@ impl Random {
 
 const LENGTHS: [usize; 12] = [0, 1, 2, 63, 64, 65, 255, 256, 257, 600, 3600, 8192];
 
-type Shape = (&'static str, fn(&mut Random, usize) -> Vec<f64>);
+type ColumnShape = (&'static str, fn(&mut TestRandom, usize) -> Vec<f64>);
 
-const SHAPES: [Shape; 18] = [
+const SHAPES: [ColumnShape; 18] = [
     ("constant", |random, rows| {
         vec![random.below(1000) as f64 / 8.0; rows]
     }),
@@ -165,15 +165,15 @@ fn bits(values: &[f64]) -> Vec<u64> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
-type Encoder = fn(&[f64], &mut Vec<u8>);
+type ValueEncoder = fn(&[f64], &mut Vec<u8>);
 
-const ENCODERS: [Encoder; 2] = [encode_quick, encode_small];
+const ENCODERS: [ValueEncoder; 2] = [encode_quick, encode_small];
 
 #[test]
 fn every_shape_reads_back_bit_for_bit() {
     for (seed, (name, shape)) in SHAPES.iter().enumerate() {
         for rows in LENGTHS {
-            let values = shape(&mut Random::new(seed as u64 + 1), rows);
+            let values = shape(&mut TestRandom::new(seed as u64 + 1), rows);
             assert_eq!(values.len(), rows);
             for encode in ENCODERS {
                 let mut bytes = Vec::new();
@@ -199,7 +199,7 @@ fn every_shape_reads_back_bit_for_bit() {
 fn small_is_never_larger_than_quick() {
     for (seed, (name, shape)) in SHAPES.iter().enumerate() {
         for rows in LENGTHS {
-            let values = shape(&mut Random::new(seed as u64 + 100), rows);
+            let values = shape(&mut TestRandom::new(seed as u64 + 100), rows);
             let (mut quick, mut small) = (Vec::new(), Vec::new());
             encode_quick(&values, &mut quick);
             encode_small(&values, &mut small);
@@ -217,7 +217,7 @@ fn small_is_never_larger_than_quick() {
 fn every_truncation_is_an_error() {
     for (seed, (name, shape)) in SHAPES.iter().enumerate() {
         for rows in [1, 2, 64, 257, 600] {
-            let values = shape(&mut Random::new(seed as u64 + 200), rows);
+            let values = shape(&mut TestRandom::new(seed as u64 + 200), rows);
             for encode in ENCODERS {
                 let mut bytes = Vec::new();
                 encode(&values, &mut bytes);
@@ -240,7 +240,7 @@ fn every_truncation_is_an_error() {
 
 #[test]
 fn flipped_bits_and_noise_never_panic() {
-    let mut random = Random::new(7);
+    let mut random = TestRandom::new(7);
     for (name, shape) in SHAPES {
         for rows in [2, 65, 600, 1024] {
             let values = shape(&mut random, rows);
@@ -291,7 +291,7 @@ fn a_column_beyond_the_limit_is_refused() {
 
 #[test]
 fn damaged_times_never_panic_and_always_rise() {
-    let mut random = Random::new(11);
+    let mut random = TestRandom::new(11);
     for jitter in [1, 2, 50, 1 << 20, 1 << 50] {
         let mut time = -5_000_000;
         let times: Vec<i64> = (0..700)

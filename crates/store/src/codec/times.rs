@@ -5,8 +5,8 @@
 //! when a few large gaps stand among small jitter.
 
 use super::bits::{pack, packed_len, unpack, width_of};
-use super::bytes::{Reader, put_varint, put_zigzag};
-use super::{Corrupt, ROWS_MAX, entropy};
+use super::byte_reader::{ByteReader, put_varint, put_zigzag};
+use super::{DecodeError, ROWS_MAX, entropy};
 
 const RUNS: u8 = 0;
 const PACKED: u8 = 1;
@@ -78,21 +78,25 @@ fn put_runs(steps: &[u64], out: &mut Vec<u8>) {
 }
 
 /// Appends exactly `rows` strictly increasing times, or nothing and an error.
-pub(crate) fn decode_times(bytes: &[u8], rows: usize, out: &mut Vec<i64>) -> Result<(), Corrupt> {
+pub(crate) fn decode_times(
+    bytes: &[u8],
+    rows: usize,
+    out: &mut Vec<i64>,
+) -> Result<(), DecodeError> {
     let start = out.len();
     decode(bytes, rows, out).inspect_err(|_| out.truncate(start))
 }
 
-fn decode(bytes: &[u8], rows: usize, out: &mut Vec<i64>) -> Result<(), Corrupt> {
+fn decode(bytes: &[u8], rows: usize, out: &mut Vec<i64>) -> Result<(), DecodeError> {
     if rows > ROWS_MAX {
-        return Err(Corrupt("a column has too many times"));
+        return Err(DecodeError("a column has too many times"));
     }
-    let mut reader = Reader::new(bytes);
+    let mut reader = ByteReader::new(bytes);
     if rows > 0 {
         out.reserve(rows);
-        let mut times = Times {
+        let mut times = TimesDecoder {
             last: reader.zigzag()?,
-            rises: true,
+            is_increasing: true,
             out,
         };
         times.out.push(times.last);
@@ -103,15 +107,15 @@ fn decode(bytes: &[u8], rows: usize, out: &mut Vec<i64>) -> Result<(), Corrupt> 
     if reader.is_empty() {
         Ok(())
     } else {
-        Err(Corrupt("times are followed by something else"))
+        Err(DecodeError("times are followed by something else"))
     }
 }
 
 fn decode_steps(
-    mut reader: Reader<'_>,
+    mut reader: ByteReader<'_>,
     count: usize,
-    times: &mut Times<'_>,
-) -> Result<(), Corrupt> {
+    times: &mut TimesDecoder<'_>,
+) -> Result<(), DecodeError> {
     match reader.u8()? {
         RUNS => decode_runs(reader, count, times)?,
         form @ (PACKED | ENTROPY) => {
@@ -126,22 +130,26 @@ fn decode_steps(
                 .iter()
                 .for_each(|offset| times.step(least.wrapping_add(*offset), least));
         }
-        _ => return Err(Corrupt("times have an unknown form")),
+        _ => return Err(DecodeError("times have an unknown form")),
     }
-    if times.rises {
+    if times.is_increasing {
         Ok(())
     } else {
-        Err(Corrupt("times do not rise"))
+        Err(DecodeError("times do not rise"))
     }
 }
 
-fn decode_runs(mut reader: Reader<'_>, count: usize, times: &mut Times<'_>) -> Result<(), Corrupt> {
+fn decode_runs(
+    mut reader: ByteReader<'_>,
+    count: usize,
+    times: &mut TimesDecoder<'_>,
+) -> Result<(), DecodeError> {
     let mut left = count as u64;
     while left > 0 {
         let step = reader.varint()?;
         let length = reader.varint()?;
         if length == 0 || length > left {
-            return Err(Corrupt("a run of times has a wrong length"));
+            return Err(DecodeError("a run of times has a wrong length"));
         }
         left -= length;
         for _ in 0..length {
@@ -151,21 +159,21 @@ fn decode_runs(mut reader: Reader<'_>, count: usize, times: &mut Times<'_>) -> R
     if reader.is_empty() {
         Ok(())
     } else {
-        Err(Corrupt("times are followed by something else"))
+        Err(DecodeError("times are followed by something else"))
     }
 }
 
-struct Times<'a> {
+struct TimesDecoder<'a> {
     last: i64,
-    rises: bool,
+    is_increasing: bool,
     out: &'a mut Vec<i64>,
 }
 
-impl Times<'_> {
+impl TimesDecoder<'_> {
     /// `least` is what the step must reach unless its computation overflowed.
     fn step(&mut self, step: u64, least: u64) {
         let next = self.last.wrapping_add(step as i64);
-        self.rises &= next > self.last && step >= least;
+        self.is_increasing &= next > self.last && step >= least;
         self.last = next;
         self.out.push(next);
     }

@@ -2,11 +2,11 @@
 //! module above.
 
 use super::bits::{pack, unpack};
-use super::bytes::Reader;
-use super::decimal::{EXPONENT_MAX, Scale, divisor, from_ordered, to_integers};
-use super::frame::Frame;
-use super::repeats::{changes, drop_repeats, expand, read_bitmap};
-use super::{Corrupt, ROWS_MAX, entropy};
+use super::byte_reader::ByteReader;
+use super::decimal::{EXPONENT_MAX, ValueScale, divisor, from_ordered, to_integers};
+use super::frame_of_reference::FrameOfReference;
+use super::repeats::{count_changes, drop_repeats, expand, read_bitmap};
+use super::{DecodeError, ROWS_MAX, entropy};
 
 const RAW: u8 = 0;
 const CONSTANT: u8 = 1;
@@ -35,7 +35,7 @@ pub(crate) fn encode_small(values: &[f64], out: &mut Vec<u8>) {
     if let Some((scale, integers)) = put_packed(values, out)
         && out.len() - start > SMALL_ENOUGH
     {
-        if scale == Scale::Bits && values.iter().all(|value| value.is_finite()) {
+        if scale == ValueScale::Bits && values.iter().all(|value| value.is_finite()) {
             keep_smaller(start, out, |out| {
                 out.push(FLOATS);
                 entropy::encode_floats(values, out);
@@ -52,13 +52,13 @@ pub(crate) fn encode_small(values: &[f64], out: &mut Vec<u8>) {
 }
 
 /// Writes the quick form, and returns the values as integers unless nothing can be smaller.
-fn put_packed(values: &[f64], out: &mut Vec<u8>) -> Option<(Scale, Vec<i64>)> {
+fn put_packed(values: &[f64], out: &mut Vec<u8>) -> Option<(ValueScale, Vec<i64>)> {
     assert!(
         values.len() <= ROWS_MAX,
         "a column holds at most {ROWS_MAX} values"
     );
     let first = values.first()?;
-    let changes = changes(values);
+    let changes = count_changes(values);
     if changes == 0 {
         put_constant(first.to_bits(), out);
         return None;
@@ -67,7 +67,7 @@ fn put_packed(values: &[f64], out: &mut Vec<u8>) -> Option<(Scale, Vec<i64>)> {
     let scale = to_integers(values, &mut integers);
     let start = out.len();
     let mut offsets = Vec::new();
-    let frame = Frame::narrower(&integers, &mut offsets);
+    let frame = FrameOfReference::narrower(&integers, &mut offsets);
     put_head(PACKED, scale, &frame, out);
     pack(&offsets, frame.width, out);
     if 2 * changes < values.len() {
@@ -83,27 +83,27 @@ fn put_constant(bits: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&bits.to_be_bytes()[..kept]);
 }
 
-fn put_changes(scale: Scale, integers: &[i64], out: &mut Vec<u8>) {
+fn put_changes(scale: ValueScale, integers: &[i64], out: &mut Vec<u8>) {
     let mut bitmap = Vec::new();
     let kept = drop_repeats(integers, &mut bitmap);
     let mut offsets = Vec::new();
-    let frame = Frame::narrower(&kept, &mut offsets);
+    let frame = FrameOfReference::narrower(&kept, &mut offsets);
     put_head(PACKED_CHANGES, scale, &frame, out);
     out.append(&mut bitmap);
     pack(&offsets, frame.width, out);
 }
 
-fn put_entropy(scale: Scale, integers: &[i64], delta: bool, out: &mut Vec<u8>) {
+fn put_entropy(scale: ValueScale, integers: &[i64], delta: bool, out: &mut Vec<u8>) {
     let mut offsets = Vec::new();
-    let frame = Frame::of(integers, delta, &mut offsets);
+    let frame = FrameOfReference::of(integers, delta, &mut offsets);
     put_head(ENTROPY, scale, &frame, out);
     entropy::encode(&offsets, frame.width, out);
 }
 
-fn put_head(form: u8, scale: Scale, frame: &Frame, out: &mut Vec<u8>) {
+fn put_head(form: u8, scale: ValueScale, frame: &FrameOfReference, out: &mut Vec<u8>) {
     let scale = match scale {
-        Scale::Decimal(exponent) => exponent,
-        Scale::Bits => BITS,
+        ValueScale::Decimal(exponent) => exponent,
+        ValueScale::Bits => BITS,
     };
     out.push((form + u8::from(frame.delta)) | (scale << 4));
     frame.put(out);
@@ -129,24 +129,28 @@ fn raw_if_smaller(values: &[f64], start: usize, out: &mut Vec<u8>) {
 }
 
 /// Appends exactly `rows` values, or nothing and an error.
-pub(crate) fn decode_values(bytes: &[u8], rows: usize, out: &mut Vec<f64>) -> Result<(), Corrupt> {
+pub(crate) fn decode_values(
+    bytes: &[u8],
+    rows: usize,
+    out: &mut Vec<f64>,
+) -> Result<(), DecodeError> {
     if rows > ROWS_MAX {
-        return Err(Corrupt("a column has too many values"));
+        return Err(DecodeError("a column has too many values"));
     }
     let start = out.len();
     out.resize(start + rows, 0.0);
     decode(bytes, &mut out[start..]).inspect_err(|_| out.truncate(start))
 }
 
-fn decode(bytes: &[u8], slots: &mut [f64]) -> Result<(), Corrupt> {
+fn decode(bytes: &[u8], slots: &mut [f64]) -> Result<(), DecodeError> {
     if slots.is_empty() {
         return if bytes.is_empty() {
             Ok(())
         } else {
-            Err(Corrupt("a column without values is not empty"))
+            Err(DecodeError("a column without values is not empty"))
         };
     }
-    let mut reader = Reader::new(bytes);
+    let mut reader = ByteReader::new(bytes);
     let head = reader.u8()?;
     match head & 0x0f {
         RAW if head == RAW => decode_raw(reader.rest(), slots),
@@ -154,24 +158,24 @@ fn decode(bytes: &[u8], slots: &mut [f64]) -> Result<(), Corrupt> {
         FLOATS if head == FLOATS => entropy::decode_floats(reader.rest(), slots),
         form @ PACKED..FLOATS => {
             let scale = scale_of(head)?;
-            let frame = Frame::read(&mut reader, form & 1 != 0)?;
+            let frame = FrameOfReference::read(&mut reader, form & 1 != 0)?;
             decode_framed(form & !1, scale, frame, reader, slots)
         }
-        _ => Err(Corrupt("a column has an unknown form")),
+        _ => Err(DecodeError("a column has an unknown form")),
     }
 }
 
-fn scale_of(head: u8) -> Result<Scale, Corrupt> {
+fn scale_of(head: u8) -> Result<ValueScale, DecodeError> {
     match head >> 4 {
-        exponent @ 0..=EXPONENT_MAX => Ok(Scale::Decimal(exponent)),
-        BITS => Ok(Scale::Bits),
-        _ => Err(Corrupt("a column has an unknown exponent")),
+        exponent @ 0..=EXPONENT_MAX => Ok(ValueScale::Decimal(exponent)),
+        BITS => Ok(ValueScale::Bits),
+        _ => Err(DecodeError("a column has an unknown exponent")),
     }
 }
 
-fn decode_raw(bytes: &[u8], slots: &mut [f64]) -> Result<(), Corrupt> {
+fn decode_raw(bytes: &[u8], slots: &mut [f64]) -> Result<(), DecodeError> {
     if bytes.len() != 8 * slots.len() {
-        return Err(Corrupt("raw values do not fill their place"));
+        return Err(DecodeError("raw values do not fill their place"));
     }
     for (slot, bytes) in slots.iter_mut().zip(bytes.as_chunks().0) {
         *slot = f64::from_le_bytes(*bytes);
@@ -179,10 +183,10 @@ fn decode_raw(bytes: &[u8], slots: &mut [f64]) -> Result<(), Corrupt> {
     Ok(())
 }
 
-fn decode_constant(bytes: &[u8], slots: &mut [f64]) -> Result<(), Corrupt> {
+fn decode_constant(bytes: &[u8], slots: &mut [f64]) -> Result<(), DecodeError> {
     let mut bits = [0; 8];
     bits.get_mut(..bytes.len())
-        .ok_or(Corrupt("a constant is too long"))?
+        .ok_or(DecodeError("a constant is too long"))?
         .copy_from_slice(bytes);
     slots.fill(f64::from_be_bytes(bits));
     Ok(())
@@ -191,11 +195,11 @@ fn decode_constant(bytes: &[u8], slots: &mut [f64]) -> Result<(), Corrupt> {
 /// Offsets are read into the places of the values, as bits, and turned into values there.
 fn decode_framed(
     form: u8,
-    scale: Scale,
-    frame: Frame,
-    mut reader: Reader<'_>,
+    scale: ValueScale,
+    frame: FrameOfReference,
+    mut reader: ByteReader<'_>,
     slots: &mut [f64],
-) -> Result<(), Corrupt> {
+) -> Result<(), DecodeError> {
     match form {
         ENTROPY => {
             entropy::decode(
@@ -231,10 +235,10 @@ fn decode_framed(
     Ok(())
 }
 
-fn resolve(frame: &Frame, scale: Scale, slots: &mut [f64]) {
+fn resolve(frame: &FrameOfReference, scale: ValueScale, slots: &mut [f64]) {
     match scale {
-        Scale::Bits => frame.resolve(slots, from_ordered),
-        Scale::Decimal(exponent) => {
+        ValueScale::Bits => frame.resolve(slots, from_ordered),
+        ValueScale::Decimal(exponent) => {
             frame.resolve(slots, |integer| integer as f64);
             if exponent > 0 {
                 let divisor = divisor(exponent);

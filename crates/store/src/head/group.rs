@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use pegel_metric::{GroupRow, Ledger, Members, Millis};
 
-use crate::run::{Effort, Owner, Run, bit, set_bit};
+use crate::sample_run::{EncodingEffort, RunOwner, SampleRun, bit, set_bit};
 
-use super::current::{CurrentRow, GroupCurrent, Shadowed};
+use super::current_values::{CurrentGroup, CurrentRow, OverlappingMembers};
 
 /// Rows in a full tail, fewer for groups so wide that this would take more than TAIL_BYTES.
 const TAIL_ROWS: usize = 256;
@@ -20,10 +20,10 @@ const TAIL_BYTES: usize = 4 << 20;
 pub(crate) struct GroupHead {
     members: Arc<Members>,
     /// Only added to.
-    closed: Arc<Vec<Arc<Run>>>,
+    closed: Arc<Vec<Arc<SampleRun>>>,
     tail: Tail,
     current: Arc<CurrentRow>,
-    pub(super) shadowed: Shadowed,
+    pub(super) overlapping: OverlappingMembers,
 }
 
 #[derive(Debug, Default)]
@@ -43,12 +43,12 @@ impl GroupHead {
             closed: Arc::default(),
             tail: Tail::default(),
             current: Arc::new(current),
-            shadowed: Shadowed::default(),
+            overlapping: OverlappingMembers::default(),
         }
     }
 
     /// Whether these members are some version of this group.
-    pub fn is(&self, members: &Arc<Members>) -> bool {
+    pub fn is_same_group(&self, members: &Arc<Members>) -> bool {
         Arc::ptr_eq(&self.members, members) || self.members.group == members.group
     }
 
@@ -61,7 +61,7 @@ impl GroupHead {
     }
 
     pub fn append(&mut self, time: Millis, row: &GroupRow, change: u64, ledger: &Ledger) {
-        self.show(time, row, change);
+        self.set_current(time, row, change);
         if let Some(&last) = self.tail.times.last()
             && time <= last
         {
@@ -81,12 +81,12 @@ impl GroupHead {
     }
 
     /// Makes `row` the current one. A new version of the members closes the tail.
-    pub fn show(&mut self, time: Millis, row: &GroupRow, change: u64) {
+    pub fn set_current(&mut self, time: Millis, row: &GroupRow, change: u64) {
         if !Arc::ptr_eq(&self.members, &row.members) {
             self.close_tail();
             self.current = Arc::new(self.current.remapped(&self.members, &row.members));
             self.members = row.members.clone();
-            self.shadowed = Shadowed::default();
+            self.overlapping = OverlappingMembers::default();
         }
         Arc::make_mut(&mut self.current).take(time, row, change);
     }
@@ -121,18 +121,18 @@ impl GroupHead {
             closed: Arc::default(),
             tail: Tail::default(),
             current: self.current.clone(),
-            shadowed: Shadowed::default(),
+            overlapping: OverlappingMembers::default(),
         }
     }
 
-    pub fn runs(&self) -> impl Iterator<Item = Arc<Run>> + '_ {
+    pub fn runs(&self) -> impl Iterator<Item = Arc<SampleRun>> + '_ {
         self.closed
             .iter()
             .cloned()
             .chain(self.tail.to_run(&self.members))
     }
 
-    pub fn closed(&self) -> &Arc<Vec<Arc<Run>>> {
+    pub fn closed(&self) -> &Arc<Vec<Arc<SampleRun>>> {
         &self.closed
     }
 
@@ -150,11 +150,11 @@ impl GroupHead {
             .map(move |(row, &time)| (time, self.tail.values[row * width + member]))
     }
 
-    pub fn current(&self) -> GroupCurrent {
-        GroupCurrent {
+    pub fn current(&self) -> CurrentGroup {
+        CurrentGroup {
             members: self.members.clone(),
             row: self.current.clone(),
-            shadowed: self.shadowed.clone(),
+            overlapping: self.overlapping.clone(),
         }
     }
 
@@ -176,14 +176,14 @@ impl GroupHead {
 }
 
 impl Tail {
-    fn to_run(&self, members: &Arc<Members>) -> Option<Arc<Run>> {
+    fn to_run(&self, members: &Arc<Members>) -> Option<Arc<SampleRun>> {
         if self.times.is_empty() {
             return None;
         }
         let rows = self.times.len();
         let width = members.series.len();
         let words = width.div_ceil(64);
-        let mut run = Run::new(Owner::Group(members.clone()), &self.times);
+        let mut run = SampleRun::new(RunOwner::Group(members.clone()), &self.times);
         let mut values: Vec<f64> = Vec::with_capacity(rows);
         let mut present = vec![0u64; rows.div_ceil(64)];
         for member in 0..width {
@@ -195,7 +195,12 @@ impl Tail {
                     set_bit(&mut present, row);
                 }
             }
-            run.add_column(member as u32, &values, Some(&present), Effort::Quick);
+            run.add_column(
+                member as u32,
+                &values,
+                Some(&present),
+                EncodingEffort::Quick,
+            );
         }
         Some(run.finish())
     }

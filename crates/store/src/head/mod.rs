@@ -4,30 +4,30 @@
 //! for their block. A head belongs to the log segments from which it could be rebuilt.
 
 mod ahead;
-mod current;
+mod current_values;
 mod group;
-mod loose;
-mod loose_table;
-mod shadow;
+mod overlap;
+mod ungrouped;
+mod ungrouped_table;
 
 use std::sync::Arc;
 
 use pegel_metric::{GroupRow, Ledger, Millis, Point};
 
-pub(crate) use current::{CurrentValues, LooseCurrents};
+pub(crate) use current_values::{CurrentValuesSnapshot, UngroupedCurrentValues};
 pub(crate) use group::GroupHead;
-pub(crate) use loose::{LoosePoints, sort_last_wins};
-pub(crate) use loose_table::LooseTable;
+pub(crate) use ungrouped::{UngroupedPoints, sort_keep_last};
+pub(crate) use ungrouped_table::UngroupedTable;
 
-use crate::run::Run;
+use crate::sample_run::SampleRun;
 
 /// A loose series without a new point for this long is no longer current.
-pub(crate) const LOOSE_LIVE_MS: Millis = 5 * 60 * 1000;
+pub(crate) const UNGROUPED_LIVE_MS: Millis = 5 * 60 * 1000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Head {
     pub groups: Vec<GroupHead>,
-    pub loose: LooseTable,
+    pub ungrouped: UngroupedTable,
     /// Counts commits, so that a reader can ask for what changed since it last looked.
     pub changes: u64,
     /// The times of the samples in here.
@@ -41,17 +41,17 @@ impl Head {
         let change = self.changes;
         let at = self.group_of(row);
         self.groups[at].append(time, row, change, ledger);
-        if !self.loose.is_empty() {
+        if !self.ungrouped.is_empty() {
             self.overwrite_points(at, time, row, ledger);
         }
         self.extend_span(time);
     }
 
     /// Takes the current values from a row without keeping its samples.
-    pub fn show_row(&mut self, time: Millis, row: &GroupRow) {
+    pub fn set_current_row(&mut self, time: Millis, row: &GroupRow) {
         let change = self.changes;
         let at = self.group_of(row);
-        self.groups[at].show(time, row, change);
+        self.groups[at].set_current(time, row, change);
     }
 
     fn group_of(&mut self, row: &GroupRow) -> usize {
@@ -59,7 +59,11 @@ impl Head {
         // are common where programs send their own metrics.
         let same = |group: &GroupHead| Arc::ptr_eq(group.members(), &row.members);
         let known = self.groups.iter().position(same);
-        let known = known.or_else(|| self.groups.iter().position(|group| group.is(&row.members)));
+        let known = known.or_else(|| {
+            self.groups
+                .iter()
+                .position(|group| group.is_same_group(&row.members))
+        });
         known.unwrap_or_else(|| {
             self.groups.push(GroupHead::new(row.members.clone()));
             self.groups.len() - 1
@@ -69,13 +73,13 @@ impl Head {
     pub fn append_point(&mut self, point: &Point, now: Millis, ledger: &Ledger) {
         let at = (self.changes, now);
         let sample = (point.time, point.value);
-        self.loose.append(&point.series, sample, at, ledger);
+        self.ungrouped.append(&point.series, sample, at, ledger);
         self.extend_span(point.time);
     }
 
     /// Makes the next point current that was ahead of the clock and whose time has come. Returns whether there was one.
     pub fn show_due_point(&mut self, now: Millis) -> bool {
-        self.loose.show_due_point(self.changes, now)
+        self.ungrouped.show_due_point(self.changes, now)
     }
 
     fn extend_span(&mut self, time: Millis) {
@@ -92,7 +96,7 @@ impl Head {
                 .filter(|group| group.is_live(now))
                 .map(GroupHead::successor)
                 .collect(),
-            loose: self.loose.successor(now),
+            ungrouped: self.ungrouped.successor(now),
             changes: self.changes,
             span: None,
             number: self.number + 1,
@@ -100,17 +104,17 @@ impl Head {
     }
 
     /// Returns a snapshot of the current values. Clones pointers only: a few per group and per 256 loose series.
-    pub fn current(&self) -> CurrentValues {
-        CurrentValues {
+    pub fn current(&self) -> CurrentValuesSnapshot {
+        CurrentValuesSnapshot {
             groups: self.groups.iter().map(GroupHead::current).collect(),
-            loose: self.loose.current.clone(),
+            ungrouped: self.ungrouped.current.clone(),
             changes: self.changes,
         }
     }
 
     /// Series that are counted against the limit.
     pub fn series_count(&self) -> usize {
-        self.loose.len()
+        self.ungrouped.len()
             + self
                 .groups
                 .iter()
@@ -120,7 +124,7 @@ impl Head {
 
     pub fn bytes(&self) -> usize {
         let groups: usize = self.groups.iter().map(GroupHead::bytes).sum();
-        groups + self.loose.bytes()
+        groups + self.ungrouped.bytes()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -128,9 +132,9 @@ impl Head {
     }
 
     /// Everything as runs, oldest first within each owner; for writing a block.
-    pub fn runs(&self) -> Vec<Arc<Run>> {
-        let mut runs: Vec<Arc<Run>> = self.groups.iter().flat_map(GroupHead::runs).collect();
-        let mut loose: Vec<_> = self.loose.iter().collect();
+    pub fn runs(&self) -> Vec<Arc<SampleRun>> {
+        let mut runs: Vec<Arc<SampleRun>> = self.groups.iter().flat_map(GroupHead::runs).collect();
+        let mut loose: Vec<_> = self.ungrouped.iter().collect();
         loose.sort_unstable_by_key(|(_, series, _)| *series);
         runs.extend(
             loose

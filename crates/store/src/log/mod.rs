@@ -22,15 +22,15 @@
 //!
 //! LZ4 blocks carry their raw length (u32) in front.
 
-mod disk;
-mod frame;
+mod frame_encoder;
+mod log_io;
 mod replay;
 mod segment;
 
-pub(crate) use disk::LogDisk;
-pub(crate) use frame::FrameEncoder;
-pub(crate) use replay::{Visitor, other_version, replay};
-pub(crate) use segment::Segment;
+pub(crate) use frame_encoder::FrameEncoder;
+pub(crate) use log_io::LogIo;
+pub(crate) use replay::{LogVisitor, replay, unsupported_version};
+pub(crate) use segment::LogSegment;
 
 use std::path::{Path, PathBuf};
 
@@ -41,15 +41,15 @@ pub(crate) const FRAME_MARK: [u8; 2] = [0xB5, 0x9E];
 /// No frame is longer: a longer length is damage.
 pub(crate) const FRAME_LEN_MAX: usize = 64 << 20;
 
-pub(crate) const GROUP: u8 = 1;
-pub(crate) const SERIES: u8 = 2;
-pub(crate) const TICK: u8 = 3;
-pub(crate) const PUSH: u8 = 4;
+pub(crate) const GROUP_FRAME: u8 = 1;
+pub(crate) const SERIES_FRAME: u8 = 2;
+pub(crate) const TICK_FRAME: u8 = 3;
+pub(crate) const PUSH_FRAME: u8 = 4;
 
 pub(crate) const ROW_PARTLY_PRESENT: u8 = 1;
 pub(crate) const ROW_KEY: u8 = 2;
 /// A damaged frame costs at most this many rows of each group.
-pub(crate) const KEY_EVERY: u32 = 128;
+pub(crate) const KEY_ROW_INTERVAL: u32 = 128;
 
 pub(crate) fn segment_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{number:010}.log"))

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use pegel_metric::{GroupRow, Members, Millis, Point, Series};
 
 use crate::FORMAT_VERSION;
-use crate::codec::bytes::Reader;
-use crate::codec::{self, Corrupt};
-use crate::pack::unpack;
-use crate::series_table::SeriesReader;
+use crate::codec::byte_reader::ByteReader;
+use crate::codec::{self, DecodeError};
+use crate::lz4_block::unpack;
+use crate::series_codec::SeriesDecoder;
 
-use super::frame::frame_crc;
+use super::frame_encoder::frame_crc;
 use super::{
-    FRAME_HEAD_LEN, FRAME_LEN_MAX, FRAME_MARK, GROUP, HEADER_LEN, MAGIC, PUSH, ROW_KEY,
-    ROW_PARTLY_PRESENT, SERIES, TICK,
+    FRAME_HEAD_LEN, FRAME_LEN_MAX, FRAME_MARK, GROUP_FRAME, HEADER_LEN, MAGIC, PUSH_FRAME, ROW_KEY,
+    ROW_PARTLY_PRESENT, SERIES_FRAME, TICK_FRAME,
 };
 
 /// Members of a group and series of a segment are bounded, so that a damaged count cannot allocate.
@@ -22,7 +22,7 @@ const SERIES_MAX: u64 = 16 << 20;
 
 /// How a segment was found.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Replayed {
+pub(crate) struct ReplayReport {
     /// Bytes after the last whole frame: what a crash left half-written.
     pub torn: u64,
     /// Bytes that were skipped with whole frames after them, or frames that did not make sense.
@@ -32,47 +32,47 @@ pub(crate) struct Replayed {
 }
 
 /// What a segment holds, one visit per row or point, in the order in which they were written.
-pub(crate) trait Visitor {
+pub(crate) trait LogVisitor {
     fn row(&mut self, time: Millis, row: &GroupRow);
     fn point(&mut self, point: &Point);
 }
 
-pub(crate) fn replay(bytes: &[u8], visitor: &mut dyn Visitor) -> Replayed {
-    let mut replayed = Replayed::default();
+pub(crate) fn replay(bytes: &[u8], visitor: &mut dyn LogVisitor) -> ReplayReport {
+    let mut replayed = ReplayReport::default();
     match read_header(bytes) {
-        Header::Good => {}
-        Header::Torn => {
+        HeaderCheck::Good => {}
+        HeaderCheck::Torn => {
             replayed.torn = bytes.len() as u64;
             return replayed;
         }
-        Header::Version(version) => {
+        HeaderCheck::Version(version) => {
             replayed.version = Some(version);
             return replayed;
         }
         // The frames carry their own marks and checksums, so they are worth a look all the same.
-        Header::Damaged => replayed.damaged += HEADER_LEN as u64,
+        HeaderCheck::Damaged => replayed.damaged += HEADER_LEN as u64,
     }
     let frames = find_frames(bytes, &mut replayed);
-    let mut definitions = Definitions::default();
+    let mut definitions = SegmentDefinitions::default();
     for frame in frames
         .iter()
-        .filter(|frame| matches!(frame.kind, GROUP | SERIES))
+        .filter(|frame| matches!(frame.kind, GROUP_FRAME | SERIES_FRAME))
     {
         if definitions.read(frame.kind, frame.payload).is_err() {
             replayed.damaged += frame.payload.len() as u64;
         }
     }
-    let mut samples = SampleReader {
+    let mut samples = SampleDecoder {
         definitions,
         visitor,
     };
     for frame in &frames {
         if frame.after_damage {
-            samples.lose_track();
+            samples.discard_base_rows();
         }
         let result = match frame.kind {
-            TICK => samples.tick(frame.payload),
-            PUSH => samples.push(frame.payload),
+            TICK_FRAME => samples.tick(frame.payload),
+            PUSH_FRAME => samples.push(frame.payload),
             _ => Ok(()),
         };
         if result.is_err() {
@@ -82,7 +82,7 @@ pub(crate) fn replay(bytes: &[u8], visitor: &mut dyn Visitor) -> Replayed {
     replayed
 }
 
-enum Header {
+enum HeaderCheck {
     Good,
     Torn,
     Damaged,
@@ -90,41 +90,41 @@ enum Header {
 }
 
 /// The version in the header of a segment, if it is another one; damage says nothing.
-pub(crate) fn other_version(header: &[u8]) -> Option<u32> {
+pub(crate) fn unsupported_version(header: &[u8]) -> Option<u32> {
     match read_header(header) {
-        Header::Version(version) => Some(version),
+        HeaderCheck::Version(version) => Some(version),
         _ => None,
     }
 }
 
-fn read_header(bytes: &[u8]) -> Header {
+fn read_header(bytes: &[u8]) -> HeaderCheck {
     let Some(header) = bytes.get(..HEADER_LEN) else {
-        return Header::Torn;
+        return HeaderCheck::Torn;
     };
     if header.iter().all(|byte| *byte == 0) {
         return if bytes.iter().all(|byte| *byte == 0) {
-            Header::Torn
+            HeaderCheck::Torn
         } else {
-            Header::Damaged
+            HeaderCheck::Damaged
         };
     }
     let word = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes"));
     if &header[..8] != MAGIC || word(20) != crc32fast::hash(&header[..20]) {
-        return Header::Damaged;
+        return HeaderCheck::Damaged;
     }
     match word(8) {
-        FORMAT_VERSION => Header::Good,
-        version => Header::Version(version),
+        FORMAT_VERSION => HeaderCheck::Good,
+        version => HeaderCheck::Version(version),
     }
 }
 
-struct Frame<'a> {
+struct LogFrame<'a> {
     kind: u8,
     payload: &'a [u8],
     after_damage: bool,
 }
 
-fn find_frames<'a>(bytes: &'a [u8], replayed: &mut Replayed) -> Vec<Frame<'a>> {
+fn find_frames<'a>(bytes: &'a [u8], replayed: &mut ReplayReport) -> Vec<LogFrame<'a>> {
     let mut frames = Vec::new();
     let mut at = HEADER_LEN;
     let mut after_damage = false;
@@ -132,7 +132,7 @@ fn find_frames<'a>(bytes: &'a [u8], replayed: &mut Replayed) -> Vec<Frame<'a>> {
     let mut budget = bytes.len().saturating_mul(16);
     while at < bytes.len() {
         if let Some((kind, payload)) = frame_at(&bytes[at..], &mut budget) {
-            frames.push(Frame {
+            frames.push(LogFrame {
                 kind,
                 payload,
                 after_damage,
@@ -175,24 +175,24 @@ fn frame_at<'a>(bytes: &'a [u8], budget: &mut usize) -> Option<(u8, &'a [u8])> {
 
 /// What a segment defines. Ids are never used twice, so that the order does not matter.
 #[derive(Debug, Default)]
-struct Definitions {
-    groups: HashMap<u64, GroupReader>,
+struct SegmentDefinitions {
+    groups: HashMap<u64, GroupDecoder>,
     series: HashMap<u64, Arc<Series>>,
 }
 
 #[derive(Debug)]
-struct GroupReader {
+struct GroupDecoder {
     row: GroupRow,
     previous: Vec<u64>,
     /// False after damage, until a row comes that stands alone.
-    on_track: bool,
+    has_base_row: bool,
 }
 
-impl Definitions {
-    fn read(&mut self, kind: u8, payload: &[u8]) -> Result<(), Corrupt> {
+impl SegmentDefinitions {
+    fn read(&mut self, kind: u8, payload: &[u8]) -> Result<(), DecodeError> {
         let raw = unpack(payload)?;
-        let mut reader = Reader::new(&raw);
-        if kind == GROUP {
+        let mut reader = ByteReader::new(&raw);
+        if kind == GROUP_FRAME {
             let id = reader.varint()?;
             let group = reader.str()?.into();
             let live_for = reader.zigzag()?;
@@ -209,17 +209,17 @@ impl Definitions {
                 values: Vec::new(),
                 present: Vec::new(),
             };
-            self.groups.entry(id).or_insert(GroupReader {
+            self.groups.entry(id).or_insert(GroupDecoder {
                 row,
                 previous,
-                on_track: false,
+                has_base_row: false,
             });
         } else {
             let first = reader.varint()?;
             let count = reader.varint()?;
             let end = first
                 .checked_add(count)
-                .ok_or(Corrupt("ids of series without end"))?;
+                .ok_or(DecodeError("ids of series without end"))?;
             for (id, series) in (first..end).zip(read_series(&mut reader, count)?) {
                 self.series.insert(id, series);
             }
@@ -228,54 +228,55 @@ impl Definitions {
     }
 }
 
-fn read_series(reader: &mut Reader<'_>, count: u64) -> Result<Vec<Arc<Series>>, Corrupt> {
+fn read_series(reader: &mut ByteReader<'_>, count: u64) -> Result<Vec<Arc<Series>>, DecodeError> {
     if count > SERIES_MAX {
-        return Err(Corrupt("too many series"));
+        return Err(DecodeError("too many series"));
     }
-    let mut table = SeriesReader::default();
+    let mut table = SeriesDecoder::default();
     (0..count).map(|_| table.take(reader)).collect()
 }
 
-struct SampleReader<'a> {
-    definitions: Definitions,
-    visitor: &'a mut dyn Visitor,
+struct SampleDecoder<'a> {
+    definitions: SegmentDefinitions,
+    visitor: &'a mut dyn LogVisitor,
 }
 
-impl SampleReader<'_> {
-    fn lose_track(&mut self) {
+impl SampleDecoder<'_> {
+    fn discard_base_rows(&mut self) {
         self.definitions
             .groups
             .values_mut()
-            .for_each(|group| group.on_track = false);
+            .for_each(|group| group.has_base_row = false);
     }
 
-    fn tick(&mut self, payload: &[u8]) -> Result<(), Corrupt> {
-        let mut reader = Reader::new(payload);
+    fn tick(&mut self, payload: &[u8]) -> Result<(), DecodeError> {
+        let mut reader = ByteReader::new(payload);
         reader.u8()?;
         let time = reader.u64()? as Millis;
         let raw = unpack(reader.rest())?;
-        let mut reader = Reader::new(&raw);
+        let mut reader = ByteReader::new(&raw);
         let count = reader.varint()?;
         let mut result = Ok(());
         for _ in 0..count {
             let len = reader.varint()?;
-            let bytes = reader
-                .take(usize::try_from(len).map_err(|_| Corrupt("a row of impossible length"))?)?;
+            let bytes = reader.take(
+                usize::try_from(len).map_err(|_| DecodeError("a row of impossible length"))?,
+            )?;
             // A row of an unknown or derailed group costs only itself.
             result = result.and(self.row(time, bytes));
         }
         result
     }
 
-    fn row(&mut self, time: Millis, bytes: &[u8]) -> Result<(), Corrupt> {
-        let mut reader = Reader::new(bytes);
+    fn row(&mut self, time: Millis, bytes: &[u8]) -> Result<(), DecodeError> {
+        let mut reader = ByteReader::new(bytes);
         let id = reader.varint()?;
         let flags = reader.u8()?;
         let group = self
             .definitions
             .groups
             .get_mut(&id)
-            .ok_or(Corrupt("a row of an unknown group"))?;
+            .ok_or(DecodeError("a row of an unknown group"))?;
         let width = group.previous.len();
         let mut present = vec![u64::MAX; width.div_ceil(64)];
         if flags & ROW_PARTLY_PRESENT != 0 {
@@ -291,13 +292,13 @@ impl SampleReader<'_> {
         }
         if flags & ROW_KEY != 0 {
             group.previous.fill(0);
-            group.on_track = true;
+            group.has_base_row = true;
         }
-        if !group.on_track {
-            return Err(Corrupt("a row whose predecessor is lost"));
+        if !group.has_base_row {
+            return Err(DecodeError("a row whose predecessor is lost"));
         }
         if let Err(error) = codec::decode_row(reader.rest(), &mut group.previous) {
-            group.on_track = false;
+            group.has_base_row = false;
             return Err(error);
         }
         group.row.present = present;
@@ -310,10 +311,10 @@ impl SampleReader<'_> {
         Ok(())
     }
 
-    fn push(&mut self, payload: &[u8]) -> Result<(), Corrupt> {
-        let (_, body) = payload.split_first().ok_or(Corrupt("an empty push"))?;
+    fn push(&mut self, payload: &[u8]) -> Result<(), DecodeError> {
+        let (_, body) = payload.split_first().ok_or(DecodeError("an empty push"))?;
         let raw = unpack(body)?;
-        let mut reader = Reader::new(&raw);
+        let mut reader = ByteReader::new(&raw);
         let count = reader.varint()?;
         let mut time: Millis = 0;
         let mut result = Ok(());
@@ -327,7 +328,7 @@ impl SampleReader<'_> {
                     time,
                     value,
                 }),
-                None => result = Err(Corrupt("a point of an unknown series")),
+                None => result = Err(DecodeError("a point of an unknown series")),
             }
         }
         result
@@ -337,8 +338,8 @@ impl SampleReader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::bytes::put_varint;
-    use crate::pack::pack;
+    use crate::codec::byte_reader::put_varint;
+    use crate::lz4_block::pack;
 
     /// Found by fuzzing: the checksum was right, the first id the last that there is.
     #[test]
@@ -352,7 +353,7 @@ mod tests {
             raw.extend_from_slice(b"\0\x07{a=\"1\"}");
             let mut payload = Vec::new();
             pack(&raw, &mut payload);
-            let read = Definitions::default().read(SERIES, &payload);
+            let read = SegmentDefinitions::default().read(SERIES_FRAME, &payload);
             assert_eq!(read.is_ok(), is_good, "first id {first}: {read:?}");
         }
     }

@@ -9,22 +9,22 @@ use super::{HEADER_LEN, MAGIC, segment_path};
 
 /// A segment that is being written.
 #[derive(Debug)]
-pub(crate) struct Segment {
+pub(crate) struct LogSegment {
     pub path: Arc<Path>,
     pub file: Arc<dyn FileHandle>,
     /// Where the next frame goes. What stands behind it, if anything, was never acknowledged.
     end: u64,
 }
 
-impl Segment {
-    pub fn create(files: &dyn Files, dir: &Path, number: u64) -> io::Result<Segment> {
+impl LogSegment {
+    pub fn create(files: &dyn Files, dir: &Path, number: u64) -> io::Result<LogSegment> {
         // Here rather than at opening, so that a store on a disk that is full or read-only gets its
         // directory as soon as the disk allows.
         files.make_dir(dir)?;
         let path = segment_path(dir, number);
         let file = files.create(&path)?;
-        write_all_at(&*file, &header(number), 0)?;
-        Ok(Segment {
+        write_all_at(&*file, &segment_header(number), 0)?;
+        Ok(LogSegment {
             path: path.into(),
             file,
             end: HEADER_LEN as u64,
@@ -41,7 +41,7 @@ impl Segment {
     }
 }
 
-pub(super) fn header(number: u64) -> [u8; HEADER_LEN] {
+pub(super) fn segment_header(number: u64) -> [u8; HEADER_LEN] {
     let mut bytes = [0; HEADER_LEN];
     bytes[..8].copy_from_slice(MAGIC);
     bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());

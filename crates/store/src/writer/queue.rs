@@ -12,17 +12,17 @@ use std::time::{Duration, Instant};
 
 use pegel_metric::{Input, Ledger, Point, Reason, Tick};
 
-use crate::shared::Shared;
-use crate::{PushError, Pushed};
+use crate::context::StoreContext;
+use crate::{PushError, PushResult};
 
 #[derive(Debug)]
 pub(crate) enum Command {
-    Tick(Tick, Unsettled),
+    Tick(Tick, UncountedSamples),
     Push {
         input: Input,
         points: Vec<Point>,
-        unsettled: Unsettled,
-        reply: SyncSender<Result<Pushed, PushError>>,
+        unsettled: UncountedSamples,
+        reply: SyncSender<Result<PushResult, PushError>>,
     },
     /// Freeze the head, so that the upkeep makes a block of it.
     Freeze {
@@ -34,41 +34,41 @@ pub(crate) enum Command {
 /// Ticks and pushes that may wait for the writer.
 const QUEUE_LEN: usize = 1024;
 /// How long the writer sleeps between batches while ticks come fast.
-const REST: Duration = Duration::from_millis(8);
+const BATCH_DELAY: Duration = Duration::from_millis(8);
 /// Ticks count as fast after this many batches within [`CLOSE`] of each other, and as long as each rest collects several
 /// commands. The inputs of an agent that samples twice a second send two or three ticks together: those are not fast.
 const FAST_BATCHES: u32 = 8;
-const CLOSE: Duration = Duration::from_millis(4);
+const QUICK_SUCCESSION: Duration = Duration::from_millis(4);
 /// A resting writer is woken when this many commands are queued, so that none is dropped.
-const RESTING_LEN_MAX: usize = QUEUE_LEN / 8;
+const DELAYED_LEN_MAX: usize = QUEUE_LEN / 8;
 
 /// The queue between the inputs and the writer.
 #[derive(Debug, Default)]
 pub(crate) struct CommandQueue {
-    inner: Mutex<Inner>,
+    inner: Mutex<QueueState>,
     wake: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+struct QueueState {
     commands: VecDeque<Command>,
-    writer: WriterState,
+    writer: WriterActivity,
     is_closed: bool,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum WriterState {
+enum WriterActivity {
     /// At work; it checks the queue before it sleeps.
     #[default]
     Awake,
     /// Sleeps for [`REST`] at most.
-    Resting,
+    Delaying,
     Asleep,
 }
 
 /// Why a command was not queued.
 #[derive(Debug)]
-pub(crate) enum Refused {
+pub(crate) enum QueueSendError {
     /// The queue is full; returns the command.
     Full(Command),
     /// The writer has ended; the command is dropped, and a tick counts its samples as dropped.
@@ -76,30 +76,30 @@ pub(crate) enum Refused {
 }
 
 impl CommandQueue {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Queues a command. Never waits.
-    pub fn send(&self, command: Command) -> Result<(), Refused> {
+    pub fn send(&self, command: Command) -> Result<(), QueueSendError> {
         let mut inner = self.lock();
         if inner.is_closed {
-            return Err(Refused::Closed);
+            return Err(QueueSendError::Closed);
         }
         let is_waited_for = !matches!(command, Command::Tick(..));
         // Commands of the store's owner are queued even when the queue is full.
         let is_bounded = matches!(command, Command::Tick(..) | Command::Push { .. });
         if is_bounded && inner.commands.len() >= QUEUE_LEN {
-            return Err(Refused::Full(command));
+            return Err(QueueSendError::Full(command));
         }
         inner.commands.push_back(command);
         let wakes = match inner.writer {
-            WriterState::Awake => false,
-            WriterState::Resting => is_waited_for || inner.commands.len() >= RESTING_LEN_MAX,
-            WriterState::Asleep => true,
+            WriterActivity::Awake => false,
+            WriterActivity::Delaying => is_waited_for || inner.commands.len() >= DELAYED_LEN_MAX,
+            WriterActivity::Asleep => true,
         };
         if wakes {
-            inner.writer = WriterState::Awake;
+            inner.writer = WriterActivity::Awake;
             drop(inner);
             self.wake.notify_one();
         }
@@ -110,16 +110,16 @@ impl CommandQueue {
     fn take(&self, is_fast: bool, count_max: usize, batch: &mut Vec<Command>) {
         let mut inner = self.lock();
         if is_fast && inner.commands.is_empty() {
-            inner.writer = WriterState::Resting;
-            let is_resting = |inner: &mut Inner| inner.writer == WriterState::Resting;
-            let waited = self.wake.wait_timeout_while(inner, REST, is_resting);
+            inner.writer = WriterActivity::Delaying;
+            let is_resting = |inner: &mut QueueState| inner.writer == WriterActivity::Delaying;
+            let waited = self.wake.wait_timeout_while(inner, BATCH_DELAY, is_resting);
             inner = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         while inner.commands.is_empty() {
-            inner.writer = WriterState::Asleep;
+            inner.writer = WriterActivity::Asleep;
             inner = { self.wake.wait(inner) }.unwrap_or_else(PoisonError::into_inner);
         }
-        inner.writer = WriterState::Awake;
+        inner.writer = WriterActivity::Awake;
         let count = inner.commands.len().min(count_max);
         batch.extend(inner.commands.drain(..count));
     }
@@ -158,7 +158,8 @@ impl CommandReceiver {
         let is_fast = self.close_batches >= FAST_BATCHES;
         self.queue.take(is_fast, count_max, batch);
         let now = Instant::now();
-        let is_close = now.duration_since(self.last) < CLOSE || (is_fast && batch.len() > 1);
+        let is_close =
+            now.duration_since(self.last) < QUICK_SUCCESSION || (is_fast && batch.len() > 1);
         self.close_batches = if is_close { self.close_batches + 1 } else { 0 };
         self.last = now;
     }
@@ -173,17 +174,17 @@ impl Drop for CommandReceiver {
 /// Samples that were received and are not yet counted as kept or dropped. The rest is counted as dropped (`closed`) when
 /// this value is dropped, because the writer was closed or panicked.
 #[derive(Debug)]
-pub(crate) struct Unsettled {
+pub(crate) struct UncountedSamples {
     ledger: Arc<Ledger>,
     input: Input,
     count: u64,
 }
 
-impl Unsettled {
+impl UncountedSamples {
     /// Counts the samples as received.
-    pub fn receive(ledger: &Arc<Ledger>, input: Input, count: u64) -> Unsettled {
+    pub fn receive(ledger: &Arc<Ledger>, input: Input, count: u64) -> UncountedSamples {
         ledger.received(input, count);
-        Unsettled {
+        UncountedSamples {
             ledger: ledger.clone(),
             input,
             count,
@@ -191,12 +192,12 @@ impl Unsettled {
     }
 
     /// Subtracts samples that were counted as kept or dropped.
-    pub fn settle(&mut self, count: u64) {
+    pub fn mark_counted(&mut self, count: u64) {
         self.count = self.count.saturating_sub(count);
     }
 }
 
-impl Drop for Unsettled {
+impl Drop for UncountedSamples {
     fn drop(&mut self) {
         if self.count > 0 {
             self.ledger.dropped(self.input, Reason::Closed, self.count);
@@ -206,24 +207,24 @@ impl Drop for Unsettled {
 
 /// Counts points between `push` and its answer.
 #[derive(Debug)]
-pub(crate) struct InFlight<'a> {
-    shared: &'a Shared,
+pub(crate) struct InFlightPoints<'a> {
+    shared: &'a StoreContext,
     count: u64,
 }
 
-impl<'a> InFlight<'a> {
+impl<'a> InFlightPoints<'a> {
     /// At most this many points wait at one time, whoever sent them.
     const MAX: u64 = 1 << 20;
 
-    pub fn enter(shared: &'a Shared, count: u64) -> Option<InFlight<'a>> {
+    pub fn reserve(shared: &'a StoreContext, count: u64) -> Option<InFlightPoints<'a>> {
         let before = shared.points_in_flight.fetch_add(count, Ordering::Relaxed);
-        let entered = InFlight { shared, count };
+        let entered = InFlightPoints { shared, count };
         // A single push that is larger than the limit is let in when it comes alone.
-        (before == 0 || before + count <= InFlight::MAX).then_some(entered)
+        (before == 0 || before + count <= InFlightPoints::MAX).then_some(entered)
     }
 }
 
-impl Drop for InFlight<'_> {
+impl Drop for InFlightPoints<'_> {
     fn drop(&mut self) {
         self.shared
             .points_in_flight
@@ -237,21 +238,21 @@ mod tests {
 
     fn tick() -> Command {
         let ledger = Arc::new(Ledger::default());
-        let unsettled = Unsettled::receive(&ledger, Input::Collect, 0);
+        let unsettled = UncountedSamples::receive(&ledger, Input::Collect, 0);
         Command::Tick(Tick::new(Input::Collect), unsettled)
     }
 
-    fn set_writer(queue: &CommandQueue, state: WriterState) {
+    fn set_writer(queue: &CommandQueue, state: WriterActivity) {
         queue.lock().writer = state;
     }
 
     /// Whether a command wakes a writer in this state.
-    fn wakes(state: WriterState, command: Command) -> bool {
+    fn wakes(state: WriterActivity, command: Command) -> bool {
         let queue = CommandQueue::default();
         set_writer(&queue, state);
         queue.send(command).expect("there is room");
-        let is_awake = queue.lock().writer == WriterState::Awake;
-        is_awake && state != WriterState::Awake
+        let is_awake = queue.lock().writer == WriterActivity::Awake;
+        is_awake && state != WriterActivity::Awake
     }
 
     #[test]
@@ -259,27 +260,27 @@ mod tests {
         let push = || Command::Push {
             input: Input::Push,
             points: Vec::new(),
-            unsettled: Unsettled::receive(&Arc::default(), Input::Push, 0),
+            unsettled: UncountedSamples::receive(&Arc::default(), Input::Push, 0),
             reply: std::sync::mpsc::sync_channel(1).0,
         };
-        assert!(wakes(WriterState::Asleep, tick()));
-        assert!(wakes(WriterState::Asleep, push()));
-        assert!(!wakes(WriterState::Resting, tick()));
-        assert!(wakes(WriterState::Resting, push()));
-        assert!(wakes(WriterState::Resting, Command::Close));
-        assert!(!wakes(WriterState::Awake, push()));
+        assert!(wakes(WriterActivity::Asleep, tick()));
+        assert!(wakes(WriterActivity::Asleep, push()));
+        assert!(!wakes(WriterActivity::Delaying, tick()));
+        assert!(wakes(WriterActivity::Delaying, push()));
+        assert!(wakes(WriterActivity::Delaying, Command::Close));
+        assert!(!wakes(WriterActivity::Awake, push()));
     }
 
     #[test]
     fn many_ticks_wake_a_resting_writer_before_the_queue_is_full() {
         let queue = CommandQueue::default();
-        set_writer(&queue, WriterState::Resting);
-        for _ in 1..RESTING_LEN_MAX {
+        set_writer(&queue, WriterActivity::Delaying);
+        for _ in 1..DELAYED_LEN_MAX {
             queue.send(tick()).expect("there is room");
-            assert_eq!(queue.lock().writer, WriterState::Resting);
+            assert_eq!(queue.lock().writer, WriterActivity::Delaying);
         }
         queue.send(tick()).expect("there is room");
-        assert_eq!(queue.lock().writer, WriterState::Awake);
+        assert_eq!(queue.lock().writer, WriterActivity::Awake);
     }
 
     #[test]
@@ -289,14 +290,14 @@ mod tests {
         for _ in 0..QUEUE_LEN {
             queue.send(tick()).expect("there is room");
         }
-        assert!(matches!(queue.send(tick()), Err(Refused::Full(_))));
+        assert!(matches!(queue.send(tick()), Err(QueueSendError::Full(_))));
         queue.send(Command::Close).expect("always");
         let mut batch = Vec::new();
         receiver.receive(256, &mut batch);
         assert_eq!(batch.len(), 256);
         queue.send(tick()).expect("there is room again");
         drop(receiver);
-        assert!(matches!(queue.send(tick()), Err(Refused::Closed)));
+        assert!(matches!(queue.send(tick()), Err(QueueSendError::Closed)));
     }
 
     #[test]

@@ -6,23 +6,25 @@ use std::path::PathBuf;
 
 use pegel_store::Store;
 
-use crate::scene::{Samples, Scene, contents, files_in, missing, only_file, read, restore};
+use crate::fixture::{
+    DamageFixture, SampleBits, contents, files_in, missing, only_file, read, restore,
+};
 
 const HOUR: u64 = 3_600_000;
 
-struct Stored {
-    scene: Scene,
+struct BlockFixture {
+    scene: DamageFixture,
     files: BTreeMap<PathBuf, Vec<u8>>,
     block: PathBuf,
-    all: Samples,
+    all: SampleBits,
 }
 
-impl Stored {
+impl BlockFixture {
     /// One block, fresh or sealed.
-    fn new(is_sealed: bool) -> Stored {
-        let mut scene = Scene::new();
+    fn new(is_sealed: bool) -> BlockFixture {
+        let mut scene = DamageFixture::new();
         let store = scene.open();
-        let mut all = Samples::new();
+        let mut all = SampleBits::new();
         for n in 0..30 {
             scene.advance(500);
             all.extend(scene.tick(&store, &[0, 1]));
@@ -30,15 +32,15 @@ impl Stored {
                 all.extend(scene.push(&store, &["a", "b"]).expect("taken"));
             }
         }
-        store.settle();
+        store.flush_to_blocks();
         if is_sealed {
             scene.advance(3 * HOUR);
-            store.settle();
+            store.flush_to_blocks();
         }
         store.close();
         drop(store);
         let block = only_file(&scene.path("blocks"));
-        Stored {
+        BlockFixture {
             files: contents(&scene.options.dir),
             scene,
             block,
@@ -65,7 +67,7 @@ fn owner(text: &str) -> &str {
     label.trim_end_matches(|c: char| c.is_ascii_digit())
 }
 
-fn check_flips(stored: &Stored, settle_every: usize) {
+fn check_flips(stored: &BlockFixture, settle_every: usize) {
     let (mut set_aside, mut partly) = (0, 0);
     for at in 0..stored.bytes().len() {
         let context = format!("byte {at}");
@@ -96,7 +98,7 @@ fn check_flips(stored: &Stored, settle_every: usize) {
         if at % settle_every == 0 {
             // Sealing meets the damage, keeps what is whole, and sets the rest aside.
             stored.scene.advance(3 * HOUR);
-            store.settle();
+            store.flush_to_blocks();
             assert_eq!(read(&store), found, "{context}: sealed");
             stored.scene.clock.step(-3 * HOUR as i64);
         }
@@ -109,24 +111,24 @@ fn check_flips(stored: &Stored, settle_every: usize) {
 
 #[test]
 fn one_changed_byte_in_a_fresh_block_costs_at_most_a_run() {
-    check_flips(&Stored::new(false), 17);
+    check_flips(&BlockFixture::new(false), 17);
 }
 
 #[test]
 fn one_changed_byte_in_a_sealed_block_costs_at_most_a_run() {
-    check_flips(&Stored::new(true), usize::MAX);
+    check_flips(&BlockFixture::new(true), usize::MAX);
 }
 
 #[test]
 fn a_damaged_fresh_block_is_set_aside_when_it_is_sealed() {
-    let stored = Stored::new(false);
+    let stored = BlockFixture::new(false);
     let mut damaged = stored.bytes().to_owned();
     damaged[30] ^= 0xff;
     let store = stored.open_with(&damaged);
     let lost = missing(&stored.all, &read(&store), "before");
     assert!(!lost.is_empty() && lost.len() < stored.all.len());
     stored.scene.advance(3 * HOUR);
-    store.settle();
+    store.flush_to_blocks();
     assert_eq!(missing(&stored.all, &read(&store), "sealed"), lost);
     let aside = store.status().set_aside;
     assert_eq!(aside.len(), 1);
@@ -139,10 +141,10 @@ fn a_damaged_fresh_block_is_set_aside_when_it_is_sealed() {
 
 #[test]
 fn a_block_cut_anywhere_is_set_aside_whole() {
-    let stored = Stored::new(false);
+    let stored = BlockFixture::new(false);
     for len in (0..stored.bytes().len()).step_by(7) {
         let store = stored.open_with(&stored.bytes()[..len]);
-        assert_eq!(read(&store), Samples::new(), "cut at {len}");
+        assert_eq!(read(&store), SampleBits::new(), "cut at {len}");
         let aside = store.status().set_aside;
         assert_eq!(aside.len(), 1, "cut at {len}");
         assert_eq!(fs::read(&aside[0]).expect("kept"), stored.bytes()[..len]);
@@ -152,7 +154,7 @@ fn a_block_cut_anywhere_is_set_aside_whole() {
 
 #[test]
 fn a_block_damaged_while_the_store_is_open_never_answers_wrong() {
-    let stored = Stored::new(false);
+    let stored = BlockFixture::new(false);
     for at in (0..stored.bytes().len()).step_by(11) {
         let store = stored.open_with(stored.bytes());
         let mut damaged = stored.bytes().to_owned();
@@ -162,7 +164,7 @@ fn a_block_damaged_while_the_store_is_open_never_answers_wrong() {
         fs::write(&stored.block, &damaged[..at]).expect("written");
         missing(&stored.all, &read(&store), &format!("cut at {at}"));
         stored.scene.advance(3 * HOUR);
-        store.settle();
+        store.flush_to_blocks();
         let lost = missing(&stored.all, &read(&store), &format!("cut at {at}, sealed"));
         assert_eq!(
             store.status().degraded,

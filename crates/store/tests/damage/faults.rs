@@ -7,17 +7,17 @@ use pegel_store::{PushError, Store};
 use pegel_testkit::{Fault, FaultyFiles, Operation, eventually, eventually_within};
 use rustix::io::Errno;
 
-use crate::scene::{Samples, Scene, missing, read, try_read};
+use crate::fixture::{DamageFixture, SampleBits, missing, read, try_read};
 
 /// What was kept: ticks, and pushes that were acknowledged.
 #[derive(Default)]
-struct Kept {
-    samples: Samples,
+struct AcknowledgedSamples {
+    samples: SampleBits,
     refused: u64,
 }
 
 /// Half a second of the scene's time: a tick and a push.
-fn half_second(scene: &mut Scene, store: &Store, kept: &mut Kept) {
+fn half_second(scene: &mut DamageFixture, store: &Store, kept: &mut AcknowledgedSamples) {
     scene.advance(500);
     kept.samples.extend(scene.tick(store, &[0, 1]));
     scene.advance(1);
@@ -31,7 +31,7 @@ fn half_second(scene: &mut Scene, store: &Store, kept: &mut Kept) {
     }
 }
 
-fn check_books(store: &Store) {
+fn check_ledger(store: &Store) {
     for account in store.ledger().accounts() {
         let dropped: u64 = account.dropped.iter().map(|(_, count)| count).sum();
         assert_eq!(account.received, account.kept + dropped, "{account:?}");
@@ -39,15 +39,15 @@ fn check_books(store: &Store) {
 }
 
 /// Everything kept is there, nothing else, also after reopening.
-fn check_all(scene: &Scene, store: Store, kept: &Kept, context: &str) {
+fn check_all(scene: &DamageFixture, store: Store, kept: &AcknowledgedSamples, context: &str) {
     let found = read(&store);
     assert_eq!(
         missing(&kept.samples, &found, context),
-        Samples::new(),
+        SampleBits::new(),
         "{context}: lost"
     );
-    check_books(&store);
-    store.settle();
+    check_ledger(&store);
+    store.flush_to_blocks();
     assert_eq!(read(&store), kept.samples, "{context}: settled");
     store.close();
     drop(store);
@@ -63,14 +63,14 @@ fn check_all(scene: &Scene, store: Store, kept: &Kept, context: &str) {
 /// A disk that fails from some moment on until it is healed.
 fn check_outage(context: &str, break_it: impl Fn(&FaultyFiles), stops_the_log: bool) {
     let files = FaultyFiles::new();
-    let mut scene = Scene::new().with_files(files.clone());
+    let mut scene = DamageFixture::new().with_files(files.clone());
     scene.options.keep_memory = Duration::from_secs(10);
     let store = scene.open();
-    let mut kept = Kept::default();
+    let mut kept = AcknowledgedSamples::default();
     for _ in 0..30 {
         half_second(&mut scene, &store, &mut kept);
     }
-    store.settle();
+    store.flush_to_blocks();
     half_second(&mut scene, &store, &mut kept);
     assert_eq!(store.status().degraded, None, "{context}");
 
@@ -81,7 +81,7 @@ fn check_outage(context: &str, break_it: impl Fn(&FaultyFiles), stops_the_log: b
     // Blocks are written and logs are synced in the background, so this may take a moment.
     let degraded = eventually(context, || {
         half_second(&mut scene, &store, &mut kept);
-        store.settle();
+        store.flush_to_blocks();
         store.status().degraded.ok_or("not degraded")
     });
     assert!(!degraded.reason.is_empty() && degraded.since <= scene.now());
@@ -93,7 +93,7 @@ fn check_outage(context: &str, break_it: impl Fn(&FaultyFiles), stops_the_log: b
     );
     assert_eq!(
         missing(&kept.samples, &read(&store), context),
-        Samples::new(),
+        SampleBits::new(),
         "{context}: broken"
     );
 
@@ -145,9 +145,9 @@ fn a_broken_disk_is_survived() {
 #[test]
 fn a_disk_that_cannot_sync_is_survived() {
     let files = FaultyFiles::new();
-    let mut scene = Scene::new().with_files(files.clone());
+    let mut scene = DamageFixture::new().with_files(files.clone());
     let store = scene.open();
-    let mut kept = Kept::default();
+    let mut kept = AcknowledgedSamples::default();
     half_second(&mut scene, &store, &mut kept);
     files.inject(Fault::always(Operation::Sync, Errno::IO));
     eventually("the failed sync shows", || {
@@ -158,7 +158,7 @@ fn a_disk_that_cannot_sync_is_survived() {
     });
     assert_eq!(
         missing(&kept.samples, &read(&store), "broken"),
-        Samples::new()
+        SampleBits::new()
     );
     files.heal();
     eventually_within(Duration::from_secs(5), "it recovers", || {
@@ -175,9 +175,9 @@ fn an_operation_that_fails_once_costs_nothing() {
     for operation in Operation::ALL {
         for skip in 0.. {
             let files = FaultyFiles::new();
-            let mut scene = Scene::new().with_files(files.clone());
+            let mut scene = DamageFixture::new().with_files(files.clone());
             let store = scene.open();
-            let mut kept = Kept::default();
+            let mut kept = AcknowledgedSamples::default();
             let fault = Fault {
                 torn_bytes: if skip % 2 == 0 { 0 } else { 30 },
                 ..Fault::once(operation, Errno::IO, skip)
@@ -187,11 +187,11 @@ fn an_operation_that_fails_once_costs_nothing() {
                 for _ in 0..4 {
                     half_second(&mut scene, &store, &mut kept);
                 }
-                store.settle();
+                store.flush_to_blocks();
             }
             let _ = try_read(&store);
             scene.advance(3 * 3_600_000);
-            store.settle();
+            store.flush_to_blocks();
             half_second(&mut scene, &store, &mut kept);
             let failed = files.failures() > 0;
             files.heal();
@@ -199,7 +199,7 @@ fn an_operation_that_fails_once_costs_nothing() {
             eventually_within(Duration::from_secs(5), &context, || {
                 scene.advance(2000);
                 half_second(&mut scene, &store, &mut kept);
-                store.settle();
+                store.flush_to_blocks();
                 store.status().degraded.map_or(Ok(()), Err)
             });
             check_all(&scene, store, &kept, &context);
@@ -214,7 +214,7 @@ fn an_operation_that_fails_once_costs_nothing() {
 #[test]
 fn memory_is_bounded_on_a_full_disk() {
     let files = FaultyFiles::new();
-    let mut scene = Scene::new().with_files(files.clone());
+    let mut scene = DamageFixture::new().with_files(files.clone());
     scene.options.memory_bytes_max = 64 << 10;
     scene.options.keep_memory = Duration::from_secs(3600);
     let store = scene.open();
@@ -232,11 +232,11 @@ fn memory_is_bounded_on_a_full_disk() {
         "{:?}",
         store.status()
     );
-    check_books(&store);
+    check_ledger(&store);
     let mut current = 0;
     store.latest(&pegel_metric::Selector::all(), 0, &mut |_, latest| {
         current += 1;
-        assert_eq!(latest.seen, scene.now(), "current values go on");
+        assert_eq!(latest.last_sampled, scene.now(), "current values go on");
     });
     assert!(current > 0);
     files.heal();

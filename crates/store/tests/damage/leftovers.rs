@@ -3,15 +3,15 @@
 use std::fs;
 
 use pegel_metric::Millis;
-use pegel_store::{OpenError, Store};
+use pegel_store::{Store, StoreOpenError};
 
-use crate::scene::{Samples, Scene, contents, files_in, only_file, read};
+use crate::fixture::{DamageFixture, SampleBits, contents, files_in, only_file, read};
 
 const HOUR: u64 = 3_600_000;
 
 /// Ticks and pushes over some minutes, settled in parts: several fresh blocks and a log.
-fn fill(scene: &mut Scene, store: &Store, blocks: usize) -> Samples {
-    let mut all = Samples::new();
+fn fill(scene: &mut DamageFixture, store: &Store, blocks: usize) -> SampleBits {
+    let mut all = SampleBits::new();
     for _ in 0..blocks {
         for n in 0..20 {
             scene.advance(500);
@@ -20,7 +20,7 @@ fn fill(scene: &mut Scene, store: &Store, blocks: usize) -> Samples {
                 all.extend(scene.push(store, &["a", "b"]).expect("taken"));
             }
         }
-        store.settle();
+        store.flush_to_blocks();
     }
     scene.advance(500);
     all.extend(scene.tick(store, &[0]));
@@ -29,7 +29,7 @@ fn fill(scene: &mut Scene, store: &Store, blocks: usize) -> Samples {
 
 #[test]
 fn half_written_blocks_are_removed_and_foreign_files_left_alone() {
-    let mut scene = Scene::new();
+    let mut scene = DamageFixture::new();
     let store = scene.open();
     let all = fill(&mut scene, &store, 1);
     drop(store);
@@ -45,14 +45,14 @@ fn half_written_blocks_are_removed_and_foreign_files_left_alone() {
 
 #[test]
 fn a_crash_between_block_and_log_counts_nothing_twice() {
-    let mut scene = Scene::new();
+    let mut scene = DamageFixture::new();
     let store = scene.open();
     let mut all = fill(&mut scene, &store, 0);
     scene.advance(500);
     all.extend(scene.push(&store, &["a"]).expect("taken"));
     let log = only_file(&scene.path("log"));
     let bytes = fs::read(&log).expect("a log");
-    store.settle();
+    store.flush_to_blocks();
     drop(store);
     assert!(!log.exists(), "its samples are in a block");
     fs::write(&log, &bytes).expect("written");
@@ -68,13 +68,13 @@ fn a_crash_between_block_and_log_counts_nothing_twice() {
 
 #[test]
 fn a_crash_before_replaced_blocks_were_removed_counts_nothing_twice() {
-    let mut scene = Scene::new();
+    let mut scene = DamageFixture::new();
     let store = scene.open();
     let all = fill(&mut scene, &store, 3);
-    store.settle();
+    store.flush_to_blocks();
     let fresh = contents(&scene.options.dir);
     scene.advance(3 * HOUR);
-    store.settle();
+    store.flush_to_blocks();
     assert_eq!(store.status().blocks, 1, "all in one sealed block");
     drop(store);
     for (path, bytes) in &fresh {
@@ -91,7 +91,7 @@ fn a_crash_before_replaced_blocks_were_removed_counts_nothing_twice() {
 
 #[test]
 fn missing_and_empty_files_cost_only_themselves() {
-    let mut scene = Scene::new();
+    let mut scene = DamageFixture::new();
     let store = scene.open();
     let all = fill(&mut scene, &store, 2);
     drop(store);
@@ -102,7 +102,7 @@ fn missing_and_empty_files_cost_only_themselves() {
     fs::write(scene.path("log/0000000099.log"), b"").expect("written");
     fs::write(scene.path("blocks/0000000099.blk"), b"").expect("written");
     let store = scene.open();
-    let left: Samples = all
+    let left: SampleBits = all
         .into_iter()
         .filter(|((_, time), _)| latest - time <= 20 * 500)
         .collect();
@@ -111,7 +111,7 @@ fn missing_and_empty_files_cost_only_themselves() {
     assert_eq!(status.set_aside.len(), 1, "the empty block: {status:?}");
     assert_eq!(status.torn_bytes, 0);
     // New segments and blocks go behind the numbers that were there.
-    store.settle();
+    store.flush_to_blocks();
     drop(store);
     fs::remove_dir_all(scene.path("log")).expect("removed");
     let store = scene.open();
@@ -120,7 +120,7 @@ fn missing_and_empty_files_cost_only_themselves() {
 
 #[test]
 fn another_version_is_refused_and_nothing_is_changed() {
-    let mut scene = Scene::new();
+    let mut scene = DamageFixture::new();
     let store = scene.open();
     fill(&mut scene, &store, 2);
     drop(store);
@@ -138,7 +138,7 @@ fn another_version_is_refused_and_nothing_is_changed() {
         fs::write(&path, &other).expect("written");
         let before = contents(&scene.options.dir);
         match Store::open(scene.options.clone()) {
-            Err(OpenError::Version {
+            Err(StoreOpenError::Version {
                 path: named, found, ..
             }) => assert_eq!((named, found), (path.clone(), 7)),
             other => panic!("{other:?}"),
@@ -151,7 +151,7 @@ fn another_version_is_refused_and_nothing_is_changed() {
 
 #[test]
 fn what_was_set_aside_stays_even_under_the_same_name() {
-    let scene = Scene::new();
+    let scene = DamageFixture::new();
     for round in 1..4_u8 {
         drop(scene.open());
         fs::write(scene.path("blocks/0000000001.blk"), [round; 9]).expect("written");

@@ -5,37 +5,39 @@ use std::time::Duration;
 
 use pegel_store::Store;
 
-use crate::scene::{Samples, Scene, contents, files_in, missing, only_file, read, restore};
+use crate::fixture::{
+    DamageFixture, SampleBits, contents, files_in, missing, only_file, read, restore,
+};
 
 /// As `log/mod.rs` documents the format.
 const HEADER_LEN: usize = 24;
 const FRAME_HEAD_LEN: usize = 12;
 const GROUP: u8 = 1;
 const SERIES: u8 = 2;
-const KEY_EVERY: usize = 128;
+const KEY_ROW_INTERVAL: usize = 128;
 
 /// A frame of the log and the samples in it.
 #[derive(Debug)]
-struct Frame {
+struct ExpectedFrame {
     start: usize,
     end: usize,
     kind: u8,
-    samples: Samples,
+    samples: SampleBits,
     /// For each group whose row is in the frame, how many rows of it came before.
     rows: Vec<(usize, usize)>,
 }
 
-struct Logged {
-    scene: Scene,
+struct LogFixture {
+    scene: DamageFixture,
     bytes: Vec<u8>,
-    frames: Vec<Frame>,
-    all: Samples,
+    frames: Vec<ExpectedFrame>,
+    all: SampleBits,
 }
 
-impl Logged {
+impl LogFixture {
     /// A log of so many ticks, with pushes between; each is a frame of its own.
-    fn new(ticks: usize) -> Logged {
-        let mut scene = Scene::new();
+    fn new(ticks: usize) -> LogFixture {
+        let mut scene = DamageFixture::new();
         let store = scene.open();
         let mut written = Vec::new();
         let mut row_counts = [0; 2];
@@ -62,8 +64,8 @@ impl Logged {
         let bytes = fs::read(only_file(&scene.path("log"))).expect("a log");
         let frames = frames_of(&bytes, written);
         let all = frames.iter().flat_map(|frame| frame.samples.clone());
-        let all: Samples = all.collect();
-        Logged {
+        let all: SampleBits = all.collect();
+        LogFixture {
             scene,
             frames,
             all,
@@ -87,13 +89,13 @@ impl Logged {
     }
 
     /// What may be lost when a frame is damaged: its samples, what it defines, and rows up to the next key.
-    fn may_be_lost(&self, damaged: usize) -> Samples {
-        let mut lost = Samples::new();
+    fn may_be_lost(&self, damaged: usize) -> SampleBits {
+        let mut lost = SampleBits::new();
         let mut on_track = [false; 2];
         let defines = self.frames[damaged].kind;
         for (at, frame) in self.frames.iter().enumerate().skip(damaged) {
             for (group, row) in &frame.rows {
-                on_track[*group] |= at > damaged && row % KEY_EVERY == 0;
+                on_track[*group] |= at > damaged && row % KEY_ROW_INTERVAL == 0;
             }
             let derailed = frame.rows.iter().any(|(group, _)| !on_track[*group]);
             let undefined = match defines {
@@ -109,7 +111,7 @@ impl Logged {
     }
 }
 
-fn frames_of(bytes: &[u8], written: Vec<(Samples, Vec<(usize, usize)>)>) -> Vec<Frame> {
+fn frames_of(bytes: &[u8], written: Vec<(SampleBits, Vec<(usize, usize)>)>) -> Vec<ExpectedFrame> {
     let mut written = written.into_iter();
     let mut frames = Vec::new();
     let mut start = HEADER_LEN;
@@ -121,7 +123,7 @@ fn frames_of(bytes: &[u8], written: Vec<(Samples, Vec<(usize, usize)>)>) -> Vec<
             GROUP | SERIES => Default::default(),
             _ => written.next().expect("a frame for each tick and push"),
         };
-        frames.push(Frame {
+        frames.push(ExpectedFrame {
             start,
             end,
             kind,
@@ -137,19 +139,19 @@ fn frames_of(bytes: &[u8], written: Vec<(Samples, Vec<(usize, usize)>)>) -> Vec<
 
 #[test]
 fn a_log_cut_at_any_byte_keeps_every_whole_frame() {
-    let logged = Logged::new(24);
+    let logged = LogFixture::new(24);
     for len in 0..logged.bytes.len() {
         let whole = logged.frames.iter().filter(|frame| frame.end <= len);
         let end = whole.clone().map(|frame| frame.end).max();
         let end = end.unwrap_or(if len < HEADER_LEN { 0 } else { HEADER_LEN });
-        let wanted: Samples = whole.flat_map(|frame| frame.samples.clone()).collect();
+        let wanted: SampleBits = whole.flat_map(|frame| frame.samples.clone()).collect();
         let store = logged.open_with(&logged.bytes[..len]);
         assert_eq!(read(&store), wanted, "cut at {len}");
         let status = store.status();
         assert_eq!(status.torn_bytes, (len - end) as u64, "cut at {len}");
         assert!(status.set_aside.is_empty(), "cut at {len}: {status:?}");
         if len % 61 == 0 {
-            store.settle();
+            store.flush_to_blocks();
             assert_eq!(read(&store), wanted, "cut at {len}, settled");
             assert_eq!(store.status().set_aside, [] as [std::path::PathBuf; 0]);
             drop(store);
@@ -165,7 +167,7 @@ fn a_log_cut_at_any_byte_keeps_every_whole_frame() {
 }
 
 /// Checks one log with one changed byte.
-fn check_flip(logged: &Logged, at: usize, flip: u8) {
+fn check_flip(logged: &LogFixture, at: usize, flip: u8) {
     let context = format!("byte {at} of {} ^ {flip:#x}", logged.bytes.len());
     let mut damaged = logged.bytes.clone();
     damaged[at] ^= flip;
@@ -173,7 +175,7 @@ fn check_flip(logged: &Logged, at: usize, flip: u8) {
     let found = read(&store);
     let lost = missing(&logged.all, &found, &context);
     let frame = logged.frame_at(at);
-    let allowed = frame.map_or_else(Samples::new, |frame| logged.may_be_lost(frame));
+    let allowed = frame.map_or_else(SampleBits::new, |frame| logged.may_be_lost(frame));
     for key in lost.keys() {
         assert!(
             allowed.contains_key(key),
@@ -182,7 +184,7 @@ fn check_flip(logged: &Logged, at: usize, flip: u8) {
     }
     let is_last = frame == Some(logged.frames.len() - 1);
     assert_eq!(store.status().torn_bytes > 0, is_last, "{context}");
-    store.settle();
+    store.flush_to_blocks();
     assert_eq!(read(&store), found, "{context}: settled");
     let aside = store.status().set_aside;
     if is_last {
@@ -203,7 +205,7 @@ fn check_flip(logged: &Logged, at: usize, flip: u8) {
 
 #[test]
 fn one_changed_byte_costs_at_most_the_frames_that_hang_on_it() {
-    let logged = Logged::new(12);
+    let logged = LogFixture::new(12);
     for at in 0..logged.bytes.len() {
         check_flip(&logged, at, 1 << (at % 8));
     }
@@ -211,7 +213,7 @@ fn one_changed_byte_costs_at_most_the_frames_that_hang_on_it() {
 
 #[test]
 fn a_long_log_gets_back_on_track_at_the_next_key_row() {
-    let logged = Logged::new(400);
+    let logged = LogFixture::new(400);
     let losses: Vec<usize> = (0..logged.frames.len())
         .map(|frame| logged.may_be_lost(frame).len())
         .collect();
@@ -226,12 +228,12 @@ fn a_long_log_gets_back_on_track_at_the_next_key_row() {
 
 #[test]
 fn definitions_are_written_again_in_a_long_log() {
-    let mut logged = Logged::new(1);
+    let mut logged = LogFixture::new(1);
     // Enough for the second copy of the definitions, which comes after 32 KiB.
-    let mut scene = Scene::new();
+    let mut scene = DamageFixture::new();
     scene.options.keep_memory = Duration::from_secs(86_400);
     let store = scene.open();
-    let mut all = Samples::new();
+    let mut all = SampleBits::new();
     for n in 0..2000 {
         scene.advance(500);
         all.extend(scene.tick(&store, &[0, 1]));
@@ -260,7 +262,7 @@ fn definitions_are_written_again_in_a_long_log() {
 
 #[test]
 fn noise_and_zeros_in_the_middle_cost_only_what_stood_there() {
-    let logged = Logged::new(400);
+    let logged = LogFixture::new(400);
     let from = logged.bytes.len() / 3;
     for fill in [0x00, 0xb5, 0xff] {
         let mut damaged = logged.bytes.clone();
@@ -270,11 +272,11 @@ fn noise_and_zeros_in_the_middle_cost_only_what_stood_there() {
         let lost = missing(&logged.all, &found, "a filled stretch");
         let first = logged.frame_at(from).expect("a frame");
         let last = logged.frame_at(from + 700).expect("a frame");
-        let allowed: Samples = (first..=last)
+        let allowed: SampleBits = (first..=last)
             .flat_map(|frame| logged.may_be_lost(frame))
             .collect();
         assert!(!lost.is_empty() && lost.keys().all(|key| allowed.contains_key(key)));
-        store.settle();
+        store.flush_to_blocks();
         assert_eq!(store.status().set_aside.len(), 1);
         assert_eq!(read(&store), found);
     }
@@ -282,7 +284,7 @@ fn noise_and_zeros_in_the_middle_cost_only_what_stood_there() {
 
 #[test]
 fn a_tail_of_zeros_is_torn_and_costs_nothing() {
-    let logged = Logged::new(24);
+    let logged = LogFixture::new(24);
     let mut padded = logged.bytes.clone();
     padded.resize(padded.len() + 4096, 0);
     let store = logged.open_with(&padded);
@@ -291,13 +293,13 @@ fn a_tail_of_zeros_is_torn_and_costs_nothing() {
     drop(store);
     // Nothing but zeros: space was given out and never written.
     let store = logged.open_with(&[0; 8192]);
-    assert_eq!(read(&store), Samples::new());
+    assert_eq!(read(&store), SampleBits::new());
     assert_eq!(store.status().torn_bytes, 8192);
 }
 
 #[test]
 fn a_store_goes_on_behind_a_torn_log() {
-    let mut logged = Logged::new(24);
+    let mut logged = LogFixture::new(24);
     let cut = logged.bytes.len() - 3;
     let store = logged.open_with(&logged.bytes[..cut]);
     let mut wanted = read(&store);

@@ -3,6 +3,6 @@
 
 mod blocks;
 mod faults;
+mod fixture;
 mod leftovers;
 mod log;
-mod scene;

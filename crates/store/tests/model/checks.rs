@@ -1,13 +1,13 @@
 //! What must hold at any time, and questions with random ranges, steps and folds.
 
 use pegel_metric::{Clock, Input, Millis, Selector};
-use pegel_store::{Fold, Question, Step};
+use pegel_store::{QueryStep, RangeQuery, StepAggregation};
 
-use crate::naive::{Answer, fold};
-use crate::world::{AHEAD_MAX, HOUR, MINUTE, Mode, START, World};
+use crate::model_run::{AHEAD_MAX, HOUR, MINUTE, ModelMode, ModelRun, START};
+use crate::naive_store::{NaiveAnswer, fold};
 
-impl World {
-    pub fn check_books(&self) {
+impl ModelRun {
+    pub fn check_ledger(&self) {
         let mut kept = 0;
         for account in self.store.ledger().accounts() {
             let dropped: u64 = account.dropped.iter().map(|(_, count)| count).sum();
@@ -18,7 +18,7 @@ impl World {
     }
 
     pub fn check_currents(&mut self) {
-        self.tell("latest".into());
+        self.log_operation("latest".into());
         self.sync();
         self.currents.changed(self.clock.utc());
         let mut visits = Vec::new();
@@ -30,12 +30,12 @@ impl World {
     }
 
     pub fn check_everything(&mut self) {
-        self.check_books();
+        self.check_ledger();
         self.check_currents();
         self.check_raw(&Selector::all(), Millis::MIN, Millis::MAX);
     }
 
-    pub fn ask(&mut self) {
+    pub fn check_random_query(&mut self) {
         let selector = *self.rng.pick(&[
             "*",
             "loose",
@@ -55,7 +55,7 @@ impl World {
                 (start, start + self.rng.between(0..span))
             }
         };
-        let step = (!self.rng.chance(3)).then(|| Step {
+        let step = (!self.rng.chance(3)).then(|| QueryStep {
             millis: match self.rng.below(5) {
                 0 => 1,
                 1 => self.rng.between(1..2000),
@@ -63,9 +63,9 @@ impl World {
                 3 => HOUR,
                 _ => self.rng.between(1..10 * HOUR),
             },
-            fold: (!self.rng.chance(8)).then(|| *self.rng.pick(&Fold::ALL)),
+            aggregation: (!self.rng.chance(8)).then(|| *self.rng.pick(&StepAggregation::ALL)),
         });
-        self.tell(format!("ask {selector} from {start} to {end} by {step:?}"));
+        self.log_operation(format!("ask {selector} from {start} to {end} by {step:?}"));
         let selector = Selector::parse(selector).expect("a valid pattern");
         match step {
             None => drop(self.check_raw(&selector, start, end)),
@@ -74,11 +74,11 @@ impl World {
     }
 
     /// Every sample that must be there is, and what is there is right. Returns the answer.
-    fn check_raw(&self, selector: &Selector, start: Millis, end: Millis) -> Answer {
+    fn check_raw(&self, selector: &Selector, start: Millis, end: Millis) -> NaiveAnswer {
         let answer = self.answer(selector, start, end, None);
         let wanted = self.naive.raw(selector, start, end);
-        let is_bounded_by_bytes = matches!(self.mode, Mode::Ordered | Mode::Tight);
-        if start >= self.floor && !is_bounded_by_bytes {
+        let is_bounded_by_bytes = matches!(self.mode, ModelMode::Ordered | ModelMode::Tight);
+        if start >= self.retained_from && !is_bounded_by_bytes {
             compare(&answer, &wanted);
             return answer;
         }
@@ -91,7 +91,7 @@ impl World {
             for (time, bits) in points {
                 let known = self.naive.get(series, *time);
                 let may_differ =
-                    *time < self.floor && self.rewritten.contains(&(series.clone(), *time));
+                    *time < self.retained_from && self.rewritten.contains(&(series.clone(), *time));
                 assert!(
                     known == Some(*bits) || may_differ,
                     "{series} at {}: {}, not {:?}",
@@ -102,15 +102,15 @@ impl World {
             }
         }
         match self.mode {
-            Mode::Tight => {}
-            Mode::Ordered => {
+            ModelMode::Tight => {}
+            ModelMode::Ordered => {
                 for input in Input::ALL {
                     self.check_beginning(&answer, *input, selector, start, end);
                 }
             }
             _ => compare(
-                &from(&answer, self.floor),
-                &self.naive.raw(selector, start.max(self.floor), end),
+                &from(&answer, self.retained_from),
+                &self.naive.raw(selector, start.max(self.retained_from), end),
             ),
         }
         answer
@@ -119,13 +119,13 @@ impl World {
     /// Whatever is missing of an input is missing from its beginning: each has bytes of its own.
     fn check_beginning(
         &self,
-        answer: &Answer,
+        answer: &NaiveAnswer,
         input: Input,
         selector: &Selector,
         start: Millis,
         end: Millis,
     ) {
-        let of_input = |answer: &Answer| -> Answer {
+        let of_input = |answer: &NaiveAnswer| -> NaiveAnswer {
             let its = answer
                 .iter()
                 .filter(|(series, _)| series.family().input == input);
@@ -140,13 +140,13 @@ impl World {
         compare(&from(&answer, oldest), &of_input(&wanted));
     }
 
-    fn check_folded(&self, selector: &Selector, start: Millis, end: Millis, step: Step) {
-        let is_bounded_by_bytes = matches!(self.mode, Mode::Ordered | Mode::Tight);
-        let raw = if start >= self.floor && !is_bounded_by_bytes {
+    fn check_folded(&self, selector: &Selector, start: Millis, end: Millis, step: QueryStep) {
+        let is_bounded_by_bytes = matches!(self.mode, ModelMode::Ordered | ModelMode::Tight);
+        let raw = if start >= self.retained_from && !is_bounded_by_bytes {
             self.naive.raw(selector, start, end)
         } else {
             // Retention must not come between the two questions.
-            self.store.settle();
+            self.store.flush_to_blocks();
             self.check_raw(selector, start, end)
         };
         let answer = self.answer(selector, start, end, Some(step));
@@ -158,12 +158,12 @@ impl World {
         selector: &Selector,
         start: Millis,
         end: Millis,
-        step: Option<Step>,
-    ) -> Answer {
-        let mut answer = Answer::new();
-        let question = Question::new(selector.clone(), start, end, step);
+        step: Option<QueryStep>,
+    ) -> NaiveAnswer {
+        let mut answer = NaiveAnswer::new();
+        let question = RangeQuery::new(selector.clone(), start, end, step);
         self.store
-            .range(&question, &mut |series, points| {
+            .query_range(&question, &mut |series, points| {
                 let points = points.iter().map(|(time, value)| (*time, value.to_bits()));
                 answer.push((series.clone(), points.collect()));
             })
@@ -172,7 +172,7 @@ impl World {
     }
 }
 
-fn from(answer: &Answer, oldest: Millis) -> Answer {
+fn from(answer: &NaiveAnswer, oldest: Millis) -> NaiveAnswer {
     answer
         .iter()
         .map(|(series, points)| {
@@ -183,23 +183,23 @@ fn from(answer: &Answer, oldest: Millis) -> Answer {
         .collect()
 }
 
-fn compare(answer: &Answer, wanted: &Answer) {
+fn compare(answer: &NaiveAnswer, wanted: &NaiveAnswer) {
     compare_by(answer, wanted, |a, b| a == b);
 }
 
 /// Bit for bit, but for what IEEE 754 leaves open: which NaN a sum is, and which zero is the least.
-fn compare_folded(answer: &Answer, wanted: &Answer, step: Step) {
+fn compare_folded(answer: &NaiveAnswer, wanted: &NaiveAnswer, step: QueryStep) {
     compare_by(answer, wanted, |a, b| {
         let (x, y) = (f64::from_bits(a), f64::from_bits(b));
-        match step.fold {
-            Some(Fold::First | Fold::Last) => a == b,
+        match step.aggregation {
+            Some(StepAggregation::First | StepAggregation::Last) => a == b,
             _ => a == b || (x.is_nan() && y.is_nan()) || (x == 0.0 && y == 0.0),
         }
     });
 }
 
-fn compare_by(answer: &Answer, wanted: &Answer, same: impl Fn(u64, u64) -> bool) {
-    let texts = |answer: &Answer| -> Vec<String> {
+fn compare_by(answer: &NaiveAnswer, wanted: &NaiveAnswer, same: impl Fn(u64, u64) -> bool) {
+    let texts = |answer: &NaiveAnswer| -> Vec<String> {
         answer
             .iter()
             .map(|(series, _)| series.text().to_owned())

@@ -7,27 +7,27 @@ use pegel_metric::{Family, Group, Input, Kind, Millis, Series, Slot};
 use pegel_testkit::Rng;
 
 /// A group whose members come and go.
-pub struct Collector {
+pub struct ModelCollector {
     pub group: Group,
     pub live_for: Millis,
     pub slots: Vec<(Slot, Arc<Series>)>,
-    pub away: Vec<Arc<Series>>,
+    pub absent: Vec<Arc<Series>>,
 }
 
-impl Collector {
-    pub fn new(name: &str, rng: &mut Rng) -> Collector {
+impl ModelCollector {
+    pub fn new(name: &str, rng: &mut Rng) -> ModelCollector {
         let live_for = *rng.pick(&[2_000, 10_000]);
         let away = (0..6)
             .map(|n| series(name, if n < 3 { Kind::Counter } else { Kind::Gauge }, n))
             .collect();
-        let mut collector = Collector {
+        let mut collector = ModelCollector {
             group: Group::new(name, 3, live_for),
             live_for,
             slots: Vec::new(),
-            away,
+            absent: away,
         };
         for _ in 0..rng.between(1..5) {
-            let series = collector.away.remove(0);
+            let series = collector.absent.remove(0);
             collector.declare(series);
         }
         collector
@@ -35,17 +35,17 @@ impl Collector {
 
     /// A member comes or goes; says which.
     pub fn change(&mut self, rng: &mut Rng) -> String {
-        let grows = self.slots.is_empty() || (!self.away.is_empty() && rng.chance(2));
+        let grows = self.slots.is_empty() || (!self.absent.is_empty() && rng.chance(2));
         if grows {
-            let from = rng.below(self.away.len() as u64) as usize;
-            let series = self.away.swap_remove(from);
+            let from = rng.below(self.absent.len() as u64) as usize;
+            let series = self.absent.swap_remove(from);
             self.declare(series.clone());
             format!("+ {series}")
         } else {
             let from = rng.below(self.slots.len() as u64) as usize;
             let (slot, series) = self.slots.swap_remove(from);
             self.group.retire(slot);
-            self.away.push(series.clone());
+            self.absent.push(series.clone());
             format!("- {series}")
         }
     }

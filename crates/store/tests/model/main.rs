@@ -4,25 +4,25 @@
 
 mod checks;
 mod collector;
-mod currents;
-mod naive;
-mod world;
+mod expected_current_values;
+mod model_run;
+mod naive_store;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use world::World;
+use model_run::ModelRun;
 
 const SEEDS: u64 = 200;
 const OPERATIONS: usize = 100;
 
 /// Tells what led to a failure.
-struct Told(World);
+struct PrintOnPanic(ModelRun);
 
-impl Drop for Told {
+impl Drop for PrintOnPanic {
     #[allow(clippy::print_stderr)] // A failing test shows what it printed; a passing one does not.
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let story = &self.0.story;
+            let story = &self.0.operation_log;
             let last = &story[story.len().saturating_sub(30).max(1)..];
             eprintln!("{}\n{}", story[0], last.join("\n"));
             eprintln!("to repeat: PEGEL_SEED=n with the seed above");
@@ -31,7 +31,7 @@ impl Drop for Told {
 }
 
 fn run(seed: u64) {
-    let mut told = Told(World::new(seed));
+    let mut told = PrintOnPanic(ModelRun::new(seed));
     for _ in 0..OPERATIONS {
         told.0.step();
     }

@@ -2,7 +2,7 @@
 
 /// Whether a sign was written: a gauge with a sign moves, one without is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sign {
+pub enum NumberSign {
     None,
     Plus,
     Minus,
@@ -10,9 +10,9 @@ pub enum Sign {
 
 /// A finite value. Negative where the sign is a minus.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Number {
+pub struct DecimalNumber {
     pub value: f64,
-    pub sign: Sign,
+    pub sign: NumberSign,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
@@ -30,11 +30,11 @@ const POWERS_OF_TEN: [f64; DIGITS_MAX + 1] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
 ];
 
-impl Number {
+impl DecimalNumber {
     /// What stands where a line has no number.
-    pub(super) const NONE: Number = Number {
+    pub(super) const ABSENT: DecimalNumber = DecimalNumber {
         value: 0.0,
-        sign: Sign::None,
+        sign: NumberSign::None,
     };
 
     /// Reads a short decimal off the front of `bytes`, and says how many bytes it took.
@@ -42,9 +42,9 @@ impl Number {
     /// The digits and the power of ten are both exact, so that the one division rounds as
     /// `str::parse` does. What this leaves out, [`Number::parse`] knows.
     #[inline]
-    pub(super) fn short(bytes: &[u8]) -> Option<(Number, usize)> {
+    pub(super) fn parse_short(bytes: &[u8]) -> Option<(DecimalNumber, usize)> {
         let sign = sign(bytes);
-        let start = usize::from(sign != Sign::None);
+        let start = usize::from(sign != NumberSign::None);
         let (mut digits, mut at, mut whole) = (0_u64, start, None);
         while let Some(&byte) = bytes.get(at) {
             let digit = byte.wrapping_sub(b'0');
@@ -66,21 +66,21 @@ impl Number {
         if let Some(point) = whole {
             value /= POWERS_OF_TEN[at - point - 1];
         }
-        if sign == Sign::Minus {
+        if sign == NumberSign::Minus {
             value = -value;
         }
-        Some((Number { value, sign }, at))
+        Some((DecimalNumber { value, sign }, at))
     }
 
     /// Any decimal number that is finite, and nothing else: no words, no hexadecimal, no blanks.
-    pub fn parse(bytes: &[u8]) -> Result<Number, NumberFault> {
-        if let Some((number, used)) = Number::short(bytes)
+    pub fn parse(bytes: &[u8]) -> Result<DecimalNumber, NumberFault> {
+        if let Some((number, used)) = DecimalNumber::parse_short(bytes)
             && used == bytes.len()
         {
             return Ok(number);
         }
         let sign = sign(bytes);
-        let unsigned = &bytes[usize::from(sign != Sign::None)..];
+        let unsigned = &bytes[usize::from(sign != NumberSign::None)..];
         if [&b"nan"[..], b"inf", b"infinity"]
             .iter()
             .any(|word| unsigned.eq_ignore_ascii_case(word))
@@ -92,17 +92,17 @@ impl Number {
             .and_then(|text| text.parse().ok())
             .ok_or(NumberFault::NotANumber)?;
         match value.is_finite() {
-            true => Ok(Number { value, sign }),
+            true => Ok(DecimalNumber { value, sign }),
             false => Err(NumberFault::NotFinite),
         }
     }
 }
 
-fn sign(bytes: &[u8]) -> Sign {
+fn sign(bytes: &[u8]) -> NumberSign {
     match bytes.first() {
-        Some(b'+') => Sign::Plus,
-        Some(b'-') => Sign::Minus,
-        _ => Sign::None,
+        Some(b'+') => NumberSign::Plus,
+        Some(b'-') => NumberSign::Minus,
+        _ => NumberSign::None,
     }
 }
 
@@ -120,7 +120,7 @@ mod tests {
 
     fn agrees(text: &str) {
         let expected: f64 = text.parse().expect("the test writes numbers");
-        match Number::parse(text.as_bytes()) {
+        match DecimalNumber::parse(text.as_bytes()) {
             Ok(number) => assert_eq!(number.value.to_bits(), expected.to_bits(), "{text}"),
             Err(fault) => assert!(
                 fault == NumberFault::NotFinite && !expected.is_finite(),
@@ -166,11 +166,14 @@ mod tests {
     #[test]
     fn a_sign_is_told_apart_from_a_negative_value() {
         for (text, value, sign) in [
-            ("5", 5.0, Sign::None),
-            ("+5", 5.0, Sign::Plus),
-            ("-5", -5.0, Sign::Minus),
+            ("5", 5.0, NumberSign::None),
+            ("+5", 5.0, NumberSign::Plus),
+            ("-5", -5.0, NumberSign::Minus),
         ] {
-            assert_eq!(Number::parse(text.as_bytes()), Ok(Number { value, sign }));
+            assert_eq!(
+                DecimalNumber::parse(text.as_bytes()),
+                Ok(DecimalNumber { value, sign })
+            );
         }
     }
 
@@ -194,7 +197,7 @@ mod tests {
             ("1e400", NotFinite),
             ("-1e400", NotFinite),
         ] {
-            assert_eq!(Number::parse(text.as_bytes()), Err(fault), "{text}");
+            assert_eq!(DecimalNumber::parse(text.as_bytes()), Err(fault), "{text}");
         }
     }
 }

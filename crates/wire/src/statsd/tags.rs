@@ -1,16 +1,16 @@
 //! DogStatsD's tags: `key:value,key,…`.
 
-use super::Fault;
+use super::StatsdLineFault;
 
 /// The most tags that a line may carry.
 pub const TAGS_MAX: usize = pegel_metric::LABELS_MAX;
 
 /// One tag. A tag without a value has the value `true`.
-pub type Tag<'a> = (&'a [u8], &'a [u8]);
+pub type StatsdTag<'a> = (&'a [u8], &'a [u8]);
 
 /// The tags of one line, as they came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Tags<'a> {
+pub struct StatsdTags<'a> {
     text: &'a [u8],
 }
 
@@ -18,9 +18,9 @@ pub struct Tags<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnorderedTags;
 
-impl<'a> Tags<'a> {
-    pub(super) fn new(text: &'a [u8]) -> Tags<'a> {
-        Tags { text }
+impl<'a> StatsdTags<'a> {
+    pub(super) fn new(text: &'a [u8]) -> StatsdTags<'a> {
+        StatsdTags { text }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -28,7 +28,7 @@ impl<'a> Tags<'a> {
     }
 
     /// The tags, in the order in which they came.
-    pub fn iter(&self) -> impl Iterator<Item = Tag<'a>> + use<'a> {
+    pub fn iter(&self) -> impl Iterator<Item = StatsdTag<'a>> + use<'a> {
         self.text
             .split(|b| *b == b',')
             .filter(|tag| !tag.is_empty())
@@ -58,7 +58,7 @@ impl<'a> Tags<'a> {
     /// Appends the same tags in the form of [`Tags::ordered`]. Values of a key that comes more than
     /// once are joined by semicolons, in the order in which they came.
     pub fn append_ordered(&self, out: &mut Vec<u8>) {
-        let mut sorted: [Tag<'_>; TAGS_MAX] = [(&[], &[]); TAGS_MAX];
+        let mut sorted: [StatsdTag<'_>; TAGS_MAX] = [(&[], &[]); TAGS_MAX];
         let mut count = 0;
         for tag in self.iter().take(TAGS_MAX) {
             sorted[count] = tag;
@@ -80,17 +80,17 @@ impl<'a> Tags<'a> {
         }
     }
 
-    pub(super) fn check(&self) -> Result<(), Fault> {
+    pub(super) fn check(&self) -> Result<(), StatsdLineFault> {
         let mut count = 0;
         for (key, _) in self.iter() {
             count += 1;
             let is_bad = |b: &u8| matches!(b, b'{' | b'}' | b'"' | b'=' | b'!' | b'~');
             if key.is_empty() || key.iter().any(is_bad) {
-                return Err(Fault::Tag);
+                return Err(StatsdLineFault::Tag);
             }
         }
         match count > TAGS_MAX {
-            true => Err(Fault::TagsMany),
+            true => Err(StatsdLineFault::TooManyTags),
             false => Ok(()),
         }
     }
@@ -101,10 +101,10 @@ mod tests {
     use super::*;
 
     fn ordered(text: &str) -> String {
-        let tags = Tags::new(text.as_bytes());
+        let tags = StatsdTags::new(text.as_bytes());
         let mut out = Vec::new();
         tags.append_ordered(&mut out);
-        let again = Tags::new(&out);
+        let again = StatsdTags::new(&out);
         assert_eq!(again.ordered(), Ok(&out[..]), "{text}");
         if let Ok(same) = tags.ordered() {
             assert_eq!(same, out, "{text}");
@@ -132,14 +132,14 @@ mod tests {
     fn only_the_one_form_counts_as_ordered() {
         for text in ["b:1,a:1", "a", "a:1,a:2", ",a:1", "a:1,", ":1"] {
             assert_eq!(
-                Tags::new(text.as_bytes()).ordered(),
+                StatsdTags::new(text.as_bytes()).ordered(),
                 Err(UnorderedTags),
                 "{text}"
             );
         }
         for text in ["", "a:1", "a:1,b:2", "a:"] {
             assert_eq!(
-                Tags::new(text.as_bytes()).ordered(),
+                StatsdTags::new(text.as_bytes()).ordered(),
                 Ok(text.as_bytes()),
                 "{text}"
             );
@@ -154,13 +154,17 @@ mod tests {
                 .collect::<Vec<_>>()
                 .join(",")
         };
-        assert_eq!(Tags::new(many(TAGS_MAX).as_bytes()).check(), Ok(()));
+        assert_eq!(StatsdTags::new(many(TAGS_MAX).as_bytes()).check(), Ok(()));
         assert_eq!(
-            Tags::new(many(TAGS_MAX + 1).as_bytes()).check(),
-            Err(Fault::TagsMany)
+            StatsdTags::new(many(TAGS_MAX + 1).as_bytes()).check(),
+            Err(StatsdLineFault::TooManyTags)
         );
         for bad in [":v", "a=b:1", "{:1", "a,\"b\":1"] {
-            assert_eq!(Tags::new(bad.as_bytes()).check(), Err(Fault::Tag), "{bad}");
+            assert_eq!(
+                StatsdTags::new(bad.as_bytes()).check(),
+                Err(StatsdLineFault::Tag),
+                "{bad}"
+            );
         }
     }
 }

@@ -1,19 +1,19 @@
 use super::*;
 
-fn all(datagram: &[u8]) -> Vec<Result<Message<'_>, LineError>> {
-    Lines::new(datagram).collect()
+fn all(datagram: &[u8]) -> Vec<Result<StatsdMessage<'_>, StatsdLineError>> {
+    StatsdLines::new(datagram).collect()
 }
 
-fn one(line: &str) -> Metric<'_> {
+fn one(line: &str) -> StatsdMetric<'_> {
     match all(line.as_bytes())[..] {
-        [Ok(Message::Metric(metric))] => metric,
+        [Ok(StatsdMessage::Metric(metric))] => metric,
         ref other => panic!("{line}: {other:?}"),
     }
 }
 
-fn fault(line: &[u8]) -> Fault {
+fn fault(line: &[u8]) -> StatsdLineFault {
     match all(line)[..] {
-        [Err(LineError { fault, at: 0 })] => fault,
+        [Err(StatsdLineError { fault, at: 0 })] => fault,
         ref other => panic!("{:?}: {other:?}", String::from_utf8_lossy(line)),
     }
 }
@@ -33,7 +33,7 @@ fn tags(line: &str) -> Vec<(String, String)> {
 
 #[test]
 fn every_type_is_known() {
-    for kind in Type::ALL {
+    for kind in StatsdType::ALL {
         let line = format!("a.b:7|{}", kind.as_str());
         let metric = one(&line);
         assert_eq!(
@@ -41,7 +41,7 @@ fn every_type_is_known() {
             (&b"a.b"[..], kind, 1.0)
         );
         match kind {
-            Type::Set => assert_eq!(metric.member(), b"7"),
+            StatsdType::Set => assert_eq!(metric.member(), b"7"),
             _ => assert_eq!(values(&line), [7.0]),
         }
     }
@@ -58,7 +58,7 @@ fn a_datagram_may_end_with_or_without_a_newline() {
         let names: Vec<&[u8]> = all(datagram.as_bytes())
             .into_iter()
             .map(|line| match line {
-                Ok(Message::Metric(metric)) => metric.name,
+                Ok(StatsdMessage::Metric(metric)) => metric.name,
                 other => panic!("{datagram:?}: {other:?}"),
             })
             .collect();
@@ -98,9 +98,9 @@ fn values_may_be_packed() {
 #[test]
 fn a_gauge_says_whether_it_moves() {
     for (line, sign) in [
-        ("g:1|g", Sign::None),
-        ("g:+1|g", Sign::Plus),
-        ("g:-1|g", Sign::Minus),
+        ("g:1|g", NumberSign::None),
+        ("g:+1|g", NumberSign::Plus),
+        ("g:-1|g", NumberSign::Minus),
     ] {
         assert_eq!(one(line).first().sign, sign, "{line}");
     }
@@ -108,8 +108,8 @@ fn a_gauge_says_whether_it_moves() {
 
 #[test]
 fn every_malformed_line_is_refused_by_reason() {
-    use Fault::*;
-    let table: &[(&[u8], Fault)] = &[
+    use StatsdLineFault::*;
+    let table: &[(&[u8], StatsdLineFault)] = &[
         (b"\xff:1|c", Utf8),
         (b"a\0b:1|c", Control),
         (b"a:1|c\x07", Control),
@@ -165,14 +165,14 @@ fn every_malformed_line_is_refused_by_reason() {
         around.extend_from_slice(b"\nafter:2|c");
         match all(&around)[..] {
             [
-                Ok(Message::Metric(before)),
+                Ok(StatsdMessage::Metric(before)),
                 Err(error),
-                Ok(Message::Metric(after)),
+                Ok(StatsdMessage::Metric(after)),
             ] => {
                 assert_eq!((before.name, after.name), (&b"before"[..], &b"after"[..]));
                 assert_eq!(
                     error,
-                    LineError {
+                    StatsdLineError {
                         fault: *expected,
                         at: 11
                     }
@@ -187,13 +187,16 @@ fn every_malformed_line_is_refused_by_reason() {
 fn lengths_have_bounds() {
     let longest = "n".repeat(pegel_metric::NAME_BYTES_MAX);
     assert_eq!(one(&format!("{longest}:1|c")).name.len(), longest.len());
-    assert_eq!(fault(format!("{longest}n:1|c").as_bytes()), Fault::NameLong);
+    assert_eq!(
+        fault(format!("{longest}n:1|c").as_bytes()),
+        StatsdLineFault::NameTooLong
+    );
     assert_eq!(
         fault(format!("{longest}n:1e0|c").as_bytes()),
-        Fault::NameLong
+        StatsdLineFault::NameTooLong
     );
     let line = format!("a:{}|s", "m".repeat(LINE_BYTES_MAX));
-    assert_eq!(fault(line.as_bytes()), Fault::LineLong);
+    assert_eq!(fault(line.as_bytes()), StatsdLineFault::LineTooLong);
     let datagram = "a:1|c\n".repeat(10_922);
     assert_eq!(
         all(datagram.as_bytes())
@@ -208,9 +211,9 @@ fn lengths_have_bounds() {
 fn events_and_checks_are_told_apart() {
     match all("_e{1,2}:t|ü|p:low\n_sc|s|1\nm:1|c".as_bytes())[..] {
         [
-            Ok(Message::Event(event)),
-            Ok(Message::Check(check)),
-            Ok(Message::Metric(_)),
+            Ok(StatsdMessage::Event(event)),
+            Ok(StatsdMessage::Check(check)),
+            Ok(StatsdMessage::Metric(_)),
         ] => {
             assert_eq!((event.text, event.fields), ("ü".as_bytes(), &b"p:low"[..]));
             assert_eq!((check.name, check.status), (&b"s"[..], 1));
@@ -256,7 +259,8 @@ fn short_lines_mean_the_same_either_way() {
             state ^= state << 17;
             line.push_str(pieces[(state % pieces.len() as u64) as usize]);
         }
-        let long = line::parse(line.as_bytes()).map_err(|fault| LineError { fault, at: 0 });
+        let long =
+            line_parser::parse(line.as_bytes()).map_err(|fault| StatsdLineError { fault, at: 0 });
         assert_eq!(all(line.as_bytes()), [long], "{line}");
     }
 }

@@ -4,7 +4,7 @@ use pegel_testkit::{Fault, FaultyFiles, Operation, TempDir, eventually};
 use rustix::io::Errno;
 
 use super::*;
-use crate::lanes::journal::{KeptLane, LaneId, read};
+use crate::lanes::journal::{JournalLane, LaneId, parse_journal};
 
 const ONE: LaneId = [1; 16];
 const TWO: LaneId = [2; 16];
@@ -28,7 +28,7 @@ fn written(writer: &JournalWriter) {
 
 fn lanes(journal: &Path) -> Vec<LaneId> {
     let bytes = std::fs::read(journal).expect("readable");
-    let (kept, whole) = read(&bytes).expect("our format");
+    let (kept, whole) = parse_journal(&bytes).expect("our format");
     assert_eq!(whole, bytes.len(), "no torn end");
     let mut lanes: Vec<LaneId> = kept.lanes.into_keys().collect();
     lanes.sort_unstable();
@@ -40,22 +40,22 @@ fn a_failed_write_is_reported_and_repeated_over_what_it_left() {
     let (dir, files) = (TempDir::new(), FaultyFiles::new());
     let journal = dir.join("lanes.journal");
     let mut writer = start(&files, &journal);
-    writer.replace(&Kept::default());
+    writer.replace(&JournalContents::default());
     written(&writer);
     let first = Fault {
         torn_bytes: 5,
         ..Fault::always(Operation::Write, Errno::NOSPC)
     };
     files.inject(first);
-    writer.records.put_lane(&ONE, &KeptLane::default());
+    writer.records.put_lane(&ONE, &JournalLane::default());
     writer.append(false);
-    let fault = eventually("reported", || writer.fault().ok_or("no fault"));
+    let fault = eventually("reported", || writer.error_message().ok_or("no fault"));
     assert!(fault.contains("cannot be written"), "{fault}");
     assert!(writer.is_busy() && !writer.is_written(2));
     files.heal();
     written(&writer);
-    assert_eq!(writer.fault(), None);
-    writer.records.put_lane(&TWO, &KeptLane::default());
+    assert_eq!(writer.error_message(), None);
+    writer.records.put_lane(&TWO, &JournalLane::default());
     writer.append(false);
     written(&writer);
     assert_eq!(lanes(&journal), [ONE, TWO]);
@@ -66,20 +66,23 @@ fn a_failed_sync_is_reported_until_the_journal_is_written_anew() {
     let (dir, files) = (TempDir::new(), FaultyFiles::new());
     let journal = dir.join("lanes.journal");
     let mut writer = start(&files, &journal);
-    writer.replace(&Kept::default());
+    writer.replace(&JournalContents::default());
     written(&writer);
     files.inject(Fault::once(Operation::Sync, Errno::IO, 0));
     for id in [ONE, TWO] {
-        writer.records.put_lane(&id, &KeptLane::default());
+        writer.records.put_lane(&id, &JournalLane::default());
         writer.append(id == ONE);
         written(&writer);
         assert!(writer.has_sync_failed());
-        let fault = writer.fault().expect("reported");
+        let fault = writer.error_message().expect("reported");
         assert!(fault.contains("cannot be synced"), "{fault}");
     }
-    writer.replace(&Kept::default());
+    writer.replace(&JournalContents::default());
     written(&writer);
-    assert_eq!((writer.fault(), writer.has_sync_failed()), (None, false));
+    assert_eq!(
+        (writer.error_message(), writer.has_sync_failed()),
+        (None, false)
+    );
 }
 
 #[test]
@@ -87,13 +90,13 @@ fn what_is_pending_at_the_end_is_tried_once_more() {
     let (dir, files) = (TempDir::new(), FaultyFiles::new());
     let journal = dir.join("lanes.journal");
     let mut writer = start(&files, &journal);
-    writer.replace(&Kept::default());
+    writer.replace(&JournalContents::default());
     written(&writer);
     files.inject(Fault::once(Operation::Write, Errno::NOSPC, 0));
-    writer.records.put_lane(&ONE, &KeptLane::default());
+    writer.records.put_lane(&ONE, &JournalLane::default());
     writer.append(false);
-    assert!(writer.settle());
-    writer.records.put_lane(&TWO, &KeptLane::default());
+    assert!(writer.wait_until_idle());
+    writer.records.put_lane(&TWO, &JournalLane::default());
     writer.append(false);
     drop(writer);
     assert_eq!(lanes(&journal), [ONE, TWO]);

@@ -8,25 +8,25 @@ use std::path::PathBuf;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
-use super::super::door::{Door, Protocol};
-use super::super::running::Plan;
-use super::unix::{self, UnixPath};
+use super::super::listener::StatsdListenOptions;
+use super::super::peer_policy::{StatsdPeerPolicy, TransportProtocol};
+use super::unix_sockets::{self, SocketFile};
 
 /// How many ports beyond the wanted one are tried where that is asked for.
 const PORTS_TRIED: u16 = 100;
 
 /// Why an address could not be taken. Nothing stays bound.
 #[derive(Debug, thiserror::Error)]
-pub enum BindError {
-    #[error("{protocol} {address} is taken{}; stop it, choose another address with --statsd, or use --port-search", by(.holder))]
+pub enum StatsdBindError {
+    #[error("{protocol} {address} is taken{}; stop it, choose another address with --statsd, or use --port-search", format_holder(.holder))]
     Busy {
-        protocol: Protocol,
+        protocol: TransportProtocol,
         address: SocketAddr,
         holder: Option<String>,
     },
     #[error("cannot take statsd lines on {protocol} {address}")]
     Io {
-        protocol: Protocol,
+        protocol: TransportProtocol,
         address: SocketAddr,
         #[source]
         source: io::Error,
@@ -46,7 +46,7 @@ pub enum BindError {
     Threads(#[source] io::Error),
 }
 
-fn by(holder: &Option<String>) -> String {
+fn format_holder(holder: &Option<String>) -> String {
     holder
         .as_ref()
         .map_or_else(String::new, |holder| format!(" by {holder}"))
@@ -54,7 +54,7 @@ fn by(holder: &Option<String>) -> String {
 
 /// Where lines are taken, in the order of the configuration.
 #[derive(Debug, Clone, Default)]
-pub struct Bound {
+pub struct BoundAddresses {
     pub udp: Vec<SocketAddr>,
     pub tcp: Vec<SocketAddr>,
     pub unix: Option<PathBuf>,
@@ -63,20 +63,23 @@ pub struct Bound {
 
 /// Sockets that are ready, and nobody reads yet.
 #[derive(Debug)]
-pub(crate) struct Sockets {
-    pub bound: Bound,
+pub(crate) struct BoundSockets {
+    pub bound: BoundAddresses,
     /// One per thread for each address.
     pub udp: Vec<OwnedFd>,
     pub unix: Option<OwnedFd>,
     pub tcp: Vec<TcpListener>,
     pub unix_stream: Option<UnixListener>,
-    pub paths: Vec<UnixPath>,
+    pub paths: Vec<SocketFile>,
 }
 
-pub(crate) fn bind(plan: &Plan, door: &dyn Door) -> Result<Sockets, BindError> {
+pub(crate) fn bind(
+    plan: &StatsdListenOptions,
+    door: &dyn StatsdPeerPolicy,
+) -> Result<BoundSockets, StatsdBindError> {
     let threads = plan.threads.max(1);
-    let mut sockets = Sockets {
-        bound: Bound::default(),
+    let mut sockets = BoundSockets {
+        bound: BoundAddresses::default(),
         udp: Vec::new(),
         unix: None,
         tcp: Vec::new(),
@@ -87,11 +90,12 @@ pub(crate) fn bind(plan: &Plan, door: &dyn Door) -> Result<Sockets, BindError> {
         let first = bind_udp(*address, plan.port_search, door)?;
         let local = first
             .local_addr()
-            .map_err(io_error(Protocol::Udp, *address))?;
+            .map_err(io_error(TransportProtocol::Udp, *address))?;
         sockets.bound.udp.push(local);
-        let more = share(&first, local, threads - 1).map_err(io_error(Protocol::Udp, local))?;
+        let more = bind_shared(&first, local, threads - 1)
+            .map_err(io_error(TransportProtocol::Udp, local))?;
         for socket in std::iter::once(OwnedFd::from(first)).chain(more) {
-            enlarge(&socket, plan.receive_buffer);
+            set_receive_buffer(&socket, plan.receive_buffer);
             sockets.udp.push(socket);
         }
     }
@@ -99,19 +103,19 @@ pub(crate) fn bind(plan: &Plan, door: &dyn Door) -> Result<Sockets, BindError> {
         let listener = bind_tcp(*address, plan.port_search, door)?;
         let local = listener
             .local_addr()
-            .map_err(io_error(Protocol::Tcp, *address))?;
+            .map_err(io_error(TransportProtocol::Tcp, *address))?;
         sockets.bound.tcp.push(local);
         sockets.tcp.push(listener);
     }
     if let Some(path) = &plan.unix {
-        let (socket, owned) = unix::datagram(path)?;
-        enlarge(&socket, plan.receive_buffer);
+        let (socket, owned) = unix_sockets::bind_datagram(path)?;
+        set_receive_buffer(&socket, plan.receive_buffer);
         sockets.unix = Some(socket);
         sockets.bound.unix = Some(path.clone());
         sockets.paths.push(owned);
     }
     if let Some(path) = &plan.unix_stream {
-        let (listener, owned) = unix::stream(path)?;
+        let (listener, owned) = unix_sockets::bind_stream(path)?;
         sockets.unix_stream = Some(listener);
         sockets.bound.unix_stream = Some(path.clone());
         sockets.paths.push(owned);
@@ -119,8 +123,11 @@ pub(crate) fn bind(plan: &Plan, door: &dyn Door) -> Result<Sockets, BindError> {
     Ok(sockets)
 }
 
-fn io_error(protocol: Protocol, address: SocketAddr) -> impl Fn(io::Error) -> BindError {
-    move |source| BindError::Io {
+fn io_error(
+    protocol: TransportProtocol,
+    address: SocketAddr,
+) -> impl Fn(io::Error) -> StatsdBindError {
+    move |source| StatsdBindError::Io {
         protocol,
         address,
         source,
@@ -128,29 +135,49 @@ fn io_error(protocol: Protocol, address: SocketAddr) -> impl Fn(io::Error) -> Bi
 }
 
 /// Without `SO_REUSEPORT`: a port that another agent reads must not be shared with it.
-fn bind_udp(wanted: SocketAddr, search: bool, door: &dyn Door) -> Result<UdpSocket, BindError> {
-    let socket = try_ports(wanted, search, Protocol::Udp, door, UdpSocket::bind)?;
+fn bind_udp(
+    wanted: SocketAddr,
+    search: bool,
+    door: &dyn StatsdPeerPolicy,
+) -> Result<UdpSocket, StatsdBindError> {
+    let socket = try_ports(
+        wanted,
+        search,
+        TransportProtocol::Udp,
+        door,
+        UdpSocket::bind,
+    )?;
     socket
         .set_nonblocking(true)
-        .map_err(io_error(Protocol::Udp, wanted))?;
+        .map_err(io_error(TransportProtocol::Udp, wanted))?;
     Ok(socket)
 }
 
-fn bind_tcp(wanted: SocketAddr, search: bool, door: &dyn Door) -> Result<TcpListener, BindError> {
-    let listener = try_ports(wanted, search, Protocol::Tcp, door, TcpListener::bind)?;
+fn bind_tcp(
+    wanted: SocketAddr,
+    search: bool,
+    door: &dyn StatsdPeerPolicy,
+) -> Result<TcpListener, StatsdBindError> {
+    let listener = try_ports(
+        wanted,
+        search,
+        TransportProtocol::Tcp,
+        door,
+        TcpListener::bind,
+    )?;
     listener
         .set_nonblocking(true)
-        .map_err(io_error(Protocol::Tcp, wanted))?;
+        .map_err(io_error(TransportProtocol::Tcp, wanted))?;
     Ok(listener)
 }
 
 fn try_ports<T>(
     wanted: SocketAddr,
     search: bool,
-    protocol: Protocol,
-    door: &dyn Door,
+    protocol: TransportProtocol,
+    door: &dyn StatsdPeerPolicy,
     bind: impl Fn(SocketAddr) -> io::Result<T>,
-) -> Result<T, BindError> {
+) -> Result<T, StatsdBindError> {
     let last = match search && wanted.port() != 0 {
         true => wanted.port().saturating_add(PORTS_TRIED),
         false => wanted.port(),
@@ -162,15 +189,15 @@ fn try_ports<T>(
             other => return other.map_err(io_error(protocol, address)),
         }
     }
-    Err(BindError::Busy {
+    Err(StatsdBindError::Busy {
         protocol,
         address: wanted,
-        holder: door.holder(protocol, wanted),
+        holder: door.port_holder(protocol, wanted),
     })
 }
 
 /// More sockets on an address that is ours by now; the kernel deals senders out among them.
-fn share(first: &UdpSocket, local: SocketAddr, count: usize) -> io::Result<Vec<OwnedFd>> {
+fn bind_shared(first: &UdpSocket, local: SocketAddr, count: usize) -> io::Result<Vec<OwnedFd>> {
     if count == 0 {
         return Ok(Vec::new());
     }
@@ -191,7 +218,7 @@ fn share(first: &UdpSocket, local: SocketAddr, count: usize) -> io::Result<Vec<O
 }
 
 /// As large as wanted where we may, else as large as the system lets us.
-fn enlarge(socket: &OwnedFd, bytes: usize) {
+fn set_receive_buffer(socket: &OwnedFd, bytes: usize) {
     // The kernel doubles what it is told, for its own books.
     let half = bytes / 2;
     if sockopt::set_socket_recv_buffer_size_force(socket, half).is_err() {
@@ -202,27 +229,27 @@ fn enlarge(socket: &OwnedFd, bytes: usize) {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::statsd::door::Peer;
+    use crate::statsd::peer_policy::LoopbackPeer;
 
     #[derive(Debug)]
-    pub(in super::super) struct Told;
+    pub(in super::super) struct FixedPeerPolicy;
 
-    impl Door for Told {
-        fn holder(&self, protocol: Protocol, _: SocketAddr) -> Option<String> {
+    impl StatsdPeerPolicy for FixedPeerPolicy {
+        fn port_holder(&self, protocol: TransportProtocol, _: SocketAddr) -> Option<String> {
             Some(format!("the {protocol} of a test"))
         }
-        fn owner(&self, _: SocketAddr, _: SocketAddr) -> Peer {
-            Peer::Nobody
+        fn peer_owner(&self, _: SocketAddr, _: SocketAddr) -> LoopbackPeer {
+            LoopbackPeer::Unknown
         }
-        fn admits(&self, _: u32) -> bool {
+        fn allows_user(&self, _: u32) -> bool {
             true
         }
     }
 
-    fn plan(udp: SocketAddr) -> Plan {
-        Plan {
+    fn plan(udp: SocketAddr) -> StatsdListenOptions {
+        StatsdListenOptions {
             udp: vec![udp],
-            ..Plan::nowhere()
+            ..StatsdListenOptions::without_sockets()
         }
     }
 
@@ -230,33 +257,33 @@ pub(super) mod tests {
     fn a_busy_port_names_its_holder_even_for_those_who_would_share_it() {
         let any: SocketAddr = "127.0.0.1:0".parse().expect("valid");
         let first = bind(
-            &Plan {
+            &StatsdListenOptions {
                 threads: 2,
                 ..plan(any)
             },
-            &Told,
+            &FixedPeerPolicy,
         )
         .expect("a free port");
         let address = first.bound.udp[0];
         assert_eq!(first.udp.len(), 2);
         for threads in [1, 2] {
             let error = bind(
-                &Plan {
+                &StatsdListenOptions {
                     threads,
                     ..plan(address)
                 },
-                &Told,
+                &FixedPeerPolicy,
             )
             .expect_err("busy");
             let expected = format!("udp {address} is taken by the udp of a test; ");
             assert!(error.to_string().starts_with(&expected), "{error}");
         }
-        let searched = Plan {
+        let searched = StatsdListenOptions {
             port_search: true,
             ..plan(address)
         };
         if address.port() < u16::MAX - PORTS_TRIED {
-            let next = bind(&searched, &Told)
+            let next = bind(&searched, &FixedPeerPolicy)
                 .expect("one of the next is free")
                 .bound
                 .udp[0];
@@ -266,8 +293,11 @@ pub(super) mod tests {
 
     #[test]
     fn an_address_of_another_machine_is_an_error() {
-        let error =
-            bind(&plan("192.0.2.1:0".parse().expect("valid")), &Told).expect_err("not ours");
-        assert!(matches!(error, BindError::Io { .. }), "{error}");
+        let error = bind(
+            &plan("192.0.2.1:0".parse().expect("valid")),
+            &FixedPeerPolicy,
+        )
+        .expect_err("not ours");
+        assert!(matches!(error, StatsdBindError::Io { .. }), "{error}");
     }
 }

@@ -5,27 +5,27 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use pegel_metric::Reason;
 
-use super::super::batch::{Batch, Shared};
-use super::origins::Origins;
-use super::receive::Receiver;
+use super::super::line_batch::{StatsdBatch, StatsdContext};
+use super::datagram_receiver::DatagramReceiver;
+use super::origin_cache::OriginCache;
 use super::socket_errors::{Backoff, is_transient};
-use super::stop::Stop;
+use super::stop_signal::StopSignal;
 
 /// Reads a UNIX socket until `stop`, which also shuts the socket down: that wakes this thread. A sender blocks when ten
 /// datagrams are unread, so they are read at once rather than in larger batches.
 pub(crate) fn read_unix_datagrams(
     socket: &OwnedFd,
-    shared: &Shared,
-    mut origins: Origins,
-    stop: &Stop,
+    shared: &StatsdContext,
+    mut origins: OriginCache,
+    stop: &StopSignal,
 ) {
-    let (mut receiver, mut backoff) = (Receiver::new(), Backoff::new());
+    let (mut receiver, mut backoff) = (DatagramReceiver::new(), Backoff::new());
     let mut take = |wait: bool| -> io::Result<usize> {
         let count = receiver.receive(socket.as_fd(), true, wait)?;
         apply(shared.batch(), &receiver, &mut origins);
         Ok(count)
     };
-    while !stop.is_now() {
+    while !stop.is_triggered() {
         match take(true) {
             Ok(_) => backoff.succeeded(),
             Err(error) if is_transient(&error) => {}
@@ -39,22 +39,26 @@ pub(crate) fn read_unix_datagrams(
 }
 
 /// Applies the datagrams of one receive call to the table.
-pub(super) fn apply(mut batch: Batch<'_>, receiver: &Receiver, origins: &mut Origins) {
+pub(super) fn apply(
+    mut batch: StatsdBatch<'_>,
+    receiver: &DatagramReceiver,
+    origins: &mut OriginCache,
+) {
     for datagram in receiver
         .datagrams()
         .filter(|datagram| !datagram.bytes.is_empty())
     {
-        let (origin, may_write) = origins.of(datagram.from);
+        let (origin, may_write) = origins.origin_of_datagram(datagram.source);
         if !may_write {
-            let lines = pegel_wire::statsd::Lines::new(datagram.bytes).count() as u64;
-            batch.drop(Reason::Denied, lines, origin);
-        } else if datagram.is_cut {
+            let lines = pegel_wire::statsd::StatsdLines::new(datagram.bytes).count() as u64;
+            batch.count_dropped(Reason::Denied, lines, origin);
+        } else if datagram.is_truncated {
             // The last line is not whole.
             let whole = memchr::memrchr(b'\n', datagram.bytes).map_or(0, |end| end + 1);
-            batch.take(&datagram.bytes[..whole], origin);
-            batch.drop(Reason::Malformed, 1, origin);
+            batch.apply_lines(&datagram.bytes[..whole], origin);
+            batch.count_dropped(Reason::Malformed, 1, origin);
         } else {
-            batch.take(datagram.bytes, origin);
+            batch.apply_lines(datagram.bytes, origin);
         }
     }
 }
@@ -64,15 +68,15 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use super::super::bind::tests::Told;
+    use super::super::bind::tests::FixedPeerPolicy;
     use super::*;
     use crate::statsd::tests::shared;
 
     #[test]
     fn a_socket_whose_error_stays_is_left_alone_for_longer_and_longer() {
         let (shared, gate) = shared();
-        let stop = Arc::new(Stop::new().expect("a descriptor"));
-        let origins = Origins::new(gate, Arc::new(Told));
+        let stop = Arc::new(StopSignal::new().expect("a descriptor"));
+        let origins = OriginCache::new(gate, Arc::new(FixedPeerPolicy));
         let thread = {
             let (shared, stop) = (shared.clone(), stop.clone());
             // A file is no socket, and never becomes one.
@@ -81,7 +85,7 @@ mod tests {
             std::thread::spawn(move || read_unix_datagrams(&file, &shared, origins, &stop))
         };
         std::thread::sleep(Duration::from_millis(300));
-        stop.now();
+        stop.trigger();
         thread.join().expect("it ends when told");
         // 1 + 2 + 4 + … ms: at most nine pauses fit into 300 ms.
         let count = shared.errors.count();

@@ -1,22 +1,22 @@
 //! Sockets: where lines come from, and whose they are.
 
 mod bind;
+mod datagram_receiver;
 mod datagrams;
-mod drops;
-mod origins;
-mod receive;
-mod receivers;
+mod kernel_drops;
+mod origin_cache;
 mod socket_errors;
-mod stop;
+mod stop_signal;
 mod streams;
-mod unix;
+mod udp_receivers;
+mod unix_sockets;
 
-pub use bind::{BindError, Bound};
-pub(crate) use bind::{Sockets, bind};
+pub use bind::{BoundAddresses, StatsdBindError};
+pub(crate) use bind::{BoundSockets, bind};
 pub(crate) use datagrams::read_unix_datagrams;
-pub(crate) use drops::Drops;
-pub(crate) use origins::Origins;
-pub(crate) use receivers::{Receivers, default_threads};
+pub(crate) use kernel_drops::KernelDropCounter;
+pub(crate) use origin_cache::OriginCache;
 pub(crate) use socket_errors::SocketErrors;
-pub(crate) use stop::Stop;
-pub(crate) use streams::{Listeners, StreamLimits, read_streams};
+pub(crate) use stop_signal::StopSignal;
+pub(crate) use streams::{StreamLimits, StreamListeners, read_streams};
+pub(crate) use udp_receivers::{UdpReceivers, default_threads};

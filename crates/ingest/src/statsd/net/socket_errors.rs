@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::stop::Stop;
+use super::stop_signal::StopSignal;
 
 const FIRST_WAIT: Duration = Duration::from_millis(1);
 const WAIT_MAX: Duration = Duration::from_secs(1);
@@ -62,7 +62,13 @@ impl Backoff {
     }
 
     /// Counts the error and waits for the pause, or until `stop`.
-    pub fn wait(&mut self, errors: &SocketErrors, what: &str, error: &io::Error, stop: &Stop) {
+    pub fn wait(
+        &mut self,
+        errors: &SocketErrors,
+        what: &str,
+        error: &io::Error,
+        stop: &StopSignal,
+    ) {
         stop.wait(self.failed(errors, what, error));
     }
 }

@@ -11,12 +11,12 @@ use pegel_metric::Reason;
 use pegel_wire::statsd::LINE_BYTES_MAX;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::super::batch::Shared;
-use super::super::door::{Door, Peer};
-use super::super::table::Origin;
-use super::origins::{Origins, Who};
+use super::super::line_batch::StatsdContext;
+use super::super::peer_policy::{LoopbackPeer, StatsdPeerPolicy};
+use super::super::table::LineOrigin;
+use super::origin_cache::{OriginCache, SenderIdentity};
 use super::socket_errors::{Backoff, is_transient};
-use super::stop::Stop;
+use super::stop_signal::StopSignal;
 
 /// What one read takes at most, so that one busy connection does not keep the others waiting.
 const READ_BYTES: usize = LINE_BYTES_MAX;
@@ -25,48 +25,48 @@ const READ_BYTES: usize = LINE_BYTES_MAX;
 pub(crate) struct StreamLimits {
     pub connections: usize,
     /// Who says nothing for this long is hung up on.
-    pub silence: Duration,
+    pub idle_timeout: Duration,
     /// Who says nothing for this long makes room when there are too many.
-    pub patience: Duration,
+    pub eviction_idle_time: Duration,
 }
 
 #[derive(Debug)]
-enum Stream {
+enum StatsdStream {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
 #[derive(Debug)]
-struct Connection {
-    stream: Stream,
-    origin: Origin,
+struct StatsdConnection {
+    stream: StatsdStream,
+    origin: LineOrigin,
     /// The beginning of a line whose end has not come.
-    rest: Vec<u8>,
+    partial_line: Vec<u8>,
     /// The line is too long: everything up to its end is passed over.
     is_skipping: bool,
-    heard: Instant,
+    last_read: Instant,
 }
 
 #[derive(Debug)]
-pub(crate) struct Listeners {
+pub(crate) struct StreamListeners {
     pub tcp: Vec<TcpListener>,
     pub unix: Option<UnixListener>,
 }
 
 /// Reads until `stop`.
 pub(crate) fn read_streams(
-    listeners: &Listeners,
+    listeners: &StreamListeners,
     limits: StreamLimits,
-    shared: &Shared,
-    origins: Origins,
-    door: &Arc<dyn Door>,
-    stop: &Arc<Stop>,
+    shared: &StatsdContext,
+    origins: OriginCache,
+    door: &Arc<dyn StatsdPeerPolicy>,
+    stop: &Arc<StopSignal>,
 ) {
-    let mut reader = Reader {
+    let mut reader = StreamReader {
         limits,
         shared,
         origins,
-        door,
+        peer_policy: door,
         connections: Vec::new(),
         buffer: vec![0; READ_BYTES],
         next_id: 0,
@@ -91,16 +91,16 @@ pub(crate) fn read_streams(
             return;
         }
         reader.accept(listeners);
-        reader.hang_up_on_the_silent();
+        reader.close_idle();
     }
 }
 
-struct Reader<'a> {
+struct StreamReader<'a> {
     limits: StreamLimits,
-    shared: &'a Shared,
-    origins: Origins,
-    door: &'a Arc<dyn Door>,
-    connections: Vec<Connection>,
+    shared: &'a StatsdContext,
+    origins: OriginCache,
+    peer_policy: &'a Arc<dyn StatsdPeerPolicy>,
+    connections: Vec<StatsdConnection>,
     buffer: Vec<u8>,
     next_id: u64,
     backoff: Backoff,
@@ -108,10 +108,14 @@ struct Reader<'a> {
     accept_after: Option<Instant>,
 }
 
-impl Reader<'_> {
+impl StreamReader<'_> {
     /// Whether to stop, and which connections have something.
-    fn wait(&self, listeners: &Listeners, stop: &Stop) -> io::Result<(bool, Vec<usize>)> {
-        let streams = self.connections.iter().map(Connection::descriptor);
+    fn wait(
+        &self,
+        listeners: &StreamListeners,
+        stop: &StopSignal,
+    ) -> io::Result<(bool, Vec<usize>)> {
+        let streams = self.connections.iter().map(StatsdConnection::descriptor);
         let tcp = listeners.tcp.iter().map(AsFd::as_fd);
         let unix = listeners.unix.iter().map(AsFd::as_fd);
         let accepts = self.accept_after.is_none();
@@ -124,7 +128,7 @@ impl Reader<'_> {
             .map(|fd| PollFd::new(fd, PollFlags::IN))
             .collect();
         let silence = (!self.connections.is_empty())
-            .then(|| Duration::from_secs(1) + self.limits.silence / 10);
+            .then(|| Duration::from_secs(1) + self.limits.idle_timeout / 10);
         let accept = self
             .accept_after
             .map(|at| at.saturating_duration_since(Instant::now()));
@@ -148,14 +152,14 @@ impl Reader<'_> {
     fn read(&mut self, at: usize) -> bool {
         let connection = &mut self.connections[at];
         let read = match &mut connection.stream {
-            Stream::Tcp(stream) => stream.read(&mut self.buffer),
-            Stream::Unix(stream) => stream.read(&mut self.buffer),
+            StatsdStream::Tcp(stream) => stream.read(&mut self.buffer),
+            StatsdStream::Unix(stream) => stream.read(&mut self.buffer),
         };
         match read {
             Ok(0) => false,
             Ok(count) => {
-                connection.heard = Instant::now();
-                connection.take(&self.buffer[..count], self.shared);
+                connection.last_read = Instant::now();
+                connection.apply_bytes(&self.buffer[..count], self.shared);
                 true
             }
             Err(error) => matches!(
@@ -168,14 +172,14 @@ impl Reader<'_> {
     /// The last line needs no newline.
     fn close(&mut self, at: usize) {
         let connection = self.connections.swap_remove(at);
-        if !connection.rest.is_empty() {
+        if !connection.partial_line.is_empty() {
             self.shared
                 .batch()
-                .take(&connection.rest, &connection.origin);
+                .apply_lines(&connection.partial_line, &connection.origin);
         }
     }
 
-    fn accept(&mut self, listeners: &Listeners) {
+    fn accept(&mut self, listeners: &StreamListeners) {
         if self.accept_after.is_some_and(|at| at > Instant::now()) {
             return;
         }
@@ -185,25 +189,29 @@ impl Reader<'_> {
                 let who = match peer.ip().to_canonical() {
                     ip if ip.is_loopback() => match stream
                         .local_addr()
-                        .map(|local| self.door.owner(local, peer))
+                        .map(|local| self.peer_policy.peer_owner(local, peer))
                     {
                         // A port that its user let go may be another's by now, but not while our end is connected.
-                        Ok(Peer::Uid(uid)) if stream.peer_addr().is_ok() => Who::User(uid),
-                        _ => Who::Unknown,
+                        Ok(LoopbackPeer::Uid(uid)) if stream.peer_addr().is_ok() => {
+                            SenderIdentity::User(uid)
+                        }
+                        _ => SenderIdentity::Unknown,
                     },
-                    ip => Who::Host(ip),
+                    ip => SenderIdentity::Host(ip),
                 };
                 if stream.set_nonblocking(true).is_ok() {
-                    self.welcome(Stream::Tcp(stream), who);
+                    self.add_connection(StatsdStream::Tcp(stream), who);
                 }
             }
         }
         if let Some(listener) = &listeners.unix {
             while let Some((stream, _)) = self.accepted(listener.accept()) {
                 let credentials = rustix::net::sockopt::socket_peercred(&stream);
-                let who = credentials.map_or(Who::Unknown, |peer| Who::User(peer.uid.as_raw()));
+                let who = credentials.map_or(SenderIdentity::Unknown, |peer| {
+                    SenderIdentity::User(peer.uid.as_raw())
+                });
                 if stream.set_nonblocking(true).is_ok() {
-                    self.welcome(Stream::Unix(stream), who);
+                    self.add_connection(StatsdStream::Unix(stream), who);
                 }
             }
         }
@@ -227,12 +235,14 @@ impl Reader<'_> {
     }
 
     /// Who may not write, or finds no room, is hung up on and counted.
-    fn welcome(&mut self, stream: Stream, who: Who) {
+    fn add_connection(&mut self, stream: StatsdStream, who: SenderIdentity) {
         self.next_id += 1;
         let (origin, may_write) = self.origins.get(who, self.next_id | 1 << 62);
         let origin = origin.clone();
         if !may_write {
-            self.shared.batch().drop(Reason::Denied, 1, &origin);
+            self.shared
+                .batch()
+                .count_dropped(Reason::Denied, 1, &origin);
             return;
         }
         if self.connections.len() >= self.limits.connections {
@@ -240,42 +250,46 @@ impl Reader<'_> {
                 .connections
                 .iter()
                 .enumerate()
-                .min_by_key(|(_, known)| known.heard);
-            match silent.filter(|(_, known)| known.heard.elapsed() >= self.limits.patience) {
+                .min_by_key(|(_, known)| known.last_read);
+            match silent
+                .filter(|(_, known)| known.last_read.elapsed() >= self.limits.eviction_idle_time)
+            {
                 Some((at, _)) => self.close(at),
                 None => {
-                    self.shared.batch().drop(Reason::QueueFull, 1, &origin);
+                    self.shared
+                        .batch()
+                        .count_dropped(Reason::QueueFull, 1, &origin);
                     return;
                 }
             }
         }
-        self.connections.push(Connection {
+        self.connections.push(StatsdConnection {
             stream,
             origin,
-            rest: Vec::new(),
+            partial_line: Vec::new(),
             is_skipping: false,
-            heard: Instant::now(),
+            last_read: Instant::now(),
         });
     }
 
-    fn hang_up_on_the_silent(&mut self) {
+    fn close_idle(&mut self) {
         for at in (0..self.connections.len()).rev() {
-            if self.connections[at].heard.elapsed() >= self.limits.silence {
+            if self.connections[at].last_read.elapsed() >= self.limits.idle_timeout {
                 self.close(at);
             }
         }
     }
 }
 
-impl Connection {
+impl StatsdConnection {
     fn descriptor(&self) -> BorrowedFd<'_> {
         match &self.stream {
-            Stream::Tcp(stream) => stream.as_fd(),
-            Stream::Unix(stream) => stream.as_fd(),
+            StatsdStream::Tcp(stream) => stream.as_fd(),
+            StatsdStream::Unix(stream) => stream.as_fd(),
         }
     }
 
-    fn take(&mut self, mut bytes: &[u8], shared: &Shared) {
+    fn apply_bytes(&mut self, mut bytes: &[u8], shared: &StatsdContext) {
         if self.is_skipping {
             let Some(end) = memchr::memchr(b'\n', bytes) else {
                 return;
@@ -287,22 +301,22 @@ impl Connection {
         let whole = memchr::memrchr(b'\n', bytes).map_or(0, |end| end + 1);
         if whole > 0 {
             let mut whole = &bytes[..whole];
-            if !self.rest.is_empty() {
+            if !self.partial_line.is_empty() {
                 let first = memchr::memchr(b'\n', whole).map_or(0, |end| end + 1);
-                self.rest.extend_from_slice(&whole[..first]);
-                batch.take(&self.rest, &self.origin);
-                self.rest.clear();
+                self.partial_line.extend_from_slice(&whole[..first]);
+                batch.apply_lines(&self.partial_line, &self.origin);
+                self.partial_line.clear();
                 whole = &whole[first..];
             }
-            batch.take(whole, &self.origin);
+            batch.apply_lines(whole, &self.origin);
         }
-        self.rest.extend_from_slice(&bytes[whole..]);
-        if self.rest.len() > LINE_BYTES_MAX {
-            self.rest = Vec::new();
+        self.partial_line.extend_from_slice(&bytes[whole..]);
+        if self.partial_line.len() > LINE_BYTES_MAX {
+            self.partial_line = Vec::new();
             self.is_skipping = true;
-            batch.drop(Reason::Malformed, 1, &self.origin);
-        } else if self.rest.is_empty() && self.rest.capacity() > 4096 {
-            self.rest = Vec::new();
+            batch.count_dropped(Reason::Malformed, 1, &self.origin);
+        } else if self.partial_line.is_empty() && self.partial_line.capacity() > 4096 {
+            self.partial_line = Vec::new();
         }
     }
 }

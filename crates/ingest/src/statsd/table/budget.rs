@@ -3,16 +3,16 @@
 /// The bytes that are left. A quarter of the total is reserved for trusted senders (the agent's user and root, over
 /// sockets that identify the sender), so that other senders cannot exhaust their budget.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub(crate) struct StatsdMemoryBudget {
     left: usize,
     reserved: usize,
     /// Whether the sender of the current line is trusted.
     is_trusted: bool,
 }
 
-impl Budget {
-    pub fn new(bytes: usize) -> Budget {
-        Budget {
+impl StatsdMemoryBudget {
+    pub fn new(bytes: usize) -> StatsdMemoryBudget {
+        StatsdMemoryBudget {
             left: bytes,
             reserved: bytes / 4,
             is_trusted: true,
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn a_quarter_is_kept_for_trusted_senders() {
-        let mut budget = Budget::new(100);
+        let mut budget = StatsdMemoryBudget::new(100);
         budget.set_trusted(false);
         assert!(budget.take(75) && !budget.take(1));
         budget.set_trusted(true);

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use pegel_metric::Series;
-use pegel_wire::statsd::Type;
+use pegel_wire::statsd::StatsdType;
 
-use super::super::figures::Figure;
-use super::seats::Handle;
-use super::{Sum, Table};
+use super::super::statistics::Statistic;
+use super::series_slots::SeriesHandle;
+use super::{CompensatedSum, StatsdTable};
 use crate::senders::SAMPLE_BYTES;
 
 /// A series that the pulse has not seen yet.
 #[derive(Debug)]
-pub(crate) struct Newcomer {
+pub(crate) struct NewSeries {
     pub entry: u32,
-    pub handle: Handle,
-    pub figure: Figure,
+    pub handle: SeriesHandle,
+    pub figure: Statistic,
     /// Whether it goes on from its total before a restart.
     pub resumes: bool,
     pub series: Arc<Series>,
@@ -23,38 +23,39 @@ pub(crate) struct Newcomer {
 
 /// A new value of a series; none where it has none any more.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Change {
-    pub handle: Handle,
+pub(crate) struct SeriesValueChange {
+    pub handle: SeriesHandle,
     pub value: Option<f64>,
 }
 
-impl Table {
-    pub fn take_newcomers(&mut self) -> Vec<Newcomer> {
-        std::mem::take(&mut self.newcomers)
+impl StatsdTable {
+    pub fn take_new_series(&mut self) -> Vec<NewSeries> {
+        std::mem::take(&mut self.new_series)
     }
 
-    pub fn has_newcomers(&self) -> bool {
-        !self.newcomers.is_empty()
+    pub fn has_new_series(&self) -> bool {
+        !self.new_series.is_empty()
     }
 
     /// Adds what a total was before a restart.
-    pub fn resume(&mut self, entry: u32, figure: Figure, before: f64) {
+    pub fn resume(&mut self, entry: u32, figure: Statistic, before: f64) {
         let Some(kind) = self.entries.get(entry).map(|entry| entry.kind) else {
             return;
         };
         let entry = &mut self.entries[entry];
-        let sum: &mut Sum = match (kind, figure) {
-            (Type::Timer | Type::Histogram | Type::Distribution, Figure::Count) => {
-                &mut self.timers[entry.inner].count
-            }
-            (Type::Timer | Type::Histogram | Type::Distribution, _) => {
-                &mut self.timers[entry.inner].sum
+        let sum: &mut CompensatedSum = match (kind, figure) {
+            (
+                StatsdType::Timer | StatsdType::Histogram | StatsdType::Distribution,
+                Statistic::Count,
+            ) => &mut self.timers[entry.state_index].count,
+            (StatsdType::Timer | StatsdType::Histogram | StatsdType::Distribution, _) => {
+                &mut self.timers[entry.state_index].sum
             }
             _ => &mut entry.value,
         };
         *sum = sum.plus(before).unwrap_or(*sum);
-        if self.figures.counts_increase() && figure == Figure::Value {
-            self.marks[entry.inner].total = before;
+        if self.figures.counts_increase() && figure == Statistic::Value {
+            self.counter_states[entry.state_index].total = before;
         }
     }
 
@@ -64,7 +65,7 @@ impl Table {
     }
 
     /// Totals and gauges that changed, of at most `entries` entries. False when there are no more.
-    pub fn take_changes(&mut self, entries: usize, out: &mut Vec<Change>) -> bool {
+    pub fn take_changes(&mut self, entries: usize, out: &mut Vec<SeriesValueChange>) -> bool {
         let start = self.dirty.len().saturating_sub(entries);
         for index in start..self.dirty.len() {
             let at = self.dirty[index];
@@ -72,25 +73,25 @@ impl Table {
             let Some(entry) = self.entries.get(at).filter(|entry| entry.is_dirty) else {
                 continue;
             };
-            let figures = self.figures.of(entry.kind).iter();
+            let figures = self.figures.for_type(entry.kind).iter();
             let totals = figures
                 .filter(|figure| figure.is_published_each_tick())
                 .count();
-            let sender = self.seats.sender(entry.payer);
-            if !sender.take_bytes(SAMPLE_BYTES * totals as u64) {
+            let sender = self.series.sender(entry.permit);
+            if !sender.try_charge(SAMPLE_BYTES * totals as u64) {
                 // It keeps its value, and further lines are added to it.
                 sender.add_delayed(1);
                 self.delayed.push(at);
                 continue;
             }
-            for (figure, handle) in self.figures.of(entry.kind).iter().zip(entry.handle..) {
+            for (figure, handle) in self.figures.for_type(entry.kind).iter().zip(entry.handle..) {
                 let value = match figure {
-                    Figure::Value => entry.value.value(),
-                    Figure::Count => self.timers[entry.inner].count.value(),
-                    Figure::Sum => self.timers[entry.inner].sum.value(),
+                    Statistic::Value => entry.value.value(),
+                    Statistic::Count => self.timers[entry.state_index].count.value(),
+                    Statistic::Sum => self.timers[entry.state_index].sum.value(),
                     _ => continue,
                 };
-                out.push(Change {
+                out.push(SeriesValueChange {
                     handle,
                     value: Some(value),
                 });
@@ -102,7 +103,12 @@ impl Table {
     }
 
     /// Ends the interval of at most `entries` entries from number `from` on. Returns where to go on.
-    pub fn close(&mut self, from: u32, entries: u32, out: &mut Vec<Change>) -> Option<u32> {
+    pub fn close_intervals(
+        &mut self,
+        from: u32,
+        entries: u32,
+        out: &mut Vec<SeriesValueChange>,
+    ) -> Option<u32> {
         let end = self.entries.end().min(from.saturating_add(entries));
         for at in from..end {
             let Some(entry) = self.entries.get(at) else {
@@ -112,15 +118,15 @@ impl Table {
                 self.remove(at);
                 continue;
             }
-            self.close_one(at, out);
+            self.close_interval(at, out);
             self.entries[at].is_touched = false;
         }
         if end < self.entries.end() {
             return Some(end);
         }
         self.cumulative.flush();
-        if self.keys.is_wasteful() {
-            self.keys.squeeze(
+        if self.keys.needs_compaction() {
+            self.keys.compact(
                 self.entries
                     .iter_mut()
                     .filter_map(|entry| entry.key.as_mut()),
@@ -129,40 +135,41 @@ impl Table {
         None
     }
 
-    fn close_one(&mut self, at: u32, out: &mut Vec<Change>) {
+    fn close_interval(&mut self, at: u32, out: &mut Vec<SeriesValueChange>) {
         let entry = &self.entries[at];
         if entry.is_touched {
             // An interval ends once, so its values cannot wait; later writes of the sender do.
-            let figures = self.figures.of(entry.kind).iter();
+            let figures = self.figures.for_type(entry.kind).iter();
             let of_interval = figures
                 .filter(|figure| !figure.is_published_each_tick())
                 .count();
-            let sender = self.seats.sender(entry.payer);
+            let sender = self.series.sender(entry.permit);
             sender.charge(SAMPLE_BYTES * of_interval as u64);
         }
         let handles = entry.handle..;
         match entry.kind {
-            Type::Gauge => {}
-            Type::Counter | Type::Cumulative | Type::Meter => {
+            StatsdType::Gauge => {}
+            StatsdType::Counter | StatsdType::Cumulative | StatsdType::Meter => {
                 if self.figures.counts_increase() {
                     let total = entry.value.value();
-                    let before = std::mem::replace(&mut self.marks[entry.inner].total, total);
-                    out.push(Change {
+                    let before =
+                        std::mem::replace(&mut self.counter_states[entry.state_index].total, total);
+                    out.push(SeriesValueChange {
                         handle: entry.handle + 1,
                         value: Some(total - before),
                     });
                 }
             }
-            Type::Set => out.push(Change {
+            StatsdType::Set => out.push(SeriesValueChange {
                 handle: entry.handle,
-                value: Some(self.sets[entry.inner].close(&mut self.budget)),
+                value: Some(self.sets[entry.state_index].close(&mut self.budget)),
             }),
-            Type::Timer | Type::Histogram | Type::Distribution => {
-                let figures = self.figures.of(entry.kind).iter().zip(handles);
-                let Some(interval) = self.timers[entry.inner].close() else {
+            StatsdType::Timer | StatsdType::Histogram | StatsdType::Distribution => {
+                let figures = self.figures.for_type(entry.kind).iter().zip(handles);
+                let Some(interval) = self.timers[entry.state_index].close_interval() else {
                     let of_interval =
-                        figures.filter(|(f, _)| !matches!(f, Figure::Count | Figure::Sum));
-                    out.extend(of_interval.map(|(_, handle)| Change {
+                        figures.filter(|(f, _)| !matches!(f, Statistic::Count | Statistic::Sum));
+                    out.extend(of_interval.map(|(_, handle)| SeriesValueChange {
                         handle,
                         value: None,
                     }));
@@ -172,22 +179,22 @@ impl Table {
                 let mut first_percentile = entry.handle;
                 for (figure, handle) in figures {
                     let value = match figure {
-                        Figure::Min => interval.min,
-                        Figure::Max => interval.max,
-                        Figure::Percentile(0) => {
+                        Statistic::Min => interval.min,
+                        Statistic::Max => interval.max,
+                        Statistic::Percentile(0) => {
                             first_percentile = handle;
                             continue;
                         }
                         _ => continue,
                     };
-                    out.push(Change {
+                    out.push(SeriesValueChange {
                         handle,
                         value: Some(value),
                     });
                 }
                 interval.percentiles(&self.figures.percents, &mut |at, value| {
-                    out.push(Change {
-                        handle: first_percentile + at as Handle,
+                    out.push(SeriesValueChange {
+                        handle: first_percentile + at as SeriesHandle,
                         value: Some(value),
                     });
                 });
@@ -196,14 +203,14 @@ impl Table {
     }
 
     /// Series that are gone, by their first number and how many they are in a row.
-    pub fn take_gone(&mut self) -> Vec<(Handle, usize)> {
-        std::mem::take(&mut self.gone)
+    pub fn take_removed(&mut self) -> Vec<(SeriesHandle, usize)> {
+        std::mem::take(&mut self.removed)
     }
 
     /// Numbers that the pulse has let go may be used again.
-    pub fn reuse(&mut self, gone: &[(Handle, usize)]) {
+    pub fn reuse(&mut self, gone: &[(SeriesHandle, usize)]) {
         for &(first, length) in gone {
-            self.seats.reuse(first, length);
+            self.series.reuse(first, length);
         }
     }
 }

@@ -17,28 +17,28 @@ const PAIRS_RESERVED: usize = PAIRS_MAX / 8;
 const SILENT_FLUSHES: u32 = 60;
 
 /// The number of a name whose senders are counted separately.
-pub(crate) type Name = u32;
+pub(crate) type NameId = u32;
 
 #[derive(Debug, Default)]
-pub(crate) struct Cumulative {
-    index: HashMap<(Name, u64), u32>,
-    pairs: Slab<Pair>,
+pub(crate) struct CumulativeTotals {
+    index: HashMap<(NameId, u64), u32>,
+    pairs: Slab<SenderTotal>,
     /// All pairs, the longest silent first.
-    by_age: List,
-    names: Slab<List>,
+    by_age: TotalList,
+    names: Slab<TotalList>,
     /// Deleted names that still have pairs.
-    deleted: Vec<Name>,
+    deleted: Vec<NameId>,
     flushes: u32,
 }
 
 #[derive(Debug)]
-struct Pair {
-    name: Name,
+struct SenderTotal {
+    name: NameId,
     sender: u64,
     value: f64,
     /// The interval of its last line.
     flush: u32,
-    links: [Links; 2],
+    links: [ListLinks; 2],
 }
 
 /// The index of each list in the links of a pair.
@@ -46,20 +46,20 @@ const AGE: usize = 0;
 const NAME: usize = 1;
 
 #[derive(Debug, Default, Clone, Copy)]
-struct Links {
+struct ListLinks {
     before: Option<u32>,
     after: Option<u32>,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
-struct List {
+struct TotalList {
     first: Option<u32>,
     last: Option<u32>,
 }
 
-impl List {
-    fn append(&mut self, pairs: &mut Slab<Pair>, which: usize, at: u32) {
-        pairs[at].links[which] = Links {
+impl TotalList {
+    fn append(&mut self, pairs: &mut Slab<SenderTotal>, which: usize, at: u32) {
+        pairs[at].links[which] = ListLinks {
             before: self.last,
             after: None,
         };
@@ -70,8 +70,8 @@ impl List {
         self.last = Some(at);
     }
 
-    fn unlink(&mut self, pairs: &mut Slab<Pair>, which: usize, at: u32) {
-        let Links { before, after } = pairs[at].links[which];
+    fn unlink(&mut self, pairs: &mut Slab<SenderTotal>, which: usize, at: u32) {
+        let ListLinks { before, after } = pairs[at].links[which];
         match before {
             Some(before) => pairs[before].links[which].after = after,
             None => self.first = after,
@@ -83,13 +83,13 @@ impl List {
     }
 }
 
-impl Cumulative {
-    pub fn add_name(&mut self) -> Name {
-        self.names.add(List::default())
+impl CumulativeTotals {
+    pub fn add_name(&mut self) -> NameId {
+        self.names.add(TotalList::default())
     }
 
     /// Deletes a name. Its number is not reused as long as it has pairs.
-    pub fn remove_name(&mut self, name: Name) {
+    pub fn remove_name(&mut self, name: NameId) {
         match self.names[name].first {
             Some(_) => self.deleted.push(name),
             None => drop(self.names.remove(name)),
@@ -98,7 +98,13 @@ impl Cumulative {
 
     /// Returns what to subtract from the sender's total before it is added to the series: its last total, or 0 if the new
     /// total is smaller, because the sender restarted. `None` when there are too many pairs.
-    pub fn step(&mut self, name: Name, sender: u64, value: f64, is_trusted: bool) -> Option<f64> {
+    pub fn advance(
+        &mut self,
+        name: NameId,
+        sender: u64,
+        value: f64,
+        is_trusted: bool,
+    ) -> Option<f64> {
         if let Some(&at) = self.index.get(&(name, sender)) {
             let pair = &mut self.pairs[at];
             let known = if value >= pair.value { pair.value } else { 0.0 };
@@ -117,7 +123,7 @@ impl Cumulative {
         if self.index.len() >= max && !self.make_room() {
             return None;
         }
-        let at = self.pairs.add(Pair {
+        let at = self.pairs.add(SenderTotal {
             name,
             sender,
             value,
@@ -166,15 +172,15 @@ mod tests {
 
     #[test]
     fn only_what_was_added_counts() {
-        let mut totals = Cumulative::default();
+        let mut totals = CumulativeTotals::default();
         let name = totals.add_name();
-        let known = [10.0, 15.0, 15.0, 4.0, 6.0].map(|value| totals.step(name, 1, value, false));
+        let known = [10.0, 15.0, 15.0, 4.0, 6.0].map(|value| totals.advance(name, 1, value, false));
         assert_eq!(known, [0.0, 10.0, 15.0, 0.0, 4.0].map(Some));
     }
 
     #[test]
     fn senders_and_series_do_not_mix() {
-        let mut totals = Cumulative::default();
+        let mut totals = CumulativeTotals::default();
         let names = [totals.add_name(), totals.add_name()];
         for (name, sender, value, known) in [
             (0, 1, 100.0, 0.0),
@@ -183,60 +189,67 @@ mod tests {
             (0, 1, 101.0, 100.0),
             (0, 2, 8.0, 7.0),
         ] {
-            let found = totals.step(names[name], sender, value, false);
+            let found = totals.advance(names[name], sender, value, false);
             assert_eq!(found, Some(known));
         }
     }
 
     #[test]
     fn senders_without_end_are_refused_until_some_are_silent() {
-        let mut totals = Cumulative::default();
+        let mut totals = CumulativeTotals::default();
         let name = totals.add_name();
         for sender in 0..OPEN as u64 {
-            assert_eq!(totals.step(name, sender, 1.0, false), Some(0.0));
+            assert_eq!(totals.advance(name, sender, 1.0, false), Some(0.0));
         }
-        assert_eq!(totals.step(name, u64::MAX, 1.0, false), None);
+        assert_eq!(totals.advance(name, u64::MAX, 1.0, false), None);
         (0..SILENT_FLUSHES).for_each(|_| totals.flush());
-        assert_eq!(totals.step(name, 0, 2.0, false), Some(1.0), "not silent");
+        assert_eq!(totals.advance(name, 0, 2.0, false), Some(1.0), "not silent");
         // Each new pair replaces one, in the order in which they fell silent.
         for sender in 1..OPEN as u64 {
-            assert_eq!(totals.step(name, u64::MAX - sender, 1.0, false), Some(0.0));
+            assert_eq!(
+                totals.advance(name, u64::MAX - sender, 1.0, false),
+                Some(0.0)
+            );
         }
-        assert_eq!(totals.step(name, u64::MAX, 1.0, false), None);
-        assert_eq!(totals.step(name, 0, 3.0, false), Some(2.0), "still known");
+        assert_eq!(totals.advance(name, u64::MAX, 1.0, false), None);
+        assert_eq!(
+            totals.advance(name, 0, 3.0, false),
+            Some(2.0),
+            "still known"
+        );
         assert_eq!(totals.index.len(), OPEN);
     }
 
     #[test]
     fn a_part_is_kept_for_trusted_senders() {
-        let mut totals = Cumulative::default();
+        let mut totals = CumulativeTotals::default();
         let name = totals.add_name();
         for sender in 0..OPEN as u64 {
-            totals.step(name, sender, 1.0, false).expect("room");
+            totals.advance(name, sender, 1.0, false).expect("room");
         }
-        assert_eq!(totals.step(name, u64::MAX, 1.0, false), None);
+        assert_eq!(totals.advance(name, u64::MAX, 1.0, false), None);
         for sender in OPEN as u64..PAIRS_MAX as u64 {
-            assert_eq!(totals.step(name, sender, 1.0, true), Some(0.0));
+            assert_eq!(totals.advance(name, sender, 1.0, true), Some(0.0));
         }
-        assert_eq!(totals.step(name, u64::MAX, 1.0, true), None);
+        assert_eq!(totals.advance(name, u64::MAX, 1.0, true), None);
     }
 
     /// Deleting a name is a push onto a list, whatever number of pairs it has; each later pair frees one of them.
     #[test]
     fn the_pairs_of_a_deleted_name_make_room_one_by_one() {
-        let mut totals = Cumulative::default();
+        let mut totals = CumulativeTotals::default();
         let [old, new] = [totals.add_name(), totals.add_name()];
         for sender in 0..OPEN as u64 {
-            totals.step(old, sender, 1.0, false).expect("room");
+            totals.advance(old, sender, 1.0, false).expect("room");
         }
         totals.remove_name(old);
         assert_eq!(totals.index.len(), OPEN, "nothing is walked");
         assert_ne!(totals.add_name(), old, "its pairs are still there");
         for sender in 0..OPEN as u64 {
-            assert_eq!(totals.step(new, sender, 1.0, false), Some(0.0));
+            assert_eq!(totals.advance(new, sender, 1.0, false), Some(0.0));
             assert_eq!(totals.index.len(), OPEN);
         }
-        assert_eq!(totals.step(new, u64::MAX, 1.0, false), None);
+        assert_eq!(totals.advance(new, u64::MAX, 1.0, false), None);
         assert!(totals.deleted.is_empty());
         assert_eq!(totals.add_name(), old, "a number without pairs is free");
     }

@@ -7,46 +7,46 @@
 mod admit;
 mod budget;
 mod changes;
+mod compensated_sum;
 mod cumulative;
-mod hash;
-mod index;
-mod keys;
+mod key_arena;
+mod key_index;
+mod keyed_hasher;
+mod member_set;
 mod rename;
-mod seats;
-mod set;
+mod series_slots;
 mod slab;
-mod sum;
 mod timer;
 
-pub(crate) use admit::LEVEL;
+pub(crate) use admit::PROGRAM_LEVEL;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use pegel_metric::{Input, Reason};
-use pegel_wire::statsd::{Metric, Number, Sign, Type};
+use pegel_wire::statsd::{DecimalNumber, NumberSign, StatsdMetric, StatsdType};
 
-use self::budget::Budget;
-pub(crate) use self::changes::{Change, Newcomer};
-use self::cumulative::Cumulative;
-use self::hash::Secret;
-use self::index::Index;
-use self::keys::{Key, Keys};
-pub(crate) use self::seats::Handle;
-use self::seats::{Payer, Seats};
-use self::set::Set;
+use self::budget::StatsdMemoryBudget;
+pub(crate) use self::changes::{NewSeries, SeriesValueChange};
+use self::compensated_sum::CompensatedSum;
+use self::cumulative::CumulativeTotals;
+use self::key_arena::{KeyArena, KeyRef};
+use self::key_index::KeyIndex;
+use self::keyed_hasher::KeyedHasher;
+use self::member_set::MemberSet;
+pub(crate) use self::series_slots::SeriesHandle;
+use self::series_slots::{PermitIndex, SeriesSlots};
 use self::slab::Slab;
-use self::sum::Sum;
-use self::timer::{Full, Timer};
-use super::figures::Figures;
-use super::tally::Tally;
-use crate::gate::Gate;
+use self::timer::{RecordError, TimerState};
+use super::line_counts::LineCounts;
+use super::statistics::StatisticSettings;
+use crate::admission::Admission;
 use crate::senders::Sender;
 
 /// Who sent a line.
 #[derive(Debug, Clone)]
-pub struct Origin {
+pub struct LineOrigin {
     /// On whose account it goes.
     pub sender: Arc<Sender>,
     /// The socket or process that it came from: cumulative counters of two of them do not mix.
@@ -54,45 +54,45 @@ pub struct Origin {
 }
 
 #[derive(Debug)]
-pub(crate) struct Table {
-    figures: Figures,
-    secret: Secret,
-    index: Index,
-    keys: Keys,
-    entries: Slab<Entry>,
-    timers: Slab<Timer>,
-    sets: Slab<Set>,
+pub(crate) struct StatsdTable {
+    figures: StatisticSettings,
+    hasher: KeyedHasher,
+    index: KeyIndex,
+    keys: KeyArena,
+    entries: Slab<MetricEntry>,
+    timers: Slab<TimerState>,
+    sets: Slab<MemberSet>,
     /// Extra state of cumulative counters, and of others whose increase is published.
-    marks: Slab<Mark>,
-    cumulative: Cumulative,
-    budget: Budget,
-    members: RandomState,
-    seats: Seats,
+    counter_states: Slab<CounterState>,
+    cumulative: CumulativeTotals,
+    budget: StatsdMemoryBudget,
+    member_hasher: RandomState,
+    series: SeriesSlots,
     /// By the hash of their name: the type that has the plain name, for names with tags.
-    tagged: HashMap<u64, Tagged>,
+    tagged_names: HashMap<u64, TaggedName>,
     /// Entries that changed since the pulse looked.
     dirty: Vec<u32>,
     /// Dirty entries whose senders may not write them yet.
     delayed: Vec<u32>,
     /// Series that it has not seen, and rows of series that are gone.
-    newcomers: Vec<Newcomer>,
-    gone: Vec<(Handle, usize)>,
+    new_series: Vec<NewSeries>,
+    removed: Vec<(SeriesHandle, usize)>,
     ordered_tags: Vec<u8>,
     /// Users other than the agent's who pushed.
     users: Vec<Box<str>>,
 }
 
 #[derive(Debug, Default)]
-struct Mark {
+struct CounterState {
     /// The total at the last flush.
     total: f64,
     /// For a cumulative counter: its number in the table of last totals.
-    name: cumulative::Name,
+    name: cumulative::NameId,
 }
 
 #[derive(Debug)]
-struct Tagged {
-    kind: Type,
+struct TaggedName {
+    kind: StatsdType,
     entries: u32,
 }
 
@@ -108,18 +108,18 @@ impl Writer {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct MetricEntry {
     /// None where it is the text of the first series.
-    key: Option<Key>,
+    key: Option<KeyRef>,
     /// The total of a counter, the value of a gauge.
-    value: Sum,
+    value: CompensatedSum,
     /// The first of its series.
-    handle: Handle,
+    handle: SeriesHandle,
     /// Its timer, its set or its mark.
-    inner: u32,
-    payer: Payer,
+    state_index: u32,
+    permit: PermitIndex,
     writer: Writer,
-    kind: Type,
+    kind: StatsdType,
     /// Without the label `statsd_type`.
     is_plain: bool,
     is_dirty: bool,
@@ -127,27 +127,27 @@ struct Entry {
     is_touched: bool,
 }
 
-impl Table {
-    pub fn new(figures: Figures, memory: usize) -> Table {
-        let secret = Secret::new();
-        Table {
+impl StatsdTable {
+    pub fn new(figures: StatisticSettings, memory: usize) -> StatsdTable {
+        let secret = KeyedHasher::new();
+        StatsdTable {
             figures,
-            secret,
-            index: Index::new(),
-            keys: Keys::default(),
+            hasher: secret,
+            index: KeyIndex::new(),
+            keys: KeyArena::default(),
             entries: Slab::default(),
             timers: Slab::default(),
             sets: Slab::default(),
-            marks: Slab::default(),
-            cumulative: Cumulative::default(),
-            budget: Budget::new(memory),
-            members: RandomState::new(),
-            seats: Seats::new(secret),
-            tagged: HashMap::new(),
+            counter_states: Slab::default(),
+            cumulative: CumulativeTotals::default(),
+            budget: StatsdMemoryBudget::new(memory),
+            member_hasher: RandomState::new(),
+            series: SeriesSlots::new(secret),
+            tagged_names: HashMap::new(),
             dirty: Vec::new(),
             delayed: Vec::new(),
-            newcomers: Vec::new(),
-            gone: Vec::new(),
+            new_series: Vec::new(),
+            removed: Vec::new(),
             ordered_tags: Vec::new(),
             users: Vec::new(),
         }
@@ -155,29 +155,35 @@ impl Table {
 
     /// Takes a metric in. Each of its values is kept, or dropped for a reason.
     #[inline]
-    pub fn record(&mut self, metric: &Metric<'_>, origin: &Origin, gate: &Gate, tally: &mut Tally) {
+    pub fn record(
+        &mut self,
+        metric: &StatsdMetric<'_>,
+        origin: &LineOrigin,
+        gate: &Admission,
+        tally: &mut LineCounts,
+    ) {
         if metric.tags().is_empty() {
-            return self.put(metric, &[], origin, gate, tally);
+            return self.record_values(metric, &[], origin, gate, tally);
         }
         match metric.tags().ordered() {
-            Ok(tags) => self.put(metric, tags, origin, gate, tally),
+            Ok(tags) => self.record_values(metric, tags, origin, gate, tally),
             Err(_) => {
                 let mut tags = std::mem::take(&mut self.ordered_tags);
                 tags.clear();
                 metric.tags().append_ordered(&mut tags);
-                self.put(metric, &tags, origin, gate, tally);
+                self.record_values(metric, &tags, origin, gate, tally);
                 self.ordered_tags = tags;
             }
         }
     }
 
-    fn put(
+    fn record_values(
         &mut self,
-        metric: &Metric<'_>,
+        metric: &StatsdMetric<'_>,
         tags: &[u8],
-        origin: &Origin,
-        gate: &Gate,
-        tally: &mut Tally,
+        origin: &LineOrigin,
+        gate: &Admission,
+        tally: &mut LineCounts,
     ) {
         let writer = self.writer(&origin.sender);
         let hash = self.hash(metric.name, tags, metric.kind, writer);
@@ -187,18 +193,18 @@ impl Table {
         };
         let at = match found {
             Ok(at) => at,
-            Err(reason) => return tally.dropped(reason, values_of(metric)),
+            Err(reason) => return tally.count_dropped(reason, values_of(metric)),
         };
         if metric.is_packed() {
             for number in metric.values() {
-                tally.took(self.add(at, metric, number, origin));
+                tally.count_result(self.add(at, metric, number, origin));
             }
         } else {
-            tally.took(self.add(at, metric, metric.first(), origin));
+            tally.count_result(self.add(at, metric, metric.first(), origin));
         }
     }
 
-    pub fn figures(&self) -> &Figures {
+    pub fn figures(&self) -> &StatisticSettings {
         &self.figures
     }
 
@@ -228,35 +234,45 @@ impl Table {
     }
 
     #[inline]
-    fn hash(&self, name: &[u8], tags: &[u8], kind: Type, writer: Writer) -> u64 {
-        let name = self.secret.hash(name);
+    fn hash(&self, name: &[u8], tags: &[u8], kind: StatsdType, writer: Writer) -> u64 {
+        let name = self.hasher.hash(name);
         let name = match tags {
             [] => name,
-            tags => self.secret.join(name, self.secret.hash(tags)),
+            tags => self.hasher.combine(name, self.hasher.hash(tags)),
         };
-        self.secret
-            .join(name, kind as u64 | u64::from(writer.0) << 8)
+        self.hasher
+            .combine(name, kind as u64 | u64::from(writer.0) << 8)
     }
 
     #[inline]
-    fn find(&self, hash: u64, name: &[u8], tags: &[u8], kind: Type, writer: Writer) -> Option<u32> {
+    fn find(
+        &self,
+        hash: u64,
+        name: &[u8],
+        tags: &[u8],
+        kind: StatsdType,
+        writer: Writer,
+    ) -> Option<u32> {
         self.index.find(hash, |at| {
             let entry = &self.entries[at];
             entry.kind == kind
                 && entry.writer == writer
                 && match entry.key {
-                    Some(key) => self.keys.is(key, name, tags),
-                    None => tags.is_empty() && keys::is_same(self.first_text(entry), name),
+                    Some(key) => self.keys.matches(key, name, tags),
+                    None => tags.is_empty() && key_arena::bytes_equal(self.first_text(entry), name),
                 }
         })
     }
 
     #[inline]
-    fn first_text(&self, entry: &Entry) -> &[u8] {
-        self.seats.text(entry.handle).unwrap_or_default().as_bytes()
+    fn first_text(&self, entry: &MetricEntry) -> &[u8] {
+        self.series
+            .text(entry.handle)
+            .unwrap_or_default()
+            .as_bytes()
     }
 
-    fn name_and_tags(&self, entry: &Entry) -> (&[u8], &[u8]) {
+    fn name_and_tags(&self, entry: &MetricEntry) -> (&[u8], &[u8]) {
         match entry.key {
             Some(key) => (self.keys.name(key), self.keys.tags(key)),
             None => (self.first_text(entry), &[]),
@@ -267,28 +283,30 @@ impl Table {
     fn add(
         &mut self,
         at: u32,
-        metric: &Metric<'_>,
-        number: Number,
-        origin: &Origin,
+        metric: &StatsdMetric<'_>,
+        number: DecimalNumber,
+        origin: &LineOrigin,
     ) -> Result<(), Reason> {
         let entry = &mut self.entries[at];
         let refused = Reason::BadValue;
         match entry.kind {
-            Type::Counter | Type::Meter => {
+            StatsdType::Counter | StatsdType::Meter => {
                 let more = number.value * metric.weight;
                 entry.value = entry.value.plus(more).ok_or(refused)?;
             }
-            Type::Gauge if number.sign == Sign::None => entry.value = Sum::of(number.value),
-            Type::Gauge => entry.value = entry.value.plus(number.value).ok_or(refused)?,
-            Type::Cumulative => {
+            StatsdType::Gauge if number.sign == NumberSign::None => {
+                entry.value = CompensatedSum::of(number.value)
+            }
+            StatsdType::Gauge => entry.value = entry.value.plus(number.value).ok_or(refused)?,
+            StatsdType::Cumulative => {
                 if number.value < 0.0 {
                     return Err(refused);
                 }
-                let name = self.marks[entry.inner].name;
+                let name = self.counter_states[entry.state_index].name;
                 let is_trusted = origin.sender.is_trusted();
                 let known = self
                     .cumulative
-                    .step(name, origin.id, number.value, is_trusted);
+                    .advance(name, origin.id, number.value, is_trusted);
                 let known = known.ok_or(Reason::SenderLimit)?;
                 let more = entry
                     .value
@@ -296,16 +314,17 @@ impl Table {
                     .and_then(|sum| sum.plus(-known));
                 entry.value = more.ok_or(refused)?;
             }
-            Type::Timer | Type::Histogram | Type::Distribution => {
-                let timer = &mut self.timers[entry.inner];
+            StatsdType::Timer | StatsdType::Histogram | StatsdType::Distribution => {
+                let timer = &mut self.timers[entry.state_index];
                 timer
                     .record(number.value, metric.weight, &mut self.budget)
-                    .map_err(reason)?;
+                    .map_err(reason_for_error)?;
             }
-            Type::Set => {
-                let member = self.members.hash_one(metric.member());
-                let set = &mut self.sets[entry.inner];
-                set.insert(member, &mut self.budget).map_err(reason)?;
+            StatsdType::Set => {
+                let member = self.member_hasher.hash_one(metric.member());
+                let set = &mut self.sets[entry.state_index];
+                set.insert(member, &mut self.budget)
+                    .map_err(reason_for_error)?;
             }
         }
         entry.is_touched = true;
@@ -317,14 +336,14 @@ impl Table {
     }
 }
 
-fn reason(full: Full) -> Reason {
+fn reason_for_error(full: RecordError) -> Reason {
     match full {
-        Full::Range => Reason::BadValue,
-        Full::Memory => Reason::Memory,
+        RecordError::Overflow => Reason::BadValue,
+        RecordError::Memory => Reason::Memory,
     }
 }
 
-fn values_of(metric: &Metric<'_>) -> u64 {
+fn values_of(metric: &StatsdMetric<'_>) -> u64 {
     match metric.is_packed() {
         true => metric.values().count() as u64,
         false => 1,

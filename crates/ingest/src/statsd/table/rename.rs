@@ -7,26 +7,26 @@ use std::collections::HashSet;
 
 use pegel_metric::Input;
 
-use super::admit::Naming;
-use super::{Handle, Table};
-use crate::gate::Gate;
+use super::admit::DisambiguatingLabels;
+use super::{SeriesHandle, StatsdTable};
+use crate::admission::Admission;
 
-impl Table {
+impl StatsdTable {
     /// Renames the metrics whose names other inputs own. Only the `claimed` names are checked; `None`: all names.
-    pub fn rename_claimed(&mut self, claimed: Option<&[Box<str>]>, gate: &Gate) {
-        let owners = gate.owners();
-        let must_rename = |at: Handle| {
-            let series = self.seats.series(at)?;
+    pub fn rename_claimed(&mut self, claimed: Option<&[Box<str>]>, gate: &Admission) {
+        let owners = gate.name_owners();
+        let must_rename = |at: SeriesHandle| {
+            let series = self.series.series(at)?;
             let input = series.family().input;
             owners.is_owned_by_other(series.text(), input).then_some(at)
         };
-        let handles: HashSet<Handle> = match claimed {
+        let handles: HashSet<SeriesHandle> = match claimed {
             Some(texts) => texts
                 .iter()
-                .filter_map(|text| must_rename(self.seats.find(text)?))
+                .filter_map(|text| must_rename(self.series.find(text)?))
                 .collect(),
             None => self
-                .seats
+                .series
                 .all()
                 .filter_map(|(at, _)| must_rename(at))
                 .collect(),
@@ -35,8 +35,8 @@ impl Table {
     }
 
     /// Renames the metric that has this series, unless it came over the push socket. Returns whether it was renamed.
-    pub(super) fn rename_entry_of(&mut self, at: Handle, gate: &Gate) -> bool {
-        let series = self.seats.series(at);
+    pub(super) fn rename_entry_of(&mut self, at: SeriesHandle, gate: &Admission) -> bool {
+        let series = self.series.series(at);
         let is_pushed = series.is_some_and(|series| series.family().input == Input::Push);
         if !is_pushed {
             self.rename_entries(&HashSet::from([at]), gate);
@@ -44,7 +44,7 @@ impl Table {
         !is_pushed
     }
 
-    fn rename_entries(&mut self, handles: &HashSet<Handle>, gate: &Gate) {
+    fn rename_entries(&mut self, handles: &HashSet<SeriesHandle>, gate: &Admission) {
         if handles.is_empty() {
             return;
         }
@@ -52,7 +52,7 @@ impl Table {
             let Some(entry) = self.entries.get(at) else {
                 continue;
             };
-            let length = self.figures.of(entry.kind).len() as Handle;
+            let length = self.figures.for_type(entry.kind).len() as SeriesHandle;
             if (entry.handle..entry.handle + length).any(|handle| handles.contains(&handle)) {
                 self.rename_entry(at, gate);
             }
@@ -61,36 +61,36 @@ impl Table {
 
     /// Renames an entry. One that cannot be renamed, because of a limit, is removed: its next
     /// lines are refused.
-    fn rename_entry(&mut self, at: u32, gate: &Gate) {
+    fn rename_entry(&mut self, at: u32, gate: &Admission) {
         let entry = &self.entries[at];
-        let (handle, payer, kind) = (entry.handle, entry.payer, entry.kind);
-        let naming = Naming {
+        let (handle, payer, kind) = (entry.handle, entry.permit, entry.kind);
+        let naming = DisambiguatingLabels {
             with_type: !entry.is_plain,
             with_input: true,
         };
         let (name, tags) = self.name_and_tags(entry);
         let (name, tags) = (name.to_vec(), tags.to_vec());
-        let sender = self.seats.sender(payer).clone();
-        let row = self.offer((&name, &tags), kind, naming, &sender, gate);
+        let sender = self.series.sender(payer).clone();
+        let row = self.admit_series((&name, &tags), kind, naming, &sender, gate);
         let key = match self.entries[at].key {
             Some(key) => Some(key),
             None => self.keys.add(&name, &tags),
         };
         // The old series may still wait for the next pass.
-        self.newcomers.retain(|newcomer| newcomer.entry != at);
+        self.new_series.retain(|newcomer| newcomer.entry != at);
         let (Ok(row), Some(key)) = (row, key) else {
             return self.remove(at);
         };
         let length = row.len();
         let series = row.iter().map(|one| one.series.clone()).collect();
-        let (new_handle, new_payer) = self.seats.add(row);
-        self.seats.remove(handle, length, payer);
-        self.gone.push((handle, length));
+        let (new_handle, new_payer) = self.series.add(row);
+        self.series.remove(handle, length, payer);
+        self.removed.push((handle, length));
         let entry = &mut self.entries[at];
-        (entry.handle, entry.payer, entry.key) = (new_handle, new_payer, Some(key));
+        (entry.handle, entry.permit, entry.key) = (new_handle, new_payer, Some(key));
         if !std::mem::replace(&mut entry.is_dirty, true) {
             self.dirty.push(at);
         }
-        self.introduce(at, series);
+        self.queue_new_series(at, series);
     }
 }

@@ -4,8 +4,8 @@
 //! for each power of two. A bucket stands for its middle, which is at most 1/128 of the value away. No
 //! logarithm is taken, and buckets exist only for powers of two that occur.
 
-use super::budget::Budget;
-use super::sum::Sum;
+use super::budget::StatsdMemoryBudget;
+use super::compensated_sum::CompensatedSum;
 
 /// The largest distance of a percentile from the sample that it stands for, relative to it.
 #[cfg(test)]
@@ -13,48 +13,53 @@ pub(crate) const RELATIVE_ERROR: f64 = 1.0 / 128.0;
 
 const FRACTION_BITS: u32 = 6;
 const PAGE_BUCKETS: usize = 1 << FRACTION_BITS;
-const PAGE_BYTES: usize = size_of::<Page>() + PAGE_BUCKETS * size_of::<f64>();
+const PAGE_BYTES: usize = size_of::<BucketPage>() + PAGE_BUCKETS * size_of::<f64>();
 
 /// The buckets of one sign and one power of two, with the weight that fell into each.
 #[derive(Debug)]
-struct Page {
+struct BucketPage {
     /// Sign and exponent, the upper twelve bits of every value in it.
     upper: u16,
     weights: Box<[f64; PAGE_BUCKETS]>,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Timer {
-    pub count: Sum,
-    pub sum: Sum,
-    interval: Interval,
+pub(crate) struct TimerState {
+    pub count: CompensatedSum,
+    pub sum: CompensatedSum,
+    interval: TimerInterval,
 }
 
 /// What came since the last flush.
 #[derive(Debug, Default)]
-pub(crate) struct Interval {
+pub(crate) struct TimerInterval {
     pub weight: f64,
     pub min: f64,
     pub max: f64,
     /// In the order of their values.
-    pages: Vec<Page>,
+    pages: Vec<BucketPage>,
 }
 
 /// Why a sample was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Full {
+pub(crate) enum RecordError {
     /// The sum or the count would be infinite.
-    Range,
+    Overflow,
     /// No memory for another bucket.
     Memory,
 }
 
-impl Timer {
+impl TimerState {
     /// All or nothing.
-    pub fn record(&mut self, value: f64, weight: f64, budget: &mut Budget) -> Result<(), Full> {
+    pub fn record(
+        &mut self,
+        value: f64,
+        weight: f64,
+        budget: &mut StatsdMemoryBudget,
+    ) -> Result<(), RecordError> {
         let (Some(count), Some(sum)) = (self.count.plus(weight), self.sum.plus(value * weight))
         else {
-            return Err(Full::Range);
+            return Err(RecordError::Overflow);
         };
         self.interval.record(value, weight, budget)?;
         (self.count, self.sum) = (count, sum);
@@ -62,13 +67,18 @@ impl Timer {
     }
 
     /// Ends the interval; nothing when it was empty. The caller gives its memory back.
-    pub fn close(&mut self) -> Option<Interval> {
+    pub fn close_interval(&mut self) -> Option<TimerInterval> {
         (self.interval.weight > 0.0).then(|| std::mem::take(&mut self.interval))
     }
 }
 
-impl Interval {
-    fn record(&mut self, value: f64, weight: f64, budget: &mut Budget) -> Result<(), Full> {
+impl TimerInterval {
+    fn record(
+        &mut self,
+        value: f64,
+        weight: f64,
+        budget: &mut StatsdMemoryBudget,
+    ) -> Result<(), RecordError> {
         // Minus zero is zero.
         let bits = (value + 0.0).to_bits();
         let upper = (bits >> 52) as u16;
@@ -87,14 +97,18 @@ impl Interval {
         Ok(())
     }
 
-    fn add_page(&mut self, upper: u16, budget: &mut Budget) -> Result<usize, Full> {
+    fn add_page(
+        &mut self,
+        upper: u16,
+        budget: &mut StatsdMemoryBudget,
+    ) -> Result<usize, RecordError> {
         if !budget.take(PAGE_BYTES) {
-            return Err(Full::Memory);
+            return Err(RecordError::Memory);
         }
         let at = self
             .pages
             .partition_point(|page| order(page.upper) < order(upper));
-        let page = Page {
+        let page = BucketPage {
             upper,
             weights: Box::new([0.0; PAGE_BUCKETS]),
         };
@@ -102,7 +116,7 @@ impl Interval {
         Ok(at)
     }
 
-    pub fn give_back(&self, budget: &mut Budget) {
+    pub fn give_back(&self, budget: &mut StatsdMemoryBudget) {
         budget.give_back(self.pages.len() * PAGE_BYTES);
     }
 
@@ -161,12 +175,12 @@ mod tests {
     const PERCENTS: [f64; 6] = [1.0, 25.0, 50.0, 90.0, 99.0, 100.0];
 
     fn percentiles(values: &[f64]) -> Vec<f64> {
-        let mut timer = Timer::default();
-        let mut budget = Budget::new(1 << 30);
+        let mut timer = TimerState::default();
+        let mut budget = StatsdMemoryBudget::new(1 << 30);
         for &value in values {
             timer.record(value, 1.0, &mut budget).expect("room");
         }
-        let interval = timer.close().expect("samples");
+        let interval = timer.close_interval().expect("samples");
         let mut found = vec![f64::NAN; PERCENTS.len()];
         interval.percentiles(&PERCENTS, &mut |at, value| found[at] = value);
         found
@@ -214,7 +228,7 @@ mod tests {
 
     #[test]
     fn count_sum_and_extremes_are_exact() {
-        let (mut timer, mut budget) = (Timer::default(), Budget::new(1 << 20));
+        let (mut timer, mut budget) = (TimerState::default(), StatsdMemoryBudget::new(1 << 20));
         for number in 1..=100_000 {
             timer
                 .record(f64::from(number) / 10.0, 1.0, &mut budget)
@@ -227,21 +241,24 @@ mod tests {
             (timer.count.value(), timer.sum.value()),
             (100_010.0, 500_005_050.0)
         );
-        let interval = timer.close().expect("samples");
+        let interval = timer.close_interval().expect("samples");
         assert_eq!(
             (interval.min, interval.max, interval.weight),
             (0.1, 10_000.0, 100_010.0)
         );
-        assert!(timer.close().is_none(), "the next interval is empty");
+        assert!(
+            timer.close_interval().is_none(),
+            "the next interval is empty"
+        );
         assert_eq!(timer.count.value(), 100_010.0, "totals go on");
     }
 
     #[test]
     fn weights_count_as_so_many_samples() {
-        let (mut timer, mut budget) = (Timer::default(), Budget::new(1 << 20));
+        let (mut timer, mut budget) = (TimerState::default(), StatsdMemoryBudget::new(1 << 20));
         timer.record(1.0, 1.0, &mut budget).expect("room");
         timer.record(100.0, 9.0, &mut budget).expect("room");
-        let interval = timer.close().expect("samples");
+        let interval = timer.close_interval().expect("samples");
         let mut found = Vec::new();
         interval.percentiles(&[10.0, 11.0], &mut |_, value| found.push(value));
         assert!(
@@ -252,13 +269,25 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_and_comes_back() {
-        let (mut timer, mut budget) = (Timer::default(), Budget::new(PAGE_BYTES * 2));
+        let (mut timer, mut budget) = (
+            TimerState::default(),
+            StatsdMemoryBudget::new(PAGE_BYTES * 2),
+        );
         timer.record(1.0, 1.0, &mut budget).expect("room");
         timer.record(2.0, 1.0, &mut budget).expect("room");
-        assert_eq!(timer.record(4.0, 1.0, &mut budget), Err(Full::Memory));
+        assert_eq!(
+            timer.record(4.0, 1.0, &mut budget),
+            Err(RecordError::Memory)
+        );
         assert_eq!(timer.count.value(), 2.0, "what was refused left no trace");
-        timer.close().expect("samples").give_back(&mut budget);
+        timer
+            .close_interval()
+            .expect("samples")
+            .give_back(&mut budget);
         timer.record(4.0, 1.0, &mut budget).expect("room again");
-        assert_eq!(timer.record(f64::MAX, 10.0, &mut budget), Err(Full::Range));
+        assert_eq!(
+            timer.record(f64::MAX, 10.0, &mut budget),
+            Err(RecordError::Overflow)
+        );
     }
 }

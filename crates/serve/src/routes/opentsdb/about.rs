@@ -20,7 +20,7 @@ pub(super) async fn config(State(site): Shared) -> Response {
 }
 
 pub(super) async fn filters() -> Response {
-    json(&pegel_query::filters())
+    json(&pegel_query::describe_filters())
 }
 
 pub(super) async fn version(State(site): Shared) -> Response {
@@ -32,5 +32,5 @@ pub(super) async fn stats(State(site): Shared) -> Response {
 }
 
 pub(super) async fn serializers() -> Response {
-    json(&pegel_query::serializers())
+    json(&pegel_query::describe_serializers())
 }

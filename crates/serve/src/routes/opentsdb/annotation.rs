@@ -2,7 +2,7 @@ use axum::extract::State;
 use axum::http::{Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use pegel_query::{Annotation, BulkDelete, Change, Problem};
+use pegel_query::{Annotation, AnnotationBulkDelete, AnnotationUpdate, OpentsdbError};
 use serde_json::json;
 
 use super::super::{Answer, Shared};
@@ -12,8 +12,8 @@ use crate::failure::Failure;
 /// The one at a time, of a series or of all.
 pub(super) async fn read(State(site): Shared, uri: Uri) -> Response {
     let found = pairs(&uri).and_then(|pairs| {
-        let (tsuid, start) = Change::from_uri(&pairs)?.key()?;
-        let missing = || Problem::new(404, "Unable to locate annotation in storage");
+        let (tsuid, start) = AnnotationUpdate::from_uri(&pairs)?.key()?;
+        let missing = || OpentsdbError::new(404, "Unable to locate annotation in storage");
         site.engine
             .annotations
             .get(&tsuid, start)
@@ -48,7 +48,10 @@ pub(super) async fn delete(asked: Asked) -> Answer {
         let (tsuid, start) = change.key()?;
         match asked.site.engine.annotations.delete(&tsuid, start)? {
             true => Ok(StatusCode::NO_CONTENT.into_response()),
-            false => Err(Problem::new(404, "Unable to locate annotation in storage")),
+            false => Err(OpentsdbError::new(
+                404,
+                "Unable to locate annotation in storage",
+            )),
         }
     })
     .await
@@ -58,7 +61,7 @@ pub(super) async fn change_many(asked: Asked) -> Answer {
     work(asked, |asked, body| {
         let notes = &asked.site.engine.annotations;
         let mut stored: Vec<Annotation> = Vec::new();
-        for change in Change::list(&body)? {
+        for change in AnnotationUpdate::list_from_json(&body)? {
             let (tsuid, start) = change.key()?;
             let note = notes.put(change, asked.method == Method::PUT)?;
             stored.extend(note.or_else(|| notes.get(&tsuid, start)));
@@ -72,8 +75,8 @@ pub(super) async fn delete_many(asked: Asked) -> Answer {
     work(asked, |asked, body| {
         let now = asked.site.app.clock.utc();
         let bulk = match body.is_empty() {
-            true => BulkDelete::from_uri(&pairs(&asked.uri)?, now)?,
-            false => BulkDelete::from_json(&body, now)?,
+            true => AnnotationBulkDelete::from_uri(&pairs(&asked.uri)?, now)?,
+            false => AnnotationBulkDelete::from_json(&body, now)?,
         };
         let deleted = asked.site.engine.annotations.delete_range(&bulk)?;
         Ok(to_json(&json!({
@@ -88,17 +91,17 @@ pub(super) async fn delete_many(asked: Asked) -> Answer {
 }
 
 /// What is to change: said in the body, or else in the query.
-fn asked_change(asked: &Asked, body: &[u8]) -> Result<Change, Problem> {
+fn asked_change(asked: &Asked, body: &[u8]) -> Result<AnnotationUpdate, OpentsdbError> {
     match body.is_empty() {
-        true => Change::from_uri(&pairs(&asked.uri)?),
-        false => Change::from_json(body),
+        true => AnnotationUpdate::from_uri(&pairs(&asked.uri)?),
+        false => AnnotationUpdate::from_json(body),
     }
 }
 
 /// Works off the async workers: a change waits for the disk.
 async fn work(
     mut asked: Asked,
-    work: impl FnOnce(&Asked, Bytes) -> Result<Response, Problem> + Send + 'static,
+    work: impl FnOnce(&Asked, Bytes) -> Result<Response, OpentsdbError> + Send + 'static,
 ) -> Answer {
     let site = asked.site.clone();
     let done = site.answers.look(asked.rights, move || {

@@ -14,7 +14,7 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use bytes::Bytes;
-use pegel_query::{Pairs, Problem};
+use pegel_query::{OpentsdbError, QueryParams};
 use serde_json::json;
 
 use super::{Access, Answer, Route, Site};
@@ -73,10 +73,11 @@ where
 }
 
 /// What follows the `?`. OpenTSDB passes over what it does not know, and so does this.
-fn pairs(uri: &Uri) -> Result<Pairs, Problem> {
-    let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri)
-        .map_err(|error| Problem::bad(format!("the query cannot be read: {error}")))?;
-    Ok(Pairs::new(pairs))
+fn pairs(uri: &Uri) -> Result<QueryParams, OpentsdbError> {
+    let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri).map_err(|error| {
+        OpentsdbError::bad_request(format!("the query cannot be read: {error}"))
+    })?;
+    Ok(QueryParams::new(pairs))
 }
 
 /// What a handler works on, off the async workers.
@@ -130,10 +131,10 @@ async fn answer(
     let (rights, mut asked) = (asked.rights, asked);
     let made = site.answers.query(
         rights,
-        move || -> Result<Result<Finished, Problem>, Failure> {
+        move || -> Result<Result<Finished, OpentsdbError>, Failure> {
             match write(&mut asked, &mut room) {
                 Ok(()) => room.finish("application/json; charset=UTF-8", gzip).map(Ok),
-                Err(Refused::Problem(Problem::Write(error))) => Err(room.failure(&error)),
+                Err(Refused::Problem(OpentsdbError::Write(error))) => Err(room.failure(&error)),
                 Err(Refused::Problem(problem)) => Ok(Err(problem)),
                 Err(Refused::Failure(failure)) => Err(failure),
             }
@@ -147,12 +148,12 @@ async fn answer(
 
 /// Why there is no answer: in OpenTSDB's form, or in that of all routes.
 enum Refused {
-    Problem(Problem),
+    Problem(OpentsdbError),
     Failure(Failure),
 }
 
-impl From<Problem> for Refused {
-    fn from(problem: Problem) -> Refused {
+impl From<OpentsdbError> for Refused {
+    fn from(problem: OpentsdbError) -> Refused {
         Refused::Problem(problem)
     }
 }
@@ -165,12 +166,12 @@ impl From<Failure> for Refused {
 
 impl From<io::Error> for Refused {
     fn from(error: io::Error) -> Refused {
-        Refused::Problem(Problem::Write(error))
+        Refused::Problem(OpentsdbError::Write(error))
     }
 }
 
 /// `{"error":{"code","message","details"}}`.
-fn refusal(problem: &Problem) -> Response {
+fn refusal(problem: &OpentsdbError) -> Response {
     let status =
         StatusCode::from_u16(problem.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     if status.is_server_error() {
@@ -180,7 +181,7 @@ fn refusal(problem: &Problem) -> Response {
         );
     }
     let mut error = json!({"code": status.as_u16(), "message": problem.to_string()});
-    if let Some(details) = problem.to_details() {
+    if let Some(details) = problem.details() {
         error["details"] = json!(details);
     }
     let headers = [(header::CONTENT_TYPE, "application/json; charset=UTF-8")];

@@ -1,4 +1,4 @@
-use pegel_query::{Lookup, Suggest};
+use pegel_query::{LookupQuery, SuggestQuery};
 
 use super::super::Answer;
 use super::{Asked, answer, pairs};
@@ -7,8 +7,8 @@ use super::{Asked, answer, pairs};
 pub(super) async fn suggest(asked: Asked) -> Answer {
     answer(asked, |asked, room| {
         let suggest = match asked.has_body() {
-            true => Suggest::from_json(&asked.plain_body()?)?,
-            false => Suggest::from_uri(&pairs(&asked.uri)?)?,
+            true => SuggestQuery::from_json(&asked.plain_body()?)?,
+            false => SuggestQuery::from_uri(&pairs(&asked.uri)?)?,
         };
         Ok(room.json(&asked.site.engine.suggest(&suggest)?)?)
     })
@@ -19,8 +19,8 @@ pub(super) async fn suggest(asked: Asked) -> Answer {
 pub(super) async fn lookup(asked: Asked) -> Answer {
     answer(asked, |asked, room| {
         let lookup = match asked.has_body() {
-            true => Lookup::from_json(&asked.plain_body()?)?,
-            false => Lookup::from_uri(&pairs(&asked.uri)?)?,
+            true => LookupQuery::from_json(&asked.plain_body()?)?,
+            false => LookupQuery::from_uri(&pairs(&asked.uri)?)?,
         };
         Ok(room.json(&asked.site.engine.lookup(&lookup)?)?)
     })

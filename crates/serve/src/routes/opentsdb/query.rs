@@ -1,5 +1,5 @@
 use axum::response::Response;
-use pegel_query::{Expressions, Gexp, LastQuery, Problem, Request};
+use pegel_query::{ExpressionRequest, GexpRequest, LastQuery, OpentsdbError, QueryRequest};
 
 use super::super::Answer;
 use super::{Asked, answer, pairs, refusal};
@@ -8,7 +8,7 @@ use super::{Asked, answer, pairs, refusal};
 pub(super) async fn by_uri(asked: Asked) -> Answer {
     answer(asked, |asked, room| {
         let now = asked.site.app.clock.utc();
-        let request = Request::from_uri(&pairs(&asked.uri)?, now)?;
+        let request = QueryRequest::from_uri(&pairs(&asked.uri)?, now)?;
         Ok(asked.site.engine.query(&request, room)?)
     })
     .await
@@ -19,7 +19,7 @@ pub(super) async fn by_body(asked: Asked) -> Answer {
     answer(asked, |asked, room| {
         let now = asked.site.app.clock.utc();
         let body = asked.plain_body()?;
-        let request = Request::from_json(&body, &pairs(&asked.uri)?, now)?;
+        let request = QueryRequest::from_json(&body, &pairs(&asked.uri)?, now)?;
         Ok(asked.site.engine.query(&request, room)?)
     })
     .await
@@ -28,8 +28,8 @@ pub(super) async fn by_body(asked: Asked) -> Answer {
 /// Samples are not deleted by questions.
 pub(super) async fn delete() -> Response {
     refusal(
-        &Problem::bad("Deleting data is not enabled")
-            .details("samples leave the store by age and size alone"),
+        &OpentsdbError::bad_request("Deleting data is not enabled")
+            .with_details("samples leave the store by age and size alone"),
     )
 }
 
@@ -49,7 +49,7 @@ pub(super) async fn last(asked: Asked) -> Answer {
 pub(super) async fn gexp(asked: Asked) -> Answer {
     answer(asked, |asked, room| {
         let now = asked.site.app.clock.utc();
-        let gexp = Gexp::from_uri(&pairs(&asked.uri)?, now)?;
+        let gexp = GexpRequest::from_uri(&pairs(&asked.uri)?, now)?;
         Ok(asked.site.engine.gexp(&gexp, room)?)
     })
     .await
@@ -59,7 +59,7 @@ pub(super) async fn gexp(asked: Asked) -> Answer {
 pub(super) async fn exp(asked: Asked) -> Answer {
     answer(asked, |asked, room| {
         let now = asked.site.app.clock.utc();
-        let expressions = Expressions::from_json(&asked.plain_body()?, now)?;
+        let expressions = ExpressionRequest::from_json(&asked.plain_body()?, now)?;
         Ok(asked.site.engine.exp(&expressions, room)?)
     })
     .await

@@ -1,0 +1,646 @@
+//! The gate: every series of a program passes it once, when it is new.
+
+use std::borrow::Cow;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pegel_metric::{Family, Input, Kind, Ledger, Level, Reason, Series, SeriesError};
+
+use crate::name_owners::{INPUT_LABEL, NameClaim, NameOwners, NameTaken};
+use crate::reserved_names::{ReservedNames, exported};
+use crate::rules::RelabelRules;
+use crate::senders::{Sender, Senders};
+
+/// A series that a program wants to have.
+#[derive(Debug, Clone, Copy)]
+pub struct SeriesSpec<'a> {
+    pub name: &'a str,
+    /// What the program said. Keys of labels that the agent adds are renamed.
+    pub labels: &'a [(&'a str, &'a str)],
+    /// Labels that the agent adds to tell it from series of others.
+    pub identity: &'a [(&'a str, &'a str)],
+    pub kind: Kind,
+    pub help: &'a str,
+    pub level: Level,
+    /// The input that writes it.
+    pub input: Input,
+}
+
+/// Why it does not get it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AdmissionError {
+    #[error("a rule of the configuration drops it")]
+    Rule,
+    #[error("it is for level {0}, and the agent keeps up to level {1}")]
+    Level(Level, Level),
+    #[error("the sender has {0} series already (limits.series_per_sender)")]
+    SenderLimit(u32),
+    #[error("the agent has {0} series already (limits.series)")]
+    SeriesLimit(u64),
+    #[error("names and labels of the sender take {0} bytes already")]
+    SenderBytes(u64),
+    #[error("names and labels of programs take {0} bytes already (a part of limits.memory)")]
+    Bytes(u64),
+    #[error("a label has control characters in its value")]
+    Control,
+    #[error(
+        "the name belongs to the node or to the agent (node_*, pegel_*, scrape_*, up, and the names in docs/metrics.md)"
+    )]
+    Reserved,
+    #[error("a series of another kind has this name and these labels")]
+    OtherKind,
+    #[error("a series of another input has this name and these labels")]
+    OwnedByOtherInput,
+    #[error("the sender exceeds limits.sender_bytes")]
+    SenderRate,
+    #[error(transparent)]
+    Series(#[from] SeriesError),
+}
+
+impl AdmissionError {
+    pub fn reason(&self) -> Reason {
+        match self {
+            AdmissionError::Rule => Reason::Rule,
+            AdmissionError::Level(..) => Reason::Level,
+            AdmissionError::SenderLimit(_) | AdmissionError::SenderBytes(_) => Reason::SenderLimit,
+            AdmissionError::SeriesLimit(_) => Reason::SeriesLimit,
+            AdmissionError::Bytes(_) => Reason::Memory,
+            AdmissionError::SenderRate => Reason::SenderRate,
+            AdmissionError::Reserved
+            | AdmissionError::Control
+            | AdmissionError::OtherKind
+            | AdmissionError::OwnedByOtherInput
+            | AdmissionError::Series(_) => Reason::BadName,
+        }
+    }
+}
+
+/// What the configuration says about all inputs.
+#[derive(Debug, Clone)]
+pub struct AdmissionSettings {
+    pub level: Level,
+    pub series_max: u64,
+    pub series_per_sender: u32,
+    /// What names and labels of programs' series may take in all. They are held several times over, and every
+    /// answer that names all series must have room for them.
+    pub text_bytes_max: u64,
+    /// The bytes that one sender may write to the disk per second, on average.
+    pub sender_bytes: u64,
+    pub rules: RelabelRules,
+    /// Names of the node and of the agent, which programs may not use.
+    pub reserved: Arc<ReservedNames>,
+}
+
+#[derive(Debug)]
+pub struct Admission {
+    settings: AdmissionSettings,
+    ledger: Arc<Ledger>,
+    senders: Senders,
+    owners: Arc<NameOwners>,
+    /// Series that passed and are still held.
+    usage: Arc<AdmittedUsage>,
+    /// Series of the store that did not come through here.
+    other_series: AtomicU64,
+    families: FamilyCache,
+}
+
+#[derive(Debug, Default)]
+struct AdmittedUsage {
+    series: AtomicU64,
+    text_bytes: AtomicU64,
+}
+
+/// A series that passed: on its sender's account as long as this lives.
+#[derive(Debug)]
+pub struct AdmittedSeries {
+    pub series: Arc<Series>,
+    pub permit: SeriesPermit,
+    /// Whether the series has the label `input`, because its plain name belongs to another input.
+    pub has_input_label: bool,
+}
+
+/// Gives series back to the accounts when dropped.
+#[derive(Debug)]
+pub struct SeriesPermit {
+    sender: Arc<Sender>,
+    usage: Arc<AdmittedUsage>,
+    series: u32,
+    text_bytes: u64,
+    owners: Arc<NameOwners>,
+    claim: Option<NameClaim>,
+}
+
+impl SeriesPermit {
+    pub fn sender(&self) -> &Arc<Sender> {
+        &self.sender
+    }
+
+    /// Turns this into a pass for several series. Each is given back with [`Pass::give_back`].
+    pub(crate) fn into_shared(mut self) -> SeriesPermit {
+        if let Some(claim) = self.claim.take() {
+            claim.keep();
+        }
+        self
+    }
+
+    /// Takes over the series of another pass of the same sender: one for all of them is enough.
+    pub(crate) fn merge(&mut self, other: SeriesPermit) {
+        debug_assert!(Arc::ptr_eq(&self.sender, &other.sender));
+        let mut other = other.into_shared();
+        self.series += std::mem::take(&mut other.series);
+        self.text_bytes += std::mem::take(&mut other.text_bytes);
+    }
+
+    /// Gives one of its series back. False when it was the last one.
+    pub(crate) fn release(&mut self, series: &Series) -> bool {
+        let bytes = series.text().len() as u64;
+        self.release_usage(1, bytes);
+        self.owners.release(series.text(), series.family().input);
+        self.series -= 1;
+        self.text_bytes -= bytes;
+        self.series > 0
+    }
+
+    fn release_usage(&self, series: u32, text_bytes: u64) {
+        self.sender.release_series(series);
+        self.sender.release_text(text_bytes);
+        let held = &self.usage;
+        held.series.fetch_sub(u64::from(series), Ordering::Relaxed);
+        held.text_bytes.fetch_sub(text_bytes, Ordering::Relaxed);
+    }
+}
+
+impl Drop for SeriesPermit {
+    fn drop(&mut self) {
+        self.release_usage(self.series, self.text_bytes);
+    }
+}
+
+impl Admission {
+    pub fn new(settings: AdmissionSettings, ledger: Arc<Ledger>) -> Admission {
+        Admission {
+            senders: Senders::new(settings.sender_bytes),
+            settings,
+            ledger,
+            owners: Arc::default(),
+            usage: Arc::default(),
+            other_series: AtomicU64::new(0),
+            families: FamilyCache::default(),
+        }
+    }
+
+    pub fn senders(&self) -> &Senders {
+        &self.senders
+    }
+
+    pub fn name_owners(&self) -> &NameOwners {
+        &self.owners
+    }
+
+    pub fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
+    }
+
+    pub fn level(&self) -> Level {
+        self.settings.level
+    }
+
+    pub fn sender(&self, input: Input, who: &str) -> Arc<Sender> {
+        self.senders.get(input, who)
+    }
+
+    /// Samples that arrived. Each must be said to be kept or dropped later.
+    pub fn count_received(&self, sender: &Sender, count: u64) {
+        sender.add_received(count);
+        self.ledger.received(sender.input, count);
+    }
+
+    pub fn count_kept(&self, sender: &Sender, count: u64) {
+        self.ledger.kept(sender.input, count);
+    }
+
+    pub fn count_dropped(&self, sender: &Sender, reason: Reason, count: u64) {
+        sender.add_dropped(reason, count);
+        self.ledger.dropped(sender.input, reason, count);
+    }
+
+    /// How many series the store holds in all: what did not come through the gate takes room too.
+    pub fn set_store_series_count(&self, stored: u64) {
+        let held = self.usage.series.load(Ordering::Relaxed);
+        self.other_series
+            .store(stored.saturating_sub(held), Ordering::Relaxed);
+    }
+
+    /// Applies the rules and the limits to a new series. Where another input owns its name, it gets the label `input`.
+    pub fn admit(
+        &self,
+        sender: &Arc<Sender>,
+        offer: &SeriesSpec<'_>,
+    ) -> Result<AdmittedSeries, AdmissionError> {
+        if offer.level > self.settings.level {
+            return Err(AdmissionError::Level(offer.level, self.settings.level));
+        }
+        let series = self.resolve_series(offer)?;
+        match self.permit(sender, &series) {
+            Err(AdmissionError::OwnedByOtherInput) => {
+                let series = Arc::new(with_input_label(&series)?);
+                Ok(AdmittedSeries {
+                    permit: self.permit(sender, &series)?,
+                    series,
+                    has_input_label: true,
+                })
+            }
+            pass => Ok(AdmittedSeries {
+                permit: pass?,
+                series,
+                has_input_label: false,
+            }),
+        }
+    }
+
+    /// Counts one more series for this sender, if its name is free and no limit is reached.
+    pub fn permit(
+        &self,
+        sender: &Arc<Sender>,
+        series: &Series,
+    ) -> Result<SeriesPermit, AdmissionError> {
+        let settings = &self.settings;
+        let claim = self.owners.claim(series.text(), series.family().input);
+        let claim = claim.map_err(|NameTaken| AdmissionError::OwnedByOtherInput)?;
+        let max = settings.series_per_sender;
+        if !sender.try_reserve_series(max) {
+            return Err(AdmissionError::SenderLimit(max));
+        }
+        // A twentieth is reserved for the node, so that programs cannot prevent a new disk from being shown, and a
+        // quarter for the agent's user, root and the node together.
+        let reserve = |of_trusted: u64, of_others: u64| match sender.is_trusted() {
+            true => of_trusted,
+            false => of_others,
+        };
+        let room = settings.series_max - settings.series_max / reserve(20, 4);
+        let room = room.saturating_sub(self.other_series.load(Ordering::Relaxed));
+        if !try_add(&self.usage.series, 1, room) {
+            sender.release_series(1);
+            return Err(AdmissionError::SeriesLimit(settings.series_max));
+        }
+        // From here on, dropping the pass gives everything back.
+        let mut pass = SeriesPermit {
+            sender: sender.clone(),
+            usage: self.usage.clone(),
+            series: 1,
+            text_bytes: 0,
+            owners: self.owners.clone(),
+            claim,
+        };
+        let bytes = series.text().len() as u64;
+        let (all, half) = (settings.text_bytes_max, settings.text_bytes_max / 2);
+        if !sender.try_reserve_text(bytes, half) {
+            return Err(AdmissionError::SenderBytes(half));
+        }
+        if !try_add(&self.usage.text_bytes, bytes, reserve(all, all - all / 4)) {
+            sender.release_text(bytes);
+            return Err(AdmissionError::Bytes(all));
+        }
+        pass.text_bytes = bytes;
+        if !sender.try_charge(bytes) {
+            return Err(AdmissionError::SenderRate);
+        }
+        Ok(pass)
+    }
+
+    /// The series under which an offer is stored, by the rules. It is on nobody's account yet.
+    pub fn resolve_series(&self, offer: &SeriesSpec<'_>) -> Result<Arc<Series>, AdmissionError> {
+        let borrowed = |&(key, value)| (Cow::Borrowed(key), Cow::Borrowed(value));
+        let mut labels = exported(offer.labels);
+        labels.extend(offer.identity.iter().map(borrowed));
+        let ruled = self.settings.rules.apply(offer.name, labels);
+        let (name, labels) = ruled.ok_or(AdmissionError::Rule)?;
+        let labels = labels.iter().map(|(key, value)| (&**key, &**value));
+        let is_implied = |&(key, value): &_| self.settings.reserved.is_implied(key, value);
+        let labels: Vec<(&str, &str)> = labels.filter(|label| !is_implied(label)).collect();
+        self.build_series(&name, &labels, offer)
+    }
+
+    /// Refuses names of the node and of the agent.
+    pub fn check_reserved(&self, name: &str) -> Result<(), AdmissionError> {
+        match self.settings.reserved.contains(name) {
+            true => Err(AdmissionError::Reserved),
+            false => Ok(()),
+        }
+    }
+
+    fn build_series(
+        &self,
+        name: &str,
+        labels: &[(&str, &str)],
+        offer: &SeriesSpec<'_>,
+    ) -> Result<Arc<Series>, AdmissionError> {
+        self.check_reserved(name)?;
+        // They would reach the terminals of those who look.
+        let is_control = |c: char| c.is_control() && c != '\n';
+        if labels.iter().any(|(_, value)| value.contains(is_control)) {
+            return Err(AdmissionError::Control);
+        }
+        let family = self.families.get(offer);
+        Ok(Arc::new(Series::named(family, name, labels)?))
+    }
+}
+
+/// Returns the same series with the label `input`.
+pub(crate) fn with_input_label(series: &Series) -> Result<Series, SeriesError> {
+    let labels: Vec<(&str, Cow<'_, str>)> = series.labels().collect();
+    let own = (INPUT_LABEL, series.family().input.as_str());
+    let labels: Vec<(&str, &str)> = labels
+        .iter()
+        .map(|(key, value)| (*key, &**value))
+        .chain([own])
+        .collect();
+    Series::named(series.family().clone(), series.name(), &labels)
+}
+
+/// Adds `more` unless that is more than `max`.
+pub(crate) fn try_add(held: &AtomicU64, more: u64, max: u64) -> bool {
+    let raised = |held: u64| held.checked_add(more).filter(|sum| *sum <= max);
+    held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, raised)
+        .is_ok()
+}
+
+/// Families that were used lately, so that series share theirs. They have no names: most programs say nothing of
+/// their metrics, and then there is one family for all of a kind.
+#[derive(Debug)]
+struct FamilyCache {
+    hasher: RandomState,
+    recent: Mutex<Vec<Option<Arc<Family>>>>,
+}
+
+const FAMILY_CACHE_SIZE: usize = 256;
+
+impl Default for FamilyCache {
+    fn default() -> FamilyCache {
+        FamilyCache {
+            hasher: RandomState::new(),
+            recent: Mutex::new(vec![None; FAMILY_CACHE_SIZE]),
+        }
+    }
+}
+
+impl FamilyCache {
+    fn get(&self, offer: &SeriesSpec<'_>) -> Arc<Family> {
+        let wanted = (offer.kind, offer.help, offer.level, offer.input);
+        let at = (self.hasher.hash_one(wanted) % FAMILY_CACHE_SIZE as u64) as usize;
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = |family: &&Arc<Family>| {
+            (family.kind, &*family.help, family.level, family.input) == wanted
+        };
+        if let Some(family) = recent[at].as_ref().filter(is_same) {
+            return family.clone();
+        }
+        let family = Arc::new(Family {
+            name: Cow::Borrowed(""),
+            kind: offer.kind,
+            help: match offer.help {
+                "" => Cow::Borrowed(""),
+                help => Cow::Owned(help.replace(char::is_control, " ")),
+            },
+            unit: Cow::Borrowed(""),
+            level: offer.level,
+            input: offer.input,
+        });
+        recent[at] = Some(family.clone());
+        family
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gate(series_max: u64, series_per_sender: u32) -> Admission {
+        let settings = AdmissionSettings {
+            level: 3,
+            series_max,
+            series_per_sender,
+            text_bytes_max: 1000,
+            sender_bytes: 1 << 20,
+            rules: RelabelRules::default(),
+            reserved: Arc::new(ReservedNames::new(["load_average"]).of_node("nid1")),
+        };
+        Admission::new(settings, Arc::default())
+    }
+
+    fn offer(name: &str) -> SeriesSpec<'_> {
+        SeriesSpec {
+            name,
+            labels: &[],
+            identity: &[],
+            kind: Kind::Counter,
+            help: "",
+            level: 1,
+            input: Input::Statsd,
+        }
+    }
+
+    #[test]
+    fn limits_hold_for_each_sender_and_for_all() {
+        let gate = gate(3, 2);
+        let (a, b) = (
+            gate.sender(Input::Statsd, "a"),
+            gate.sender(Input::Statsd, "b"),
+        );
+        let first = gate.admit(&a, &offer("x")).expect("room");
+        let _second = gate.admit(&a, &offer("y")).expect("room");
+        assert_eq!(
+            gate.admit(&a, &offer("z")).expect_err("full"),
+            AdmissionError::SenderLimit(2)
+        );
+        let _third = gate.admit(&b, &offer("x")).expect("room");
+        assert_eq!(
+            gate.admit(&b, &offer("y")).expect_err("full"),
+            AdmissionError::SeriesLimit(3)
+        );
+        assert_eq!(b.series(), 1, "a refused series is on nobody's account");
+        drop(first);
+        gate.admit(&b, &offer("y")).expect("room again");
+    }
+
+    #[test]
+    fn the_nodes_own_series_take_room() {
+        let gate = gate(10, 100);
+        gate.set_store_series_count(7);
+        let a = gate.sender(Input::Lane, "a");
+        let _first = gate.admit(&a, &offer("x")).expect("room");
+        assert!(gate.admit(&a, &offer("y")).is_err());
+        gate.set_store_series_count(8);
+        assert!(
+            gate.admit(&a, &offer("y")).is_err(),
+            "one of the eight is ours"
+        );
+        gate.set_store_series_count(5);
+        assert!(gate.admit(&a, &offer("y")).is_ok());
+    }
+
+    #[test]
+    fn strangers_that_fill_their_part_leave_room_for_the_agents_user_and_root() {
+        let gate = gate(20, 100);
+        let stranger = gate.sender(Input::Statsd, "127.0.0.1");
+        let names: Vec<String> = (0..20).map(|at| format!("s{at}")).collect();
+        let fill = |sender| -> Vec<AdmittedSeries> {
+            let offers = names.iter().map(|name| gate.admit(sender, &offer(name)));
+            offers.filter_map(Result::ok).collect()
+        };
+        let held = fill(&stranger);
+        assert_eq!(held.len(), 15);
+        for at in 0..2000 {
+            gate.sender(Input::Statsd, &at.to_string());
+        }
+        let root = gate.sender(Input::Put, "uid 0");
+        assert_eq!(&*root.name, "uid 0", "accounts are not used up");
+        assert_eq!(fill(&root).len(), 4, "one is left to the node");
+        // After a restart the store still has them, and no sender.
+        drop(held);
+        gate.set_store_series_count(15);
+        assert_eq!(fill(&stranger).len(), 0);
+        assert_eq!(fill(&root).len(), 4);
+    }
+
+    #[test]
+    fn a_name_belongs_to_one_input_and_the_other_gets_a_label() {
+        let gate = gate(10, 10);
+        let a = gate.sender(Input::Statsd, "a");
+        let of = |input| SeriesSpec {
+            input,
+            ..offer("x")
+        };
+        let lane = gate.admit(&a, &of(Input::Lane)).expect("room");
+        let other = gate.admit(&a, &of(Input::Statsd)).expect("room");
+        assert_eq!(other.series.text(), "x{input=\"statsd\"}");
+        assert!(other.has_input_label && !lane.has_input_label);
+        let labels = &[("input", "statsd")];
+        let labelled = SeriesSpec {
+            labels,
+            ..of(Input::Put)
+        };
+        let forged = gate.admit(&a, &labelled).expect("another name");
+        assert_eq!(forged.series.text(), "x{exported_input=\"statsd\"}");
+        drop(lane);
+        let plain = gate.admit(&a, &of(Input::Statsd)).expect("room");
+        assert_eq!(plain.series.text(), "x");
+    }
+
+    #[test]
+    fn a_label_that_other_outputs_add_anyway_gives_no_second_series() {
+        let gate = gate(10, 10);
+        let a = gate.sender(Input::Statsd, "a");
+        let of = |input, labels| SeriesSpec {
+            input,
+            labels,
+            ..offer("x")
+        };
+        let _lane = gate.admit(&a, &of(Input::Lane, &[])).expect("room");
+        for labels in [&[("host", "nid1")], &[("phase", "")]] {
+            let forged = gate.admit(&a, &of(Input::Statsd, labels)).expect("room");
+            assert_eq!(forged.series.text(), "x{input=\"statsd\"}");
+        }
+        let labels = &[("host", "nid2")];
+        let other = gate.admit(&a, &of(Input::Put, labels)).expect("room");
+        assert_eq!(other.series.text(), "x{host=\"nid2\"}");
+    }
+
+    #[test]
+    fn names_without_end_have_a_bound_for_each_sender_and_for_all() {
+        let gate = gate(100, 100);
+        let senders = ["a", "b", "uid 0"].map(|who| gate.sender(Input::Statsd, who));
+        let long = "x".repeat(300);
+        let mut held = Vec::new();
+        for sender in &senders {
+            held.push(gate.admit(sender, &offer(&long)));
+        }
+        assert!(held.iter().all(Result::is_ok));
+        let refused = gate
+            .admit(&senders[0], &offer(&long))
+            .expect_err("its half");
+        assert_eq!(refused, AdmissionError::SenderBytes(500));
+        let other = gate.sender(Input::Put, "d");
+        let refused = gate.admit(&other, &offer(&long)).expect_err("all");
+        assert_eq!(
+            (&refused, refused.reason()),
+            (&AdmissionError::Bytes(1000), Reason::Memory)
+        );
+        assert_eq!(other.series(), 0);
+        held.truncate(1);
+        gate.admit(&other, &offer(&long)).expect("room again");
+    }
+
+    #[test]
+    fn one_pass_may_stand_for_many_series() {
+        let gate = gate(10, 10);
+        let a = gate.sender(Input::Statsd, "a");
+        let [one, two] = ["one", "second"].map(|name| gate.admit(&a, &offer(name)).expect("room"));
+        let mut pass = one.permit;
+        pass.merge(two.permit);
+        let held = || {
+            let text_bytes = gate.usage.text_bytes.load(Ordering::Relaxed);
+            (
+                a.series(),
+                gate.usage.series.load(Ordering::Relaxed),
+                text_bytes,
+            )
+        };
+        assert_eq!(held(), (2, 2, 9));
+        assert!(pass.release(&two.series));
+        assert_eq!(held(), (1, 1, 3));
+        assert!(!pass.release(&one.series));
+        assert_eq!(held(), (0, 0, 0));
+        drop(pass);
+        assert_eq!(held(), (0, 0, 0));
+    }
+
+    #[test]
+    fn series_of_which_the_same_is_known_share_their_family() {
+        let gate = gate(10, 10);
+        let a = gate.sender(Input::Lane, "a");
+        let one = gate.admit(&a, &offer("x")).expect("room");
+        let two = gate.admit(&a, &offer("y")).expect("room");
+        assert!(Arc::ptr_eq(one.series.family(), two.series.family()));
+        assert_eq!((one.series.name(), two.series.name()), ("x", "y"));
+        let explained = SeriesSpec {
+            help: "Why.",
+            ..offer("z")
+        };
+        let explained = gate.admit(&a, &explained).expect("room");
+        assert_eq!(explained.series.family().help, "Why.");
+        let gauge = SeriesSpec {
+            kind: Kind::Gauge,
+            ..offer("x")
+        };
+        let gauge = gate.admit(&a, &gauge).expect("room");
+        assert_eq!(gauge.series.family().kind, Kind::Gauge);
+    }
+
+    #[test]
+    fn what_is_refused_has_a_reason() {
+        let gate = gate(10, 10);
+        let a = gate.sender(Input::Put, "a");
+        let refused = |offer| gate.admit(&a, &offer).expect_err("refused").reason();
+        assert_eq!(
+            refused(SeriesSpec {
+                level: 4,
+                ..offer("x")
+            }),
+            Reason::Level
+        );
+        assert_eq!(refused(offer("")), Reason::BadName);
+        assert_eq!(refused(offer("node.load1")), Reason::BadName);
+        assert_eq!(refused(offer("load_average")), Reason::BadName);
+        assert_eq!(refused(offer("a\u{0}")), Reason::BadName);
+        let labels = &[("l", "\u{1b}[2J")];
+        assert_eq!(
+            refused(SeriesSpec {
+                labels,
+                ..offer("x")
+            }),
+            Reason::BadName
+        );
+    }
+}

@@ -1,0 +1,51 @@
+//! Points out of a lane's ring, on their way to the store.
+
+use pegel_lane::reader::RingPoint;
+use pegel_metric::{Millis, Reason};
+
+use super::contribution::borrow_labels;
+use super::open_lane::OpenLane;
+use crate::admission::Admission;
+use crate::point_writer::{IncomingPoint, PointWriter};
+
+pub(super) fn store_points(
+    lane: &OpenLane,
+    points: &[RingPoint],
+    store: &PointWriter,
+    gate: &Admission,
+    now: Millis,
+) {
+    let parts = points
+        .iter()
+        .map(|point| (point, lane.point_series(point.series)));
+    let (known, unknown): (Vec<_>, Vec<_>) = parts.partition(|(_, part)| part.is_some());
+    // Their series was not admitted, which was counted once for the series.
+    gate.count_received(&lane.sender, unknown.len() as u64);
+    gate.count_dropped(&lane.sender, Reason::BadName, unknown.len() as u64);
+    if known.is_empty() {
+        return;
+    }
+    let labels: Vec<Vec<(&str, &str)>> = known
+        .iter()
+        .filter_map(|(_, part)| part.map(|part| borrow_labels(&part.labels)))
+        .collect();
+    let offered: Vec<IncomingPoint<'_>> = known
+        .iter()
+        .zip(&labels)
+        .filter_map(|((point, part), labels)| {
+            let part = (*part)?;
+            Some(IncomingPoint {
+                name: &part.name,
+                labels,
+                help: &part.help,
+                level: part.level,
+                time: point.time_ms,
+                value: point.value,
+            })
+        })
+        .collect();
+    // Counted by the store and by the gate; a full queue is a drop under its reason.
+    if let Err(error) = store.write(&lane.sender, &offered, now) {
+        tracing::warn!(%error, "points of a lane could not be stored");
+    }
+}

@@ -1,0 +1,67 @@
+//! What a lane asks for.
+
+use pegel_metric::{Input, Kind, Level};
+
+use super::amount::CounterKind;
+use crate::admission::SeriesSpec;
+
+pub use pegel_lane::Aggregation;
+
+/// What a series is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TotalKind {
+    Counter(CounterKind),
+    Gauge(Aggregation),
+}
+
+impl TotalKind {
+    pub fn kind(self) -> Kind {
+        match self {
+            TotalKind::Counter(_) => Kind::Counter,
+            TotalKind::Gauge(_) => Kind::Gauge,
+        }
+    }
+
+    pub fn lane_type(self) -> &'static str {
+        match self {
+            TotalKind::Counter(CounterKind::Whole) => "counter",
+            TotalKind::Counter(CounterKind::Float) => "float_counter",
+            TotalKind::Counter(CounterKind::Bucket) => "bucket",
+            TotalKind::Gauge(_) => "gauge",
+        }
+    }
+
+    /// Whether both can stand under one name. How a gauge is summed up is as the first lane said.
+    pub fn is_compatible(self, other: TotalKind) -> bool {
+        match (self, other) {
+            (TotalKind::Gauge(_), TotalKind::Gauge(_)) => true,
+            (a, b) => a == b,
+        }
+    }
+}
+
+/// A series that a lane declares.
+#[derive(Debug, Clone, Copy)]
+pub struct TotalSeriesSpec<'a> {
+    pub name: &'a str,
+    pub labels: &'a [(&'a str, &'a str)],
+    /// The owner of the lane, unless it is the agent's user.
+    pub user: Option<&'a str>,
+    pub help: &'a str,
+    pub level: Level,
+    pub role: TotalKind,
+}
+
+impl<'a> TotalSeriesSpec<'a> {
+    pub fn series_spec(&self, identity: &'a [(&'a str, &'a str)]) -> SeriesSpec<'a> {
+        SeriesSpec {
+            name: self.name,
+            labels: self.labels,
+            identity,
+            kind: self.role.kind(),
+            help: self.help,
+            level: self.level,
+            input: Input::Lane,
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Points as they come off the wire: what was understood goes to the store, and all of it into the books.
+
+use std::sync::Arc;
+
+use pegel_metric::{Level, Millis, Reason};
+use pegel_store::PushError;
+use pegel_wire::{PointBatch, PointFault};
+
+use crate::Ingest;
+use crate::admission::AdmissionError;
+use crate::point_writer::{IncomingPoint, PointError};
+use crate::senders::Sender;
+
+/// What points have that do not say it themselves.
+#[derive(Debug, Clone, Copy)]
+pub struct PointDefaults<'a> {
+    pub help: &'a str,
+    pub level: Level,
+    /// Older points were removed on request, and so are those that come now.
+    pub not_before: Option<Millis>,
+}
+
+/// What became of a batch.
+#[derive(Debug, Default)]
+pub struct BatchResult {
+    pub kept: u64,
+    /// Which points were refused, by their place in the batch, and why; in the order of their places.
+    pub refused: Vec<(usize, BatchPointError)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BatchPointError {
+    #[error(transparent)]
+    Fault(#[from] PointFault),
+    #[error(transparent)]
+    Point(#[from] PointError),
+    #[error("the time lies before the last clean-up")]
+    BeforeCleanup,
+}
+
+impl BatchPointError {
+    pub fn reason(&self) -> Reason {
+        match self {
+            BatchPointError::Fault(PointFault::Value(_)) => Reason::BadValue,
+            BatchPointError::Fault(
+                PointFault::Utf8 | PointFault::Control | PointFault::TooManyTags,
+            ) => Reason::BadName,
+            BatchPointError::Fault(_) => Reason::Malformed,
+            BatchPointError::Point(refusal) => refusal.reason(),
+            BatchPointError::BeforeCleanup => Reason::TooOld,
+        }
+    }
+}
+
+impl Ingest {
+    /// Stores what is good in a batch. Fails only as a whole, when the store takes nothing at all at this
+    /// time. Waits for the log: not for async workers.
+    pub fn store_batch(
+        &self,
+        sender: &Arc<Sender>,
+        batch: &PointBatch<'_>,
+        defaults: PointDefaults<'_>,
+    ) -> Result<BatchResult, PushError> {
+        let (now, kept_level) = (self.now(), self.admission().level());
+        let level = |level: Option<Level>| level.unwrap_or(defaults.level);
+        let labels: Vec<(&str, &str)> = batch.labels().iter().map(|(k, v)| (&**k, &**v)).collect();
+        let mut verdict = BatchResult::default();
+        let mut offered = Vec::with_capacity(batch.len());
+        let mut places = Vec::with_capacity(batch.len());
+        for (place, point) in batch.points.iter().enumerate() {
+            let time = |time: Option<Millis>| time.unwrap_or(now);
+            let refused = match point {
+                Err(fault) => BatchPointError::Fault(*fault),
+                Ok(point) if defaults.not_before.is_some_and(|at| time(point.time) < at) => {
+                    BatchPointError::BeforeCleanup
+                }
+                // The gate sees a series once; points of one series may be of several levels.
+                Ok(point) if level(point.level) > kept_level => {
+                    PointError::from(AdmissionError::Level(level(point.level), kept_level)).into()
+                }
+                Ok(point) => {
+                    places.push(place);
+                    offered.push(IncomingPoint {
+                        name: &point.name,
+                        labels: &labels[batch.labels_of(point)],
+                        help: defaults.help,
+                        level: level(point.level),
+                        time: time(point.time),
+                        value: point.value,
+                    });
+                    continue;
+                }
+            };
+            self.count_refused(sender, refused.reason());
+            verdict.refused.push((place, refused));
+        }
+        let outcome = self.store_points(sender, &offered)?;
+        verdict.kept = outcome.kept;
+        let refused = outcome.refused.into_iter();
+        verdict
+            .refused
+            .extend(refused.map(|(at, refusal)| (places[at], refusal.into())));
+        verdict.refused.sort_by_key(|(place, _)| *place);
+        Ok(verdict)
+    }
+
+    /// One line, point or body came that cannot be used.
+    pub fn count_refused(&self, sender: &Sender, reason: Reason) {
+        self.admission().count_received(sender, 1);
+        self.admission().count_dropped(sender, reason, 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pegel_metric::{Clock, Input, Ledger, SystemClock};
+    use pegel_store::{Store, StoreOptions};
+    use pegel_testkit::TempDir;
+    use pegel_wire::{dragon, opentsdb};
+
+    use super::*;
+    use crate::admission::AdmissionSettings;
+    use crate::rules::RelabelRules;
+
+    const DEFAULTS: PointDefaults<'static> = PointDefaults {
+        help: "Sent by a test.",
+        level: 1,
+        not_before: None,
+    };
+
+    fn intake(store: &Store) -> Ingest {
+        let settings = AdmissionSettings {
+            level: 3,
+            series_max: 100,
+            series_per_sender: 3,
+            text_bytes_max: 16 << 20,
+            sender_bytes: 1 << 30,
+            rules: RelabelRules::default(),
+            reserved: Arc::default(),
+        };
+        let clock = Arc::new(SystemClock);
+        let rate = std::time::Duration::from_secs(1);
+        Ingest::start(settings, None, store, clock, rate).expect("started")
+    }
+
+    fn books(ledger: &Ledger, input: Input) -> (u64, u64, u64) {
+        let dropped = Reason::ALL.iter();
+        let dropped = dropped.map(|reason| ledger.dropped_total(input, *reason));
+        (
+            ledger.received_total(input),
+            ledger.kept_total(input),
+            dropped.sum(),
+        )
+    }
+
+    #[test]
+    fn good_points_are_kept_and_all_are_in_the_books() {
+        let dir = TempDir::new();
+        let store = Store::open(StoreOptions::new(dir.join("store"))).expect("a store");
+        let intake = intake(&store);
+        let sender = intake.sender(Input::Put, "a test");
+        let now = SystemClock.utc();
+        let point = |name: &str, time: i64, value: &str| {
+            format!(r#"{{"metric":"{name}","timestamp":{time},"value":{value}}}"#)
+        };
+        let body = format!(
+            "[{}]",
+            [
+                point("a", now, "1"),
+                point("a", now, "NaN"),
+                point("b", now, "2"),
+                "7".to_owned(),
+                point("c", now + 3_600_000, "3"),
+                point("d", now, "4"),
+                point("", now, "5"),
+            ]
+            .join(",")
+        );
+        let batch = opentsdb::put(body.as_bytes()).expect("readable");
+        let verdict = intake
+            .store_batch(&sender, &batch, DEFAULTS)
+            .expect("taken");
+        assert_eq!(verdict.kept, 2);
+        let refused: Vec<(usize, Reason)> = verdict
+            .refused
+            .iter()
+            .map(|(place, refused)| (*place, refused.reason()))
+            .collect();
+        assert_eq!(
+            refused,
+            [
+                (1, Reason::BadValue),
+                (3, Reason::Malformed),
+                (4, Reason::Future),
+                (5, Reason::SenderLimit),
+                (6, Reason::BadName),
+            ]
+        );
+        assert_eq!(books(store.ledger(), Input::Put), (7, 2, 5));
+        let account = &intake.sender_statuses()[0];
+        assert_eq!((account.received, account.series), (7, 3));
+        assert_eq!(account.dropped.values().sum::<u64>(), 5);
+    }
+
+    #[test]
+    fn points_that_the_store_does_not_take_are_dropped_on_the_senders_account() {
+        let dir = TempDir::new();
+        let store = Store::open(StoreOptions::new(dir.join("store"))).expect("a store");
+        let intake = intake(&store);
+        let sender = intake.sender(Input::Put, "a test");
+        store.close();
+        let body =
+            br#"[{"metric":"a","timestamp":1,"value":1},{"metric":"b","timestamp":1,"value":1}]"#;
+        let batch = opentsdb::put(body).expect("readable");
+        intake
+            .store_batch(&sender, &batch, DEFAULTS)
+            .expect_err("the store is closed");
+        let account = &intake.sender_statuses()[0];
+        assert_eq!(account.received, 2);
+        assert_eq!(account.dropped.get("closed"), Some(&2));
+        assert_eq!(books(store.ledger(), Input::Put), (2, 0, 2));
+    }
+
+    #[test]
+    fn what_is_older_than_a_clean_up_is_refused() {
+        let dir = TempDir::new();
+        let store = Store::open(StoreOptions::new(dir.join("store"))).expect("a store");
+        let intake = intake(&store);
+        let sender = intake.sender(Input::Http, "a test");
+        let now = intake.now();
+        let body = format!(r#"{{"timestamp":{now},"dps":[{{"metric":"a","value":1}}]}}"#);
+        let batch = dragon::metrics(body.as_bytes()).expect("readable");
+        for (not_before, kept) in [(now, 1), (now + 1, 0)] {
+            let defaults = PointDefaults {
+                not_before: Some(not_before),
+                ..DEFAULTS
+            };
+            let verdict = intake
+                .store_batch(&sender, &batch, defaults)
+                .expect("taken");
+            assert_eq!(verdict.kept, kept);
+        }
+        assert_eq!(store.ledger().dropped_total(Input::Http, Reason::TooOld), 1);
+        let batch = dragon::metrics(br#"{"dps":[{"metric":"a","value":1}]}"#).expect("readable");
+        let verdict = intake
+            .store_batch(&sender, &batch, DEFAULTS)
+            .expect("taken");
+        assert_eq!(verdict.kept, 1, "a point without a time is of now");
+    }
+}

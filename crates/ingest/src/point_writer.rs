@@ -1,0 +1,260 @@
+//! Points with their own times: `POST /api/metrics`, `put`, the rings of lanes. Every one of them is kept.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pegel_metric::{Input, Kind, Level, Millis, Point, Reason, Series};
+use pegel_store::{PushError, Store};
+
+use crate::admission::{Admission, AdmissionError, AdmittedSeries, SeriesPermit, SeriesSpec};
+use crate::reserved_names::USER_LABEL;
+use crate::senders::{POINT_BYTES, Sender};
+
+/// A series that nobody wrote to for this long leaves its sender's account.
+const UNUSED_MS: Millis = 10 * 60 * 1000;
+/// How often to look for such series.
+const SWEEP_MS: Millis = 60 * 1000;
+
+/// A point as a program sends it.
+#[derive(Debug, Clone, Copy)]
+pub struct IncomingPoint<'a> {
+    pub name: &'a str,
+    pub labels: &'a [(&'a str, &'a str)],
+    /// What stands in the store as the meaning of the name.
+    pub help: &'a str,
+    pub level: Level,
+    pub time: Millis,
+    pub value: f64,
+}
+
+/// Why a point was not kept.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PointError {
+    #[error(transparent)]
+    Series(#[from] AdmissionError),
+    #[error("the value is not a finite number")]
+    NotFinite,
+    #[error("the sender exceeds limits.sender_bytes")]
+    SenderRate,
+    #[error("the time lies before what the store keeps")]
+    TooOld,
+    #[error("the time is more than ten minutes ahead")]
+    Future,
+    #[error("the store did not take it: {}", .0.as_str())]
+    Store(Reason),
+}
+
+impl PointError {
+    fn from_store_reason(reason: Reason) -> PointError {
+        match reason {
+            Reason::TooOld => PointError::TooOld,
+            Reason::Future => PointError::Future,
+            reason => PointError::Store(reason),
+        }
+    }
+
+    pub fn reason(&self) -> Reason {
+        match self {
+            PointError::Series(refusal) => refusal.reason(),
+            PointError::NotFinite => Reason::BadValue,
+            PointError::SenderRate => Reason::SenderRate,
+            PointError::TooOld => Reason::TooOld,
+            PointError::Future => Reason::Future,
+            PointError::Store(reason) => *reason,
+        }
+    }
+}
+
+/// What became of a batch of points. Those that were kept can be read, and survive a kill.
+#[derive(Debug, Default)]
+pub struct PointsResult {
+    pub kept: u64,
+    /// Which points were refused, by their place in the batch, and why.
+    pub refused: Vec<(usize, PointError)>,
+}
+
+/// The way of points into the store.
+#[derive(Debug)]
+pub struct PointWriter {
+    gate: Arc<Admission>,
+    store: Store,
+    cache: Mutex<PointSeriesCache>,
+}
+
+#[derive(Debug, Default)]
+struct PointSeriesCache {
+    /// Series by input, user, and name and labels as they were sent.
+    series: HashMap<Box<str>, CachedPointSeries>,
+    last_swept: Millis,
+    /// The number of takeovers when the entries were last checked.
+    takeovers: u64,
+}
+
+#[derive(Debug)]
+struct CachedPointSeries {
+    series: Arc<Series>,
+    _pass: SeriesPermit,
+    last_used: Millis,
+}
+
+impl PointWriter {
+    pub fn new(gate: Arc<Admission>, store: Store) -> PointWriter {
+        PointWriter {
+            gate,
+            store,
+            cache: Mutex::default(),
+        }
+    }
+
+    /// Stores a batch. Bad points do not spoil the others. Fails only as a whole, when the store takes
+    /// nothing at all at this time. Waits for the log: not for async workers.
+    pub fn write(
+        &self,
+        sender: &Arc<Sender>,
+        offered: &[IncomingPoint<'_>],
+        now: Millis,
+    ) -> Result<PointsResult, PushError> {
+        let mut outcome = PointsResult::default();
+        let mut points = Vec::with_capacity(offered.len());
+        let mut places = Vec::with_capacity(offered.len());
+        {
+            let mut known = self.cache();
+            known.remove_unused(now);
+            known.remove_taken_over(&self.gate);
+            let mut key = String::new();
+            for (place, point) in offered.iter().enumerate() {
+                match self.resolve(&mut known, &mut key, sender, point, now) {
+                    Ok(series) => {
+                        points.push(Point {
+                            series,
+                            time: point.time,
+                            value: point.value,
+                        });
+                        places.push(place);
+                    }
+                    Err(refusal) => {
+                        self.gate.count_received(sender, 1);
+                        self.gate.count_dropped(sender, refusal.reason(), 1);
+                        outcome.refused.push((place, refusal));
+                    }
+                }
+            }
+        }
+        if points.is_empty() {
+            return Ok(outcome);
+        }
+        let count = points.len() as u64;
+        sender.add_received(count);
+        // The store counts what reaches it in the ledger; the sender's account is updated here.
+        let pushed = self
+            .store
+            .push(sender.input, points)
+            .inspect_err(|error| sender.add_dropped(error.reason(), count))?;
+        outcome.kept = pushed.kept;
+        for (at, reason) in pushed.refused {
+            sender.add_dropped(reason, 1);
+            outcome
+                .refused
+                .push((places[at], PointError::from_store_reason(reason)));
+        }
+        outcome.refused.sort_by_key(|(place, _)| *place);
+        Ok(outcome)
+    }
+
+    fn resolve(
+        &self,
+        known: &mut PointSeriesCache,
+        key: &mut String,
+        sender: &Arc<Sender>,
+        point: &IncomingPoint<'_>,
+        now: Millis,
+    ) -> Result<Arc<Series>, PointError> {
+        if !point.value.is_finite() {
+            return Err(PointError::NotFinite);
+        }
+        if !sender.try_charge(POINT_BYTES) {
+            return Err(PointError::SenderRate);
+        }
+        write_key(key, sender, point);
+        if let Some(entry) = known.series.get_mut(key.as_str())
+            && !self.is_taken_from_statsd(&entry.series)
+        {
+            entry.last_used = now;
+            return Ok(entry.series.clone());
+        }
+        let identity = sender.user().map(|user| (USER_LABEL, user));
+        let offer = SeriesSpec {
+            name: point.name,
+            labels: point.labels,
+            identity: identity.as_slice(),
+            kind: Kind::Unknown,
+            help: point.help,
+            level: point.level,
+            input: sender.input,
+        };
+        let AdmittedSeries {
+            series,
+            permit: pass,
+            ..
+        } = self.gate.admit(sender, &offer)?;
+        let entry = CachedPointSeries {
+            series: series.clone(),
+            _pass: pass,
+            last_used: now,
+        };
+        known.series.insert(key.as_str().into(), entry);
+        Ok(series)
+    }
+
+    /// Returns whether another input claimed the name of a statsd gauge with times since it was admitted. statsd claims no
+    /// names, so that this is no takeover.
+    fn is_taken_from_statsd(&self, series: &Series) -> bool {
+        let input = series.family().input;
+        input == Input::Statsd
+            && self
+                .gate
+                .name_owners()
+                .is_owned_by_other(series.text(), input)
+    }
+
+    fn cache(&self) -> MutexGuard<'_, PointSeriesCache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lengths keep names apart that have each other's separators in them.
+fn write_key(key: &mut String, sender: &Sender, point: &IncomingPoint<'_>) {
+    key.clear();
+    for part in [sender.input.as_str(), sender.user().unwrap_or_default()] {
+        key.push_str(part);
+        key.push('\u{1}');
+    }
+    key.push_str(point.name);
+    for (label, value) in point.labels {
+        // Writing to a string cannot fail.
+        let _ = write!(key, "\u{1}{}\u{1}{label}{value}", label.len());
+    }
+}
+
+impl PointSeriesCache {
+    fn remove_unused(&mut self, now: Millis) {
+        if (now - self.last_swept).abs() >= SWEEP_MS {
+            self.last_swept = now;
+            self.series
+                .retain(|_, entry| now - entry.last_used < UNUSED_MS);
+        }
+    }
+
+    /// Forgets series whose names another input took over: their next points get the label `input`.
+    fn remove_taken_over(&mut self, gate: &Admission) {
+        let takeovers = gate.name_owners().takeovers();
+        if std::mem::replace(&mut self.takeovers, takeovers) != takeovers {
+            self.series.retain(|_, entry| {
+                let series = &entry.series;
+                let input = series.family().input;
+                !gate.name_owners().is_owned_by_other(series.text(), input)
+            });
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! A few datagrams, taken into the table under one lock.
+
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pegel_metric::Reason;
+use pegel_wire::statsd::{StatsdLineFault, StatsdLines, StatsdMessage};
+
+use super::line_counts::LineCounts;
+use super::net::SocketErrors;
+use super::table::{LineOrigin, StatsdTable};
+use super::timed_gauges::{TimedGauges, has_own_time};
+use crate::admission::Admission;
+use crate::senders::Sender;
+
+/// What the threads that read and the pulse share.
+#[derive(Debug)]
+pub(crate) struct StatsdContext {
+    table: Mutex<StatsdTable>,
+    pub gate: Arc<Admission>,
+    pub timed_gauges: TimedGauges,
+    pub errors: SocketErrors,
+    /// The number of helper threads that read UDP sockets now.
+    pub active_helpers: AtomicUsize,
+}
+
+impl StatsdContext {
+    pub fn new(table: StatsdTable, gate: Arc<Admission>) -> StatsdContext {
+        gate.name_owners().watch();
+        StatsdContext {
+            table: Mutex::new(table),
+            gate,
+            timed_gauges: TimedGauges::default(),
+            errors: SocketErrors::default(),
+            active_helpers: AtomicUsize::new(0),
+        }
+    }
+
+    pub fn table(&self) -> MutexGuard<'_, StatsdTable> {
+        // The table is whole between any two lines, so that a panic elsewhere does not spoil it.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn batch(&self) -> StatsdBatch<'_> {
+        StatsdBatch {
+            shared: self,
+            table: self.table(),
+            counts: LineCounts::default(),
+            sender: None,
+        }
+    }
+}
+
+/// Holds the table. What was taken is entered into the books at the end, or when another sender's turn comes.
+#[derive(Debug)]
+pub(crate) struct StatsdBatch<'a> {
+    shared: &'a StatsdContext,
+    table: MutexGuard<'a, StatsdTable>,
+    counts: LineCounts,
+    sender: Option<Arc<Sender>>,
+}
+
+impl StatsdBatch<'_> {
+    /// Takes whole lines.
+    pub fn apply_lines(&mut self, bytes: &[u8], origin: &LineOrigin) {
+        self.switch_sender(origin);
+        for line in StatsdLines::new(bytes) {
+            match line {
+                Ok(StatsdMessage::Metric(metric)) if has_own_time(&metric) => {
+                    self.shared
+                        .timed_gauges
+                        .add(&metric, origin, &mut self.counts);
+                }
+                Ok(StatsdMessage::Metric(metric)) => {
+                    self.table
+                        .record(&metric, origin, &self.shared.gate, &mut self.counts);
+                }
+                Ok(StatsdMessage::Event(_) | StatsdMessage::Check(_)) => {
+                    self.counts.count_dropped(Reason::Unsupported, 1);
+                }
+                Err(error) => self.counts.count_dropped(reason_for_fault(error.fault), 1),
+            }
+        }
+    }
+
+    /// Something came that cannot be taken.
+    pub fn count_dropped(&mut self, reason: Reason, count: u64, origin: &LineOrigin) {
+        self.switch_sender(origin);
+        self.counts.count_dropped(reason, count);
+    }
+
+    /// Why something of what was taken since the last turn was dropped.
+    pub fn drop_reason(&self) -> Option<Reason> {
+        self.counts.first_drop_reason()
+    }
+
+    fn switch_sender(&mut self, origin: &LineOrigin) {
+        let is_same = |sender: &Arc<Sender>| Arc::ptr_eq(sender, &origin.sender);
+        if !self.sender.as_ref().is_some_and(is_same) {
+            self.report_counts();
+            self.table.set_sender(&origin.sender);
+            self.sender = Some(origin.sender.clone());
+        }
+    }
+
+    fn report_counts(&mut self) {
+        if let Some(sender) = &self.sender {
+            self.counts.report(&self.shared.gate, sender);
+        }
+    }
+}
+
+impl Drop for StatsdBatch<'_> {
+    fn drop(&mut self) {
+        self.report_counts();
+    }
+}
+
+fn reason_for_fault(fault: StatsdLineFault) -> Reason {
+    match fault {
+        StatsdLineFault::NameEmpty
+        | StatsdLineFault::NameTooLong
+        | StatsdLineFault::NameCharacter
+        | StatsdLineFault::Tag => Reason::BadName,
+        StatsdLineFault::Value(_) | StatsdLineFault::MemberEmpty => Reason::BadValue,
+        _ => Reason::Malformed,
+    }
+}

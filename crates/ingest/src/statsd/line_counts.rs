@@ -1,0 +1,54 @@
+//! The books of one sender's lines, until they are entered into the ledger.
+
+use pegel_metric::Reason;
+
+use crate::admission::Admission;
+use crate::senders::Sender;
+
+/// received = kept + dropped holds by construction: nothing is counted as received on its own.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct LineCounts {
+    pub kept: u64,
+    dropped: [u64; Reason::ALL.len()],
+}
+
+impl LineCounts {
+    #[inline]
+    pub fn count_result(&mut self, result: Result<(), Reason>) {
+        match result {
+            Ok(()) => self.kept += 1,
+            Err(reason) => self.count_dropped(reason, 1),
+        }
+    }
+
+    #[cold]
+    pub fn count_dropped(&mut self, reason: Reason, count: u64) {
+        self.dropped[reason as usize] += count;
+    }
+
+    /// The first reason for which anything was dropped.
+    pub fn first_drop_reason(&self) -> Option<Reason> {
+        let mut reasons = Reason::ALL.iter().zip(self.dropped);
+        reasons
+            .find(|(_, count)| *count > 0)
+            .map(|(reason, _)| *reason)
+    }
+
+    /// Enters everything on the sender's account and begins anew.
+    pub fn report(&mut self, gate: &Admission, sender: &Sender) {
+        let tally = std::mem::take(self);
+        let dropped: u64 = tally.dropped.iter().sum();
+        if tally.kept + dropped == 0 {
+            return;
+        }
+        gate.count_received(sender, tally.kept + dropped);
+        gate.count_kept(sender, tally.kept);
+        if dropped > 0 {
+            for (&reason, count) in Reason::ALL.iter().zip(tally.dropped) {
+                if count > 0 {
+                    gate.count_dropped(sender, reason, count);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! statsd as the agent starts and stops it.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use pegel_metric::{Input, Millis, Reason};
+use pegel_store::Store;
+use pegel_supervisor::{CriticalThread, Supervisor};
+use serde::Serialize;
+
+use super::line_batch::StatsdContext;
+use super::net::{
+    BoundAddresses, BoundSockets, KernelDropCounter, OriginCache, StatsdBindError, StopSignal,
+    StreamLimits, StreamListeners, UdpReceivers, bind, default_threads, read_streams,
+    read_unix_datagrams,
+};
+use super::peer_policy::StatsdPeerPolicy;
+use super::settings::{ReceiverThreads, StatsdSettings, StatsdSocketPath};
+use super::source::StatsdSource;
+use super::statistics::StatisticSettings;
+use super::table::{LineOrigin, StatsdTable};
+use crate::admission::Admission;
+use crate::current_values::CurrentValues;
+use crate::point_writer::PointWriter;
+use crate::program_sampler::ValueSource;
+
+/// A connection that says nothing for this long is closed.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
+/// When there are too many, the one that was silent longest makes room after this long.
+const EVICTION_IDLE_TIME: Duration = Duration::from_secs(10);
+const CONNECTIONS_MAX: usize = 256;
+
+/// Where to listen, and how.
+#[derive(Debug, Clone)]
+pub struct StatsdListenOptions {
+    pub udp: Vec<SocketAddr>,
+    pub tcp: Vec<SocketAddr>,
+    pub unix: Option<PathBuf>,
+    pub unix_stream: Option<PathBuf>,
+    pub port_search: bool,
+    /// The number of UDP sockets for each address, and of threads for all of them.
+    pub threads: usize,
+    pub receive_buffer: usize,
+    pub connections: usize,
+    /// Supervises the threads that read.
+    pub supervisor: Supervisor,
+    /// What becomes of the lines.
+    pub keys: StatsdSettings,
+}
+
+impl StatsdListenOptions {
+    /// What the configuration says; `socket` is the push socket, beside which the others are.
+    pub fn new(
+        keys: &StatsdSettings,
+        socket: Option<&Path>,
+        port_search: bool,
+    ) -> StatsdListenOptions {
+        let place = |place: &StatsdSocketPath, name: &str| match place {
+            StatsdSocketPath::Off => None,
+            StatsdSocketPath::Path(path) => Some(path.clone()),
+            StatsdSocketPath::Auto => Some(socket?.with_file_name(name)),
+        };
+        StatsdListenOptions {
+            udp: keys.udp.iter().map(|address| address.socket()).collect(),
+            tcp: keys.tcp.iter().map(|address| address.socket()).collect(),
+            unix: place(&keys.unix, "statsd.sock"),
+            unix_stream: place(&keys.unix_stream, "statsd-stream.sock"),
+            port_search,
+            threads: match keys.threads {
+                ReceiverThreads::Auto => default_threads(),
+                ReceiverThreads::Count(count) => count.get().min(64) as usize,
+            },
+            receive_buffer: usize::try_from(keys.receive_buffer.count()).unwrap_or(usize::MAX),
+            connections: CONNECTIONS_MAX,
+            supervisor: Supervisor::default(),
+            keys: keys.clone(),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn without_sockets() -> StatsdListenOptions {
+        StatsdListenOptions {
+            udp: Vec::new(),
+            tcp: Vec::new(),
+            unix: None,
+            unix_stream: None,
+            port_search: false,
+            threads: 1,
+            receive_buffer: 1 << 20,
+            connections: 4,
+            supervisor: Supervisor::default(),
+            keys: StatsdSettings::default(),
+        }
+    }
+}
+
+/// The state of the statsd receivers.
+#[derive(Debug, Clone, Serialize)]
+pub struct StatsdStatus {
+    /// Helper threads that read UDP sockets now, besides the first thread.
+    pub helping_threads: usize,
+    /// Failed calls on all sockets.
+    pub socket_errors: u64,
+    pub last_error: Option<String>,
+}
+
+/// The metrics themselves, however their lines come.
+#[derive(Debug)]
+pub struct StatsdInput {
+    shared: Arc<StatsdContext>,
+    flush: Duration,
+}
+
+impl StatsdInput {
+    pub fn new(keys: &StatsdSettings, gate: &Arc<Admission>) -> StatsdInput {
+        let memory = usize::try_from(keys.memory.count()).unwrap_or(usize::MAX);
+        let table = StatsdTable::new(StatisticSettings::new(keys), memory);
+        StatsdInput {
+            shared: Arc::new(StatsdContext::new(table, gate.clone())),
+            flush: keys.flush.duration(),
+        }
+    }
+
+    /// Takes lines that came another way than over sockets of statsd's own. Says why, where any of it was dropped.
+    pub fn apply_lines(&self, lines: &[u8], origin: &LineOrigin) -> Result<(), Reason> {
+        let mut batch = self.shared.batch();
+        batch.apply_lines(lines, origin);
+        batch.drop_reason().map_or(Ok(()), Err)
+    }
+
+    /// Returns the state of the receivers, for `/status`.
+    pub fn status(&self) -> StatsdStatus {
+        StatsdStatus {
+            helping_threads: self.shared.active_helpers.load(Ordering::Relaxed),
+            socket_errors: self.shared.errors.count(),
+            last_error: self.shared.errors.last(),
+        }
+    }
+
+    /// What the pulse asks at each tick.
+    pub fn source(
+        &self,
+        listening: &StatsdListener,
+        points: &Arc<PointWriter>,
+        store: &Store,
+        now: Millis,
+    ) -> Box<dyn ValueSource> {
+        let board = CurrentValues::new("statsd", store, now);
+        let drops = listening.kernel_drop_counters(&self.shared.gate);
+        Box::new(StatsdSource::new(
+            self.shared.clone(),
+            drops,
+            points.clone(),
+            board,
+            self.flush,
+            now,
+        ))
+    }
+}
+
+/// Sockets that are bound, and threads that read them. Stopped when dropped.
+#[derive(Debug)]
+pub struct StatsdListener {
+    shared: Arc<StatsdContext>,
+    sockets: BoundSockets,
+    peer_policy: Arc<dyn StatsdPeerPolicy>,
+    stop: Arc<StopSignal>,
+    supervisor: Supervisor,
+    threads: Vec<CriticalThread>,
+    readers: usize,
+    limits: StreamLimits,
+}
+
+impl StatsdListener {
+    /// Takes the addresses. Nothing is read before [`Listening::start`]: what comes meanwhile waits in the kernel.
+    pub fn bind(
+        statsd: &StatsdInput,
+        plan: &StatsdListenOptions,
+        door: Arc<dyn StatsdPeerPolicy>,
+    ) -> Result<StatsdListener, StatsdBindError> {
+        Ok(StatsdListener {
+            shared: statsd.shared.clone(),
+            sockets: bind(plan, &*door)?,
+            peer_policy: door,
+            stop: Arc::new(StopSignal::new().map_err(StatsdBindError::Threads)?),
+            supervisor: plan.supervisor.clone(),
+            threads: Vec::new(),
+            readers: plan.threads.max(1),
+            limits: StreamLimits {
+                connections: plan.connections,
+                idle_timeout: IDLE_TIMEOUT,
+                eviction_idle_time: EVICTION_IDLE_TIME,
+            },
+        })
+    }
+
+    pub fn bound_addresses(&self) -> &BoundAddresses {
+        &self.sockets.bound
+    }
+
+    fn kernel_drop_counters(&self, gate: &Admission) -> Vec<KernelDropCounter> {
+        // Who sends over a UNIX socket waits: there the kernel drops nothing.
+        let all = self.sockets.udp.iter();
+        all.filter_map(|socket| {
+            let sender = gate.sender(Input::Statsd, "kernel");
+            KernelDropCounter::new(socket, sender).ok()
+        })
+        .collect()
+    }
+
+    /// Starts the threads that read.
+    pub fn start(&mut self) -> Result<(), StatsdBindError> {
+        self.start_receivers()?;
+        if let Some(socket) = &self.sockets.unix {
+            let socket = socket.try_clone().map_err(StatsdBindError::Threads)?;
+            let (shared, stop, origins) = self.for_thread();
+            self.spawn("statsd-unix", move || {
+                read_unix_datagrams(&socket, &shared, origins, &stop);
+            })?;
+        }
+        let listeners = StreamListeners {
+            tcp: std::mem::take(&mut self.sockets.tcp),
+            unix: self.sockets.unix_stream.take(),
+        };
+        if listeners.tcp.is_empty() && listeners.unix.is_none() {
+            return Ok(());
+        }
+        let (shared, stop, origins) = self.for_thread();
+        let (door, limits) = (self.peer_policy.clone(), self.limits);
+        self.spawn("statsd-streams", move || {
+            read_streams(&listeners, limits, &shared, origins, &door, &stop);
+        })
+    }
+
+    fn start_receivers(&mut self) -> Result<(), StatsdBindError> {
+        let sockets = std::mem::take(&mut self.sockets.udp);
+        if sockets.is_empty() {
+            return Ok(());
+        }
+        let (shared, stop, origins) = self.for_thread();
+        let receivers = Arc::new(UdpReceivers::new(sockets, shared, stop));
+        let first = receivers.clone();
+        self.spawn("statsd", move || {
+            if let Err(error) = first.run_first(origins) {
+                tracing::error!(%error, "statsd datagrams are no longer read");
+            }
+        })?;
+        for number in 1..self.readers {
+            let (helper, (_, _, origins)) = (receivers.clone(), self.for_thread());
+            self.spawn(&format!("statsd-{number}"), move || {
+                helper.run_helper(origins)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn for_thread(&self) -> (Arc<StatsdContext>, Arc<StopSignal>, OriginCache) {
+        let origins = OriginCache::new(self.shared.gate.clone(), self.peer_policy.clone());
+        (self.shared.clone(), self.stop.clone(), origins)
+    }
+
+    fn spawn(
+        &mut self,
+        name: &str,
+        body: impl FnOnce() + Send + 'static,
+    ) -> Result<(), StatsdBindError> {
+        let thread = self.supervisor.thread(name).critical(|_| body());
+        self.threads.push(thread.map_err(StatsdBindError::Threads)?);
+        Ok(())
+    }
+
+    /// Reads what the kernel holds, then ends the threads.
+    pub fn stop(&mut self) {
+        self.threads.iter().for_each(CriticalThread::expect_end);
+        self.stop.trigger();
+        if let Some(socket) = &self.sockets.unix {
+            // The thread that waits for it wakes up. What is queued can still be read.
+            let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Read);
+        }
+        for thread in self.threads.drain(..) {
+            thread.join();
+        }
+    }
+}
+
+impl Drop for StatsdListener {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

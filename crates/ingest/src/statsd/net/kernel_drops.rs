@@ -1,0 +1,109 @@
+//! Datagrams that the kernel dropped because nobody had read those before them.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+use pegel_metric::Reason;
+
+use crate::admission::Admission;
+use crate::senders::Sender;
+
+/// Asks one socket for its count. The kernel's has 32 bits and may wrap.
+#[derive(Debug)]
+pub(crate) struct KernelDropCounter {
+    socket: OwnedFd,
+    sender: Arc<Sender>,
+    last_count: u32,
+}
+
+/// An option of sockets and the place in its answer, as linux/sock_diag.h fixes them.
+const SO_MEMINFO: libc::c_int = 55;
+const MEMINFO_WORDS: usize = 9;
+const MEMINFO_DROPS: usize = 8;
+
+impl KernelDropCounter {
+    /// `sender` is the account for what never arrived: nobody knows whose it was.
+    pub fn new(socket: impl AsFd, sender: Arc<Sender>) -> std::io::Result<KernelDropCounter> {
+        let socket = socket.as_fd().try_clone_to_owned()?;
+        let seen = read_drop_count(&socket).unwrap_or(0);
+        Ok(KernelDropCounter {
+            socket,
+            sender,
+            last_count: seen,
+        })
+    }
+
+    /// Enters what was dropped since the last look. Such a datagram counts as one value that was received.
+    pub fn record(&mut self, gate: &Admission) {
+        let Some(now) = read_drop_count(&self.socket) else {
+            return;
+        };
+        let count = u64::from(now.wrapping_sub(self.last_count));
+        self.last_count = now;
+        if count > 0 {
+            gate.count_received(&self.sender, count);
+            gate.count_dropped(&self.sender, Reason::Kernel, count);
+        }
+    }
+}
+
+fn read_drop_count(socket: &OwnedFd) -> Option<u32> {
+    let mut words = [0_u32; MEMINFO_WORDS];
+    let mut length = size_of_val(&words) as libc::socklen_t;
+    // SAFETY: the pointers are to `words` and to its length in bytes, and the kernel writes no more than that.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_MEMINFO,
+            words.as_mut_ptr().cast(),
+            &mut length,
+        )
+    };
+    let is_whole = length as usize > MEMINFO_DROPS * size_of::<u32>();
+    (result == 0 && is_whole).then_some(words[MEMINFO_DROPS])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use pegel_metric::Input;
+
+    use super::*;
+    use crate::admission::AdmissionSettings;
+    use crate::rules::RelabelRules;
+
+    #[test]
+    fn what_the_kernel_dropped_is_in_the_books() {
+        let gate = Admission::new(
+            AdmissionSettings {
+                level: 3,
+                series_max: 1,
+                series_per_sender: 1,
+                text_bytes_max: 16 << 20,
+                sender_bytes: 1 << 30,
+                rules: RelabelRules::default(),
+                reserved: Arc::default(),
+            },
+            Arc::default(),
+        );
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+        let sender = gate.sender(Input::Statsd, "kernel");
+        let mut drops = KernelDropCounter::new(&socket, sender).expect("a descriptor");
+        let from = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+        let to = socket.local_addr().expect("bound");
+        const SENT: u64 = 3000;
+        for _ in 0..SENT {
+            from.send_to(&[b'x'; 1000], to).expect("loopback takes all");
+        }
+        drops.record(&gate);
+        drops.record(&gate);
+        socket.set_nonblocking(true).expect("a socket");
+        let read = std::iter::from_fn(|| socket.recv(&mut [0; 2000]).ok()).count() as u64;
+        let dropped = gate.ledger().dropped_total(Input::Statsd, Reason::Kernel);
+        assert!(dropped > 0, "the buffer holds less than 3 MB");
+        assert_eq!(read + dropped, SENT);
+        assert_eq!(gate.ledger().received_total(Input::Statsd), dropped);
+    }
+}

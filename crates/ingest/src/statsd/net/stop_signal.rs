@@ -1,0 +1,52 @@
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+
+/// Tells threads that wait in `poll` to end.
+#[derive(Debug)]
+pub(crate) struct StopSignal {
+    event: OwnedFd,
+    is_triggered: AtomicBool,
+}
+
+impl StopSignal {
+    pub fn new() -> io::Result<StopSignal> {
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(StopSignal {
+            event,
+            is_triggered: AtomicBool::new(false),
+        })
+    }
+
+    /// From now on the descriptor is readable.
+    pub fn trigger(&self) {
+        self.is_triggered.store(true, Ordering::SeqCst);
+        // It fails only when it was written 2^64 times.
+        let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+    }
+}
+
+impl StopSignal {
+    /// Waits this long, or until the stop.
+    pub fn wait(&self, time: Duration) {
+        let timeout = Timespec {
+            tv_sec: time.as_secs() as i64,
+            tv_nsec: time.subsec_nanos().into(),
+        };
+        // A signal only ends the wait early.
+        let _ = poll(&mut [PollFd::new(self, PollFlags::IN)], Some(&timeout));
+    }
+
+    pub fn is_triggered(&self) -> bool {
+        self.is_triggered.load(Ordering::SeqCst)
+    }
+}
+
+impl AsFd for StopSignal {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}

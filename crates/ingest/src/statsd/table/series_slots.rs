@@ -1,0 +1,121 @@
+//! The series of entries, and who pays for them.
+
+use std::sync::Arc;
+
+use pegel_metric::Series;
+
+use super::key_index::KeyIndex;
+use super::keyed_hasher::KeyedHasher;
+use super::slab::Slab;
+use crate::admission::{AdmittedSeries, SeriesPermit};
+use crate::senders::Sender;
+
+/// A series of this table, by number. All series of one entry have numbers in a row.
+pub(crate) type SeriesHandle = u32;
+
+/// Who pays for the series of an entry.
+pub(crate) type PermitIndex = u16;
+
+#[derive(Debug)]
+pub(crate) struct SeriesSlots {
+    slots: Vec<Option<Arc<Series>>>,
+    /// The first numbers of rows that are free, by their length.
+    free: Vec<Vec<SeriesHandle>>,
+    /// Finds series by their text: no two entries may have the same one.
+    texts: KeyIndex,
+    hasher: KeyedHasher,
+    /// One for each sender: a pass for each series would take more than the series itself.
+    permits: Slab<SeriesPermit>,
+}
+
+impl SeriesSlots {
+    pub fn new(secret: KeyedHasher) -> SeriesSlots {
+        SeriesSlots {
+            slots: Vec::new(),
+            free: Vec::new(),
+            texts: KeyIndex::new(),
+            hasher: secret,
+            permits: Slab::default(),
+        }
+    }
+
+    /// Finds the series with this text.
+    pub fn find(&self, text: &str) -> Option<SeriesHandle> {
+        let is_same = |at| self.text(at) == Some(text);
+        self.texts.find(self.hash(text), is_same)
+    }
+
+    pub fn series(&self, at: SeriesHandle) -> Option<&Arc<Series>> {
+        self.slots.get(at as usize)?.as_ref()
+    }
+
+    /// Iterates over all series and their numbers.
+    pub fn all(&self) -> impl Iterator<Item = (SeriesHandle, &Arc<Series>)> {
+        let numbered = (0..).zip(&self.slots);
+        numbered.filter_map(|(at, series)| Some((at, series.as_ref()?)))
+    }
+
+    /// Returns the sender to which an entry's series are charged.
+    pub fn sender(&self, payer: PermitIndex) -> &Arc<Sender> {
+        self.permits[u32::from(payer)].sender()
+    }
+
+    pub fn text(&self, at: SeriesHandle) -> Option<&str> {
+        Some(self.series(at)?.text())
+    }
+
+    fn hash(&self, text: &str) -> u64 {
+        self.hasher.hash(text.as_bytes())
+    }
+
+    /// Seats a row of series of one sender; none of them is taken, and there is at least one.
+    pub fn add(&mut self, row: Vec<AdmittedSeries>) -> (SeriesHandle, PermitIndex) {
+        let length = row.len();
+        let free = self.free.get_mut(length).and_then(Vec::pop);
+        let first = free.unwrap_or_else(|| {
+            let first = self.slots.len();
+            self.slots.resize(first + length, None);
+            first as SeriesHandle
+        });
+        let mut payer = 0;
+        for (at, one) in (first..).zip(row) {
+            self.texts.insert(self.hash(one.series.text()), at);
+            self.slots[at as usize] = Some(one.series);
+            payer = self.add_permit(one.permit);
+        }
+        (first, payer)
+    }
+
+    fn add_permit(&mut self, pass: SeriesPermit) -> PermitIndex {
+        let is_same = |payer: &SeriesPermit| Arc::ptr_eq(payer.sender(), pass.sender());
+        let payer = match self.permits.position(is_same) {
+            Some(at) => {
+                self.permits[at].merge(pass);
+                at
+            }
+            None => self.permits.add(pass.into_shared()),
+        };
+        PermitIndex::try_from(payer).expect("there are far fewer accounts of senders")
+    }
+
+    /// The numbers are not used again before [`Seats::reuse`].
+    pub fn remove(&mut self, first: SeriesHandle, length: usize, payer: PermitIndex) {
+        let payer = u32::from(payer);
+        for at in first..first + length as SeriesHandle {
+            let Some(series) = self.slots[at as usize].take() else {
+                continue;
+            };
+            self.texts.remove(self.hash(series.text()), at);
+            if !self.permits[payer].release(&series) {
+                self.permits.remove(payer);
+            }
+        }
+    }
+
+    pub fn reuse(&mut self, first: SeriesHandle, length: usize) {
+        if self.free.len() <= length {
+            self.free.resize_with(length + 1, Vec::new);
+        }
+        self.free[length].push(first);
+    }
+}

@@ -1,0 +1,99 @@
+//! Gauges whose line says when they were taken (DogStatsD's `|T`): points with their own time, not current values.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pegel_metric::{Millis, Reason};
+use pegel_wire::statsd::{NumberSign, StatsdMetric, StatsdType};
+
+use super::line_counts::LineCounts;
+use super::table::{LineOrigin, PROGRAM_LEVEL};
+use crate::point_writer::{IncomingPoint, PointWriter};
+use crate::senders::Sender;
+
+/// How many wait for the pulse, which stores them. Further ones are dropped and counted.
+const QUEUE_MAX: usize = 20_000;
+
+/// Whether this is a value for a time of its own. Counters with a time add to their total like all others.
+pub(super) fn has_own_time(metric: &StatsdMetric<'_>) -> bool {
+    metric.time.is_some()
+        && metric.kind == StatsdType::Gauge
+        && metric
+            .values()
+            .all(|number| number.sign == NumberSign::None)
+}
+
+/// Those that wait for the pulse: the threads that read do not wait for the store's log.
+#[derive(Debug, Default)]
+pub(crate) struct TimedGauges {
+    queue: Mutex<Vec<QueuedGauge>>,
+}
+
+#[derive(Debug)]
+struct QueuedGauge {
+    sender: Arc<Sender>,
+    name: String,
+    labels: Vec<(String, String)>,
+    time: Millis,
+    value: f64,
+}
+
+impl TimedGauges {
+    pub fn add(&self, metric: &StatsdMetric<'_>, origin: &LineOrigin, tally: &mut LineCounts) {
+        let Some(seconds) = metric.time else { return };
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let mut tags = Vec::new();
+        metric.tags().append_ordered(&mut tags);
+        let labels: Vec<(String, String)> = text(&tags)
+            .split(',')
+            .filter_map(|tag| tag.split_once(':'))
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect();
+        let mut waiting = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        // A quarter is reserved for the agent's user and root.
+        let max = match origin.sender.is_trusted() {
+            true => QUEUE_MAX,
+            false => QUEUE_MAX - QUEUE_MAX / 4,
+        };
+        for number in metric.values() {
+            if waiting.len() >= max {
+                tally.count_dropped(Reason::QueueFull, 1);
+                continue;
+            }
+            waiting.push(QueuedGauge {
+                sender: origin.sender.clone(),
+                name: text(metric.name),
+                labels: labels.clone(),
+                time: seconds.saturating_mul(1000),
+                value: number.value,
+            });
+        }
+    }
+
+    /// Hands all to the store, sender by sender in the order in which they came.
+    pub fn write_queued(&self, points: &PointWriter, now: Millis) {
+        let waiting =
+            std::mem::take(&mut *self.queue.lock().unwrap_or_else(PoisonError::into_inner));
+        for batch in waiting.chunk_by(|a, b| Arc::ptr_eq(&a.sender, &b.sender)) {
+            let labels: Vec<Vec<(&str, &str)>> = batch
+                .iter()
+                .map(|one| one.labels.iter().map(|(k, v)| (&**k, &**v)).collect())
+                .collect();
+            let offered: Vec<IncomingPoint<'_>> = batch
+                .iter()
+                .zip(&labels)
+                .map(|(one, labels)| IncomingPoint {
+                    name: &one.name,
+                    labels,
+                    help: "",
+                    level: PROGRAM_LEVEL,
+                    time: one.time,
+                    value: one.value,
+                })
+                .collect();
+            // The books are kept on the way: a store that takes nothing is a drop under its reason.
+            if let Err(error) = points.write(&batch[0].sender, &offered, now) {
+                tracing::warn!(%error, "statsd values with times could not be stored");
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Directories of one user below one in which everybody can make files. Another user may have taken the name first, so there are
+//! several, in one order for programs, agents and the command line: the first that is the user's own, or not there yet, is used.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// How many names are tried.
+const CANDIDATES_MAX: u32 = 4;
+
+/// `PARENT/pegel-UID`, `PARENT/pegel-UID.1` …, best first.
+pub fn candidates(parent: &Path, uid: u32) -> impl Iterator<Item = PathBuf> {
+    (0..CANDIDATES_MAX).map(move |number| {
+        let mut name = OsString::from(format!("pegel-{uid}"));
+        if number > 0 {
+            name.push(format!(".{number}"));
+        }
+        parent.join(name)
+    })
+}
+
+/// Whether this is the path of one of the [`candidates`] of a user.
+pub fn is_candidate(path: &Path, uid: u32) -> bool {
+    let parent = path.parent().unwrap_or(Path::new(""));
+    candidates(parent, uid).any(|candidate| candidate == path)
+}
+
+/// Why a path cannot be the private directory of a user; None when it is, or when it is not there yet.
+pub fn unusable_reason(path: &Path, uid: u32) -> Option<String> {
+    let found = fs::symlink_metadata(path).ok()?;
+    let path = path.display();
+    if !found.is_dir() {
+        Some(format!("{path} is not a directory"))
+    } else if found.uid() != uid {
+        Some(format!("{path} belongs to user {}", found.uid()))
+    } else if found.mode() & 0o022 != 0 {
+        Some(format!("{path} can be written by others"))
+    } else {
+        None
+    }
+}
+
+/// The first directory without an obstacle, and the obstacles of those before it. The first of all when there is none: using it
+/// fails with the reason.
+pub fn choose(directories: impl IntoIterator<Item = PathBuf>, uid: u32) -> (PathBuf, Vec<String>) {
+    let mut obstacles = Vec::new();
+    let mut first = None;
+    for directory in directories {
+        match unusable_reason(&directory, uid) {
+            None => return (directory, obstacles),
+            Some(obstacle) => obstacles.push(obstacle),
+        }
+        first.get_or_insert(directory);
+    }
+    (first.unwrap_or_default(), Vec::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use pegel_testkit::TempDir;
+
+    use super::*;
+
+    #[test]
+    fn a_name_that_another_user_took_is_left_for_the_next() {
+        let dir = TempDir::new();
+        let uid = rustix::process::geteuid().as_raw();
+        let chosen = || choose(candidates(dir.path(), uid), uid);
+        let own = dir.join(format!("pegel-{uid}"));
+        let next = dir.join(format!("pegel-{uid}.1"));
+        assert_eq!(chosen(), (own.clone(), Vec::new()));
+        fs::create_dir(&own).expect("made");
+        assert_eq!(chosen().0, own);
+        let open = fs::Permissions::from_mode(0o777);
+        fs::set_permissions(&own, open).expect("ours");
+        let (path, obstacles) = chosen();
+        assert_eq!(path, next);
+        assert!(
+            obstacles[0].ends_with("can be written by others"),
+            "{obstacles:?}"
+        );
+        fs::write(&next, "").expect("written");
+        let (path, obstacles) = chosen();
+        assert_eq!(
+            (path, obstacles.len()),
+            (dir.join(format!("pegel-{uid}.2")), 2)
+        );
+        assert!(is_candidate(&next, uid) && !is_candidate(dir.path(), uid));
+        for number in [2, 3] {
+            fs::write(dir.join(format!("pegel-{uid}.{number}")), "").expect("written");
+        }
+        assert_eq!(chosen(), (own, Vec::new()), "binding it says why");
+    }
+}

@@ -1,0 +1,223 @@
+//! The directory in which a process puts its lanes.
+
+use std::ffi::{CStr, CString, OsStr, OsString};
+use std::fs;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use crate::private_directory;
+
+/// Where the system's agent reads.
+pub const SYSTEM_DIRECTORY: &str = "/run/pegel/lanes";
+
+/// How many directories of a user are tried.
+const USER_DIRECTORIES: u32 = 5;
+
+/// Where the lanes of one user are when there is no agent of the system, best first. Everybody can make files in `/dev/shm`: where
+/// another user took a name, programs use the next one. An agent reads all of them that are its user's own.
+pub fn user_directories(uid: u32) -> impl Iterator<Item = PathBuf> {
+    (0..USER_DIRECTORIES).filter_map(move |number| {
+        let mut path = [0; PATH_BYTES];
+        let path = user_directory(uid, number, &mut path)?;
+        Some(PathBuf::from(OsStr::from_bytes(path.to_bytes())))
+    })
+}
+
+/// Allocates nothing: a child of `fork` calls it from within an update.
+fn user_directory(uid: u32, number: u32, path: &mut [u8; PATH_BYTES]) -> Option<&CStr> {
+    let mut rest = &mut path[..PATH_BYTES - 1];
+    // The rest of the array is the zero byte that ends a path.
+    let written = match number {
+        0 => write!(rest, "{SHARED_MEMORY_PREFIX}{uid}"),
+        number if number + 1 < USER_DIRECTORIES => {
+            write!(rest, "{SHARED_MEMORY_PREFIX}{uid}.{number}")
+        }
+        // Of the system's making, so that no other user can take it; not every user has one.
+        _ => write!(rest, "/run/user/{uid}/pegel.lanes"),
+    };
+    written.ok()?;
+    CStr::from_bytes_until_nul(path).ok()
+}
+
+/// Where an agent of this user reads lanes of the others whom it allows in.
+pub fn guests_directory(uid: u32) -> PathBuf {
+    PathBuf::from(format!("{SHARED_MEMORY_PREFIX}{uid}.guests"))
+}
+
+/// Where a process of this user and environment puts its lanes: `$PEGEL_LANES`, else the system's
+/// directory if it is there, else the user's own in shared memory.
+pub fn lane_directory() -> PathBuf {
+    match (configured_directory(), Path::new(SYSTEM_DIRECTORY).is_dir()) {
+        (Some(path), _) => path,
+        (None, true) => PathBuf::from(SYSTEM_DIRECTORY),
+        (None, false) => {
+            let uid = rustix::process::geteuid().as_raw();
+            let usable = user_directories(uid)
+                .find(|path| private_directory::unusable_reason(path, uid).is_none());
+            usable.unwrap_or_else(|| PathBuf::from(format!("{SHARED_MEMORY_PREFIX}{uid}")))
+        }
+    }
+}
+
+/// Whether `PEGEL_DISABLE` asks that nothing be counted.
+pub fn is_disabled() -> bool {
+    std::env::var_os("PEGEL_DISABLE").is_some_and(|value| !value.is_empty() && value != "0")
+}
+
+/// Where lanes go. Kept as a path: descriptors may be closed by the program at any time.
+#[derive(Debug)]
+pub(crate) enum WriterDirectory {
+    /// The user asked for it.
+    Configured(CString),
+    /// Only root can have made it.
+    System,
+    /// The user's own in shared memory. Looked up each time: a daemon may have become another user since.
+    Shared,
+}
+
+impl WriterDirectory {
+    /// Chooses the directory, and makes it where that is the user's own affair.
+    pub(crate) fn choose() -> Option<WriterDirectory> {
+        if let Some(path) = configured_directory() {
+            return WriterDirectory::in_path(path);
+        }
+        Some(match Path::new(SYSTEM_DIRECTORY).is_dir() {
+            true => WriterDirectory::System,
+            false => WriterDirectory::Shared,
+        })
+    }
+
+    pub(crate) fn in_path(path: PathBuf) -> Option<WriterDirectory> {
+        use std::os::unix::fs::DirBuilderExt;
+        // It may be there already; whether it is any good shows when it is opened.
+        let _ = fs::DirBuilder::new().mode(0o700).create(&path);
+        let path = CString::new(OsString::from(path).into_vec()).ok()?;
+        Some(WriterDirectory::Configured(path))
+    }
+
+    /// Opens the directory; allocates nothing.
+    pub(crate) fn open(&self) -> Result<(OwnedFd, Stat), Errno> {
+        match self {
+            WriterDirectory::Configured(path) => open(path),
+            WriterDirectory::System => open(SYSTEM_DIRECTORY_C),
+            WriterDirectory::Shared => {
+                let uid = rustix::process::geteuid().as_raw();
+                let mut last = Errno::NAMETOOLONG;
+                for number in 0..USER_DIRECTORIES {
+                    let mut path = [0; PATH_BYTES];
+                    let path = user_directory(uid, number, &mut path).ok_or(last)?;
+                    match open_private(path) {
+                        Ok(opened) => return Ok(opened),
+                        Err(error) => last = error,
+                    }
+                }
+                Err(last)
+            }
+        }
+    }
+}
+
+const PATH_BYTES: usize = 40;
+const SHARED_MEMORY_PREFIX: &str = "/dev/shm/pegel.";
+const SYSTEM_DIRECTORY_C: &CStr = c"/run/pegel/lanes";
+
+/// Anybody may have made it first, so that its owner and mode are looked at.
+fn open_private(path: &CStr) -> Result<(OwnedFd, Stat), Errno> {
+    let _ = rustix::fs::mkdirat(CWD, path, Mode::RWXU);
+    let (dir, stat) = open_with(path, OFlags::NOFOLLOW)?;
+    let is_own = stat.st_uid == rustix::process::geteuid().as_raw();
+    if !is_own || stat.st_mode & 0o077 != 0 {
+        return Err(Errno::PERM);
+    }
+    Ok((dir, stat))
+}
+
+fn open(path: &CStr) -> Result<(OwnedFd, Stat), Errno> {
+    open_with(path, OFlags::empty())
+}
+
+fn open_with(path: &CStr, more: OFlags) -> Result<(OwnedFd, Stat), Errno> {
+    // With O_PATH: the system's directory can be written by everybody, but read by its agent alone.
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | more;
+    let dir = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
+    let stat = rustix::fs::fstat(&dir)?;
+    Ok((dir, stat))
+}
+
+/// A program with more rights than its user must not be told where to write.
+fn configured_directory() -> Option<PathBuf> {
+    if is_privileged() {
+        return None;
+    }
+    let named = std::env::var_os("PEGEL_LANES").filter(|value| !value.is_empty());
+    named.map(PathBuf::from)
+}
+
+fn is_privileged() -> bool {
+    // SAFETY: reads a number that the kernel gave this process at its start.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use pegel_testkit::{Stranger, TempDir};
+
+    use super::*;
+
+    fn c_path(path: PathBuf) -> CString {
+        CString::new(OsString::from(path).into_vec()).expect("no zero byte")
+    }
+
+    #[test]
+    fn a_shared_place_is_made_private_and_checked() {
+        let dir = TempDir::new();
+        let path = dir.join("pegel.1");
+        open_private(&c_path(path.clone())).expect("made just now");
+        let mode = fs::metadata(&path).expect("there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("ours");
+        assert_eq!(open_private(&c_path(path)).err(), Some(Errno::PERM));
+    }
+
+    #[test]
+    fn a_link_in_a_shared_place_is_not_followed() {
+        let dir = TempDir::new();
+        fs::create_dir(dir.join("real")).expect("a directory");
+        symlink(dir.join("real"), dir.join("link")).expect("a link");
+        assert!(open_private(&c_path(dir.join("link"))).is_err());
+        let named = WriterDirectory::in_path(dir.join("link")).expect("a path");
+        named.open().expect("the user may name a link");
+    }
+
+    #[test]
+    fn what_is_no_directory_is_refused() {
+        let dir = TempDir::new();
+        fs::write(dir.join("file"), "").expect("a file");
+        for name in ["file", "no/such/place"] {
+            let place = WriterDirectory::in_path(dir.join(name)).expect("a path");
+            assert!(place.open().is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_became_another_user_writes_to_that_users_place() {
+        let Some(stranger) = Stranger::new() else {
+            return;
+        };
+        let stat = stranger.act(|| WriterDirectory::Shared.open().map(|(_, stat)| stat));
+        let stat = stat.expect("the stranger's own");
+        assert_eq!((stat.st_uid, stat.st_mode & 0o777), (Stranger::UID, 0o700));
+        // Only when it is empty, as it was before.
+        for path in user_directories(Stranger::UID) {
+            let _ = fs::remove_dir(path);
+        }
+    }
+}

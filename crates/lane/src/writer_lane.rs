@@ -1,0 +1,167 @@
+//! The memory of one lane, as its writer sees it: series are added behind the others and never go.
+
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use rustix::rand::GetRandomFlags;
+
+use crate::lane_mapping::{self, LaneMapping};
+use crate::layout::{HEADER_BYTES, LINE_BYTES, RING_OFFSET, header, put_bytes, spec_offset};
+use crate::series_spec::EncodedSeriesSpec;
+use crate::writer_config::WriterConfig;
+
+/// One lane's memory.
+#[derive(Debug)]
+pub(crate) struct WriterLane {
+    pub base: AtomicPtr<u8>,
+    pub bytes: AtomicUsize,
+    /// What is published, as this process knows it: the file itself may be scribbled over.
+    pub used: AtomicUsize,
+    pub has_ring: AtomicBool,
+    pub is_published: AtomicBool,
+}
+
+/// Where a series stands.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SeriesAddress {
+    /// The start of the lane.
+    pub base: NonNull<u8>,
+    /// The series' description, from the start.
+    pub entry: usize,
+    /// Its slot, from the start.
+    pub slot: usize,
+}
+
+impl WriterLane {
+    pub(crate) const fn new() -> WriterLane {
+        WriterLane {
+            base: AtomicPtr::new(null_mut()),
+            bytes: AtomicUsize::new(0),
+            used: AtomicUsize::new(0),
+            has_ring: AtomicBool::new(false),
+            is_published: AtomicBool::new(false),
+        }
+    }
+
+    /// New memory for this lane, with the descriptions that it has so far and slots at zero.
+    pub(crate) fn create_mapping(
+        &self,
+        settings: &WriterConfig,
+        number: usize,
+    ) -> Option<LaneMapping> {
+        let mut id = [0; 16];
+        let random = rustix::rand::getrandom(&mut id, GetRandomFlags::NONBLOCK);
+        // Without an identity of its own nobody could tell it from others.
+        let place = settings
+            .directory
+            .as_ref()
+            .filter(|_| random == Ok(id.len()));
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        lane_mapping::create_mapping(place, id, bytes, |memory| {
+            settings.fill_header(memory, id, number, self);
+            self.for_each_series(|at, description| {
+                put_bytes(memory, at, description);
+                true
+            });
+        })
+    }
+
+    /// In a child: the same series at the same addresses, in memory that the parent does not share.
+    pub(crate) fn remap_after_fork(&self, settings: &WriterConfig, number: usize) -> Option<()> {
+        let base = NonNull::new(self.base.load(Ordering::Relaxed))?;
+        let fresh = self.create_mapping(settings, number)?;
+        // SAFETY: `base` is the mapping of this lane, of the same size, and the gate is closed: no
+        // thread of this process holds a reference into it.
+        self.set_mapping(&unsafe { fresh.move_to(base) }?);
+        Some(())
+    }
+
+    pub(crate) fn set_mapping(&self, mapped: &LaneMapping) {
+        self.is_published
+            .store(mapped.is_published, Ordering::Relaxed);
+        self.base.store(mapped.base.as_ptr(), Ordering::Relaxed);
+    }
+
+    /// Calls `each` with the offset and the description of every series, until it returns false. Other processes of the
+    /// user may overwrite the lane at any time: each length is read once and checked before it is used, and offsets
+    /// are whole cache lines within what this process published.
+    fn for_each_series(&self, mut each: impl FnMut(usize, &[u8]) -> bool) {
+        let Some(base) = NonNull::new(self.base.load(Ordering::Relaxed)) else {
+            return;
+        };
+        let used = self.used.load(Ordering::Relaxed);
+        let mut at = HEADER_BYTES;
+        while at + spec_offset::TEXT <= used {
+            // SAFETY: within the mapping, because `used` is; aligned, because `at` is; atomics, so that the value
+            // that is checked is the value that is used.
+            let [length, slot] = [spec_offset::BYTES, spec_offset::SLOT].map(|field| unsafe {
+                let word: &AtomicU32 = base.add(at + field).cast().as_ref();
+                u32::from_le(word.load(Ordering::Relaxed)) as usize
+            });
+            let is_whole = length.is_multiple_of(LINE_BYTES) && slot.is_multiple_of(LINE_BYTES);
+            if !is_whole || slot < spec_offset::TEXT || slot > length || length > used - at {
+                return;
+            }
+            // SAFETY: within the mapping, as checked above. An honest process never changes a description; the
+            // slot behind it, which does change, is left out.
+            let description = unsafe { std::slice::from_raw_parts(base.as_ptr().add(at), slot) };
+            if !each(at, description) {
+                return;
+            }
+            at += length;
+        }
+    }
+
+    pub(crate) fn find(&self, description: &EncodedSeriesSpec) -> Option<SeriesAddress> {
+        let base = NonNull::new(self.base.load(Ordering::Relaxed))?;
+        let used = self.used.load(Ordering::Relaxed);
+        let slot_bytes = description.entry_bytes - description.slot();
+        let mut found = None;
+        self.for_each_series(|at, there| {
+            // Its help may be of another length, and with it the place of the slot.
+            let slot = at + there.len();
+            if description.is_same(there) && slot_bytes <= used - slot {
+                found = Some(SeriesAddress {
+                    base,
+                    entry: at,
+                    slot,
+                });
+            }
+            found.is_none()
+        });
+        found
+    }
+
+    /// Adds a series behind the others; None when there is no room.
+    pub(crate) fn append(&self, description: &EncodedSeriesSpec) -> Option<SeriesAddress> {
+        let base = NonNull::new(self.base.load(Ordering::Relaxed))?;
+        let at = self.used.load(Ordering::Relaxed);
+        let end = at + description.entry_bytes;
+        let room = match self.has_ring.load(Ordering::Relaxed) {
+            true => RING_OFFSET,
+            false => self.bytes.load(Ordering::Relaxed),
+        };
+        if end > room {
+            return None;
+        }
+        let bytes = description.bytes();
+        // SAFETY: the range is within the mapping and not yet published, so that nobody else touches it.
+        let memory = unsafe { std::slice::from_raw_parts_mut(base.as_ptr().add(at), bytes.len()) };
+        put_bytes(memory, 0, bytes);
+        put_bytes(memory, spec_offset::OFFSET, &(at as u32).to_le_bytes());
+        self.header_word(header::PUBLISHED)
+            .store(end as u64, Ordering::Release);
+        self.used.store(end, Ordering::Release);
+        Some(SeriesAddress {
+            base,
+            entry: at,
+            slot: at + description.slot(),
+        })
+    }
+
+    /// A word of the header that changes while others read it.
+    pub(crate) fn header_word(&self, offset: usize) -> &AtomicU64 {
+        // SAFETY: only called on lanes with memory; the offset is one of the header's, and aligned.
+        unsafe { &*self.base.load(Ordering::Relaxed).add(offset).cast() }
+    }
+}

@@ -1,0 +1,346 @@
+//! Notes about a moment, for one series or for all of them, in a small file beside the store.
+
+mod annotation;
+mod annotation_file;
+mod update;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pegel_metric::Millis;
+
+pub use annotation::Annotation;
+use annotation_file::AnnotationFile;
+pub use update::{AnnotationBulkDelete, AnnotationUpdate};
+
+use crate::error::OpentsdbError;
+
+/// How many there may be, and what they may take together.
+const ANNOTATIONS_MAX: usize = 10_000;
+const ANNOTATIONS_BYTES_MAX: usize = 4 << 20;
+
+/// By series and time; the series of those that concern all is empty.
+type AnnotationKey = (String, Millis);
+
+/// All annotations of a store.
+#[derive(Debug)]
+pub struct Annotations {
+    index: Mutex<AnnotationIndex>,
+}
+
+#[derive(Debug)]
+struct AnnotationIndex {
+    by_key: BTreeMap<AnnotationKey, Annotation>,
+    /// What they take in the file.
+    bytes: usize,
+    /// Nothing where it could not be read: then nothing is written over it.
+    file: Option<AnnotationFile>,
+}
+
+impl Annotations {
+    /// Reads those in the store's directory.
+    pub fn open(dir: &Path) -> io::Result<Annotations> {
+        let (file, notes) = AnnotationFile::open(dir)?;
+        let bytes = notes.values().map(Annotation::bytes).sum();
+        Ok(Annotations {
+            index: Mutex::new(AnnotationIndex {
+                by_key: notes,
+                bytes,
+                file: Some(file),
+            }),
+        })
+    }
+
+    /// The same; where they cannot be read there are none, and no new ones are taken.
+    pub fn open_or_empty(dir: &Path) -> Annotations {
+        Annotations::open(dir).unwrap_or_else(|error| {
+            tracing::error!(dir = %dir.display(), %error, "annotations cannot be read");
+            Annotations {
+                index: Mutex::new(AnnotationIndex {
+                    by_key: BTreeMap::new(),
+                    bytes: 0,
+                    file: None,
+                }),
+            }
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, AnnotationIndex> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.lock().by_key.is_empty()
+    }
+
+    pub fn get(&self, tsuid: &str, start: Millis) -> Option<Annotation> {
+        self.lock().by_key.get(&(tsuid.to_owned(), start)).cloned()
+    }
+
+    /// Those of one series, or of all series where it is empty, that begin between two times.
+    pub fn for_series(&self, tsuid: &str, start: Millis, end: Millis) -> Vec<Annotation> {
+        if start > end {
+            return Vec::new();
+        }
+        let key = |time| (tsuid.to_owned(), time);
+        let inner = self.lock();
+        let found = inner.by_key.range(key(start)..=key(end));
+        found.map(|(_, note)| note.clone()).collect()
+    }
+
+    /// Those of several series, in the order of their times.
+    pub fn for_several_series(
+        &self,
+        tsuids: &[String],
+        start: Millis,
+        end: Millis,
+    ) -> Vec<Annotation> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let found = tsuids.iter().flat_map(|id| self.for_series(id, start, end));
+        let mut found: Vec<Annotation> = found.collect();
+        found.sort_by_key(Annotation::start);
+        found
+    }
+
+    /// Changes one, or makes it. `replaces`: what the change does not say is forgotten. Nothing is returned where
+    /// nothing changes.
+    pub fn put(
+        &self,
+        change: AnnotationUpdate,
+        replaces: bool,
+    ) -> Result<Option<Annotation>, OpentsdbError> {
+        let mut inner = self.lock();
+        let key = change.key()?;
+        let old = inner.by_key.get(&key);
+        let new = change.apply(old.filter(|_| !replaces))?;
+        if old == Some(&new) {
+            return Ok(None);
+        }
+        let old_bytes = old.map_or(0, Annotation::bytes);
+        let bytes = inner.bytes - old_bytes + new.bytes();
+        if bytes > ANNOTATIONS_BYTES_MAX || (old.is_none() && inner.by_key.len() >= ANNOTATIONS_MAX)
+        {
+            return Err(
+                OpentsdbError::too_large("there is no room for more annotations")
+                    .with_details("delete old ones: DELETE /api/annotation/bulk"),
+            );
+        }
+        inner.file()?.set(&new).map_err(write_error)?;
+        inner.by_key.insert(key, new.clone());
+        inner.bytes = bytes;
+        inner.compact();
+        Ok(Some(new))
+    }
+
+    /// Whether there was one.
+    pub fn delete(&self, tsuid: &str, start: Millis) -> Result<bool, OpentsdbError> {
+        let key = (tsuid.to_owned(), start);
+        let mut inner = self.lock();
+        if !inner.by_key.contains_key(&key) {
+            return Ok(false);
+        }
+        inner.remove(&key)?;
+        inner.compact();
+        Ok(true)
+    }
+
+    /// Deletes those of some series that begin between two times, and returns how many that were.
+    pub fn delete_range(&self, bulk: &AnnotationBulkDelete) -> Result<usize, OpentsdbError> {
+        let mut inner = self.lock();
+        let is_meant = |(tsuid, start): &&AnnotationKey| {
+            let of_series = bulk.tsuids.iter().any(|id| id == tsuid);
+            let of_all = bulk.global && tsuid.is_empty();
+            (of_series || of_all) && (bulk.start..=bulk.end).contains(start)
+        };
+        let keys: Vec<AnnotationKey> = inner.by_key.keys().filter(is_meant).cloned().collect();
+        for key in &keys {
+            inner.remove(key)?;
+        }
+        inner.compact();
+        Ok(keys.len())
+    }
+}
+
+impl AnnotationIndex {
+    fn file(&mut self) -> Result<&mut AnnotationFile, OpentsdbError> {
+        self.file.as_mut().ok_or_else(|| {
+            OpentsdbError::new(503, "the annotation could not be stored")
+                .with_details("those that are there cannot be read; the agent's log says why")
+        })
+    }
+
+    fn remove(&mut self, key: &AnnotationKey) -> Result<(), OpentsdbError> {
+        self.file()?.delete(key).map_err(write_error)?;
+        if let Some(old) = self.by_key.remove(key) {
+            self.bytes -= old.bytes();
+        }
+        Ok(())
+    }
+
+    /// A file that is mostly of the past is written anew. If that fails, the old one is as good.
+    fn compact(&mut self) {
+        if let Some(file) = &mut self.file
+            && file.needs_compaction(self.bytes)
+            && let Err(error) = file.rewrite(&self.by_key)
+        {
+            tracing::warn!(%error, "the file of annotations could not be made smaller");
+        }
+    }
+}
+
+fn write_error(error: io::Error) -> OpentsdbError {
+    tracing::error!(%error, "an annotation could not be written");
+    OpentsdbError::new(503, "the annotation could not be stored").with_details(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pegel_testkit::TempDir;
+
+    fn change(json: &str) -> AnnotationUpdate {
+        AnnotationUpdate::from_json(json.as_bytes()).expect("valid")
+    }
+
+    #[test]
+    fn they_are_made_changed_and_deleted_and_survive_a_restart() {
+        let dir = TempDir::new();
+        let notes = Annotations::open(dir.path()).expect("opens");
+        let made = change(
+            r#"{"startTime":"1369141261","tsuid":"0a","description":"d","notes":"n","custom":{"owner":"jdoe"}}"#,
+        );
+        let note = notes
+            .put(made.clone(), false)
+            .expect("stored")
+            .expect("new");
+        assert_eq!(
+            serde_json::to_string(&note).expect("JSON"),
+            r#"{"tsuid":"0A","description":"d","notes":"n","custom":{"owner":"jdoe"},"endTime":0,"startTime":1369141261}"#
+        );
+        assert_eq!(
+            notes.put(made, false).expect("read"),
+            None,
+            "nothing changes"
+        );
+        let more = notes
+            .put(
+                change(r#"{"startTime":1369141261,"tsuid":"0A","endTime":1369141300}"#),
+                false,
+            )
+            .expect("stored")
+            .expect("changed");
+        assert_eq!(
+            (&*more.description, more.end_time),
+            ("d", 1_369_141_300),
+            "merged"
+        );
+        notes
+            .put(
+                change(r#"{"startTime":1369141262,"description":"all"}"#),
+                false,
+            )
+            .expect("stored");
+        drop(notes);
+
+        let notes = Annotations::open(dir.path()).expect("opens again");
+        assert_eq!(notes.get("0A", 1_369_141_261_000), Some(more));
+        assert_eq!(notes.for_series("", 0, Millis::MAX).len(), 1);
+        assert_eq!(notes.for_series("", 1_369_141_262_001, Millis::MAX), []);
+        assert_eq!(notes.for_series("0A", 5, 4), []);
+        let replaced = notes
+            .put(
+                change(r#"{"startTime":1369141261,"tsuid":"0A","notes":"only"}"#),
+                true,
+            )
+            .expect("stored")
+            .expect("changed");
+        assert_eq!(
+            (&*replaced.description, replaced.custom),
+            ("", None),
+            "replaced"
+        );
+        assert!(notes.delete("0A", 1_369_141_261_000).expect("deleted"));
+        assert!(!notes.delete("0A", 1_369_141_261_000).expect("gone"));
+        drop(notes);
+        let notes = Annotations::open(dir.path()).expect("opens again");
+        assert_eq!(notes.get("0A", 1_369_141_261_000), None);
+        assert!(!notes.is_empty());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_not_written_over() {
+        let dir = TempDir::new();
+        std::fs::create_dir(dir.join("annotations.jsonl")).expect("in its place");
+        let notes = Annotations::open_or_empty(dir.path());
+        assert!(notes.is_empty());
+        let problem = notes
+            .put(change(r#"{"startTime":1}"#), false)
+            .expect_err("no file");
+        assert_eq!(problem.status(), 503);
+    }
+
+    #[test]
+    fn many_are_deleted_at_once() {
+        let dir = TempDir::new();
+        let notes = Annotations::open(dir.path()).expect("opens");
+        for second in 1..=10 {
+            for id in ["", "0A", "0B"] {
+                let json = format!(r#"{{"startTime":{second},"tsuid":"{id}","description":"x"}}"#);
+                notes.put(change(&json), false).expect("stored");
+            }
+        }
+        let bulk = |tsuids: &[&str], global, start, end| AnnotationBulkDelete {
+            tsuids: tsuids.iter().map(|id| (*id).to_owned()).collect(),
+            global,
+            start,
+            end,
+        };
+        assert_eq!(
+            notes
+                .delete_range(&bulk(&["0A"], false, 2_000, 4_000))
+                .expect("done"),
+            3
+        );
+        assert_eq!(
+            notes
+                .delete_range(&bulk(&[], true, 0, 5_000))
+                .expect("done"),
+            5
+        );
+        assert_eq!(
+            notes
+                .delete_range(&bulk(&[], false, 0, 5_000))
+                .expect("done"),
+            0
+        );
+        let left = ["", "0A", "0B"].map(|id| notes.for_series(id, 0, Millis::MAX).len());
+        assert_eq!(left, [5, 7, 10]);
+    }
+
+    #[test]
+    fn room_is_bounded_and_the_file_does_not_grow_with_changes() {
+        let dir = TempDir::new();
+        let notes = Annotations::open(dir.path()).expect("opens");
+        let long = "x".repeat(15_000);
+        let put = |second: usize, text: &str| {
+            let json = format!(r#"{{"startTime":{second},"description":"{text}"}}"#);
+            notes.put(change(&json), false)
+        };
+        let mut stored = 0;
+        while put(stored + 1, &long).is_ok() {
+            stored += 1;
+        }
+        assert!((200..400).contains(&stored), "{stored}");
+        for round in 0..300 {
+            put(1, &format!("{round}{}", &long[..14_000])).expect("in place of the old one");
+        }
+        let bytes = std::fs::metadata(dir.join("annotations.jsonl"))
+            .expect("a file")
+            .len();
+        assert!(bytes < 3 * ANNOTATIONS_BYTES_MAX as u64, "{bytes}");
+    }
+}

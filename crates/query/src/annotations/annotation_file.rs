@@ -1,0 +1,239 @@
+//! `annotations.jsonl`: one line for each change, the last one counts.
+//!
+//! A line is `{"set":{…}}` with an annotation or `{"delete":["TSUID",milliseconds]}`. It is synced before it is
+//! acknowledged. What a crash left half-written is cut off; other lines that cannot be read are kept in `aside/`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Annotation, AnnotationKey};
+
+const FILE_NAME: &str = "annotations.jsonl";
+/// A file below this size is not worth the work.
+const COMPACT_BYTES_MIN: u64 = 1 << 20;
+/// What cannot be ours.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+
+#[derive(Debug)]
+pub(super) struct AnnotationFile {
+    path: PathBuf,
+    /// Made with the first change.
+    handle: Option<fs::File>,
+    /// What is in it and whole.
+    len: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+enum AnnotationRecord {
+    Set(Annotation),
+    Delete(AnnotationKey),
+}
+
+impl AnnotationFile {
+    pub fn open(dir: &Path) -> io::Result<(AnnotationFile, BTreeMap<AnnotationKey, Annotation>)> {
+        let path = dir.join(FILE_NAME);
+        let mut file = AnnotationFile {
+            path,
+            handle: None,
+            len: 0,
+        };
+        let bytes = match fs::metadata(&file.path) {
+            Ok(found) if found.len() > FILE_BYTES_MAX => {
+                return Err(io::Error::other(format!(
+                    "{} is too large",
+                    file.path.display()
+                )));
+            }
+            Ok(_) => fs::read(&file.path)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        let (notes, whole, unread) = parse_records(&bytes);
+        file.len = bytes.len() as u64;
+        if unread > 0 {
+            file.set_aside(dir)?;
+            tracing::error!(path = %file.path.display(), lines = unread, "annotations could not be read; the file is kept in aside/");
+        }
+        if unread > 0 || whole < bytes.len() {
+            file.rewrite(&notes)?;
+        }
+        Ok((file, notes))
+    }
+
+    pub fn set(&mut self, note: &Annotation) -> io::Result<()> {
+        self.append(&AnnotationRecord::Set(note.clone()))
+    }
+
+    pub fn delete(&mut self, key: &AnnotationKey) -> io::Result<()> {
+        self.append(&AnnotationRecord::Delete(key.clone()))
+    }
+
+    fn append(&mut self, entry: &AnnotationRecord) -> io::Result<()> {
+        let line = to_line(entry)?;
+        let file = match &mut self.handle {
+            Some(file) => file,
+            none => {
+                let mut options = fs::OpenOptions::new();
+                set_private_mode(&mut options);
+                none.insert(options.create(true).append(true).open(&self.path)?)
+            }
+        };
+        let written = file.write_all(&line).and_then(|()| file.sync_data());
+        if written.is_err() {
+            // Half a line would spoil the next one.
+            file.set_len(self.len)?;
+        } else {
+            self.len += line.len() as u64;
+        }
+        written
+    }
+
+    /// Whether most of it is of no use any more.
+    pub fn needs_compaction(&self, live_bytes: usize) -> bool {
+        self.len > COMPACT_BYTES_MIN && self.len > 2 * live_bytes as u64
+    }
+
+    /// Writes it anew, with what counts.
+    pub fn rewrite(&mut self, notes: &BTreeMap<AnnotationKey, Annotation>) -> io::Result<()> {
+        let temporary = self.path.with_extension("jsonl.new");
+        let mut bytes = Vec::new();
+        for note in notes.values() {
+            bytes.extend(to_line(&AnnotationRecord::Set(note.clone()))?);
+        }
+        let mut options = fs::OpenOptions::new();
+        set_private_mode(&mut options);
+        let mut file = options
+            .create(true)
+            .write(true)
+            .truncate(true)
+            .open(&temporary)?;
+        file.write_all(&bytes)?;
+        file.sync_all()?;
+        fs::rename(&temporary, &self.path)?;
+        if let Some(dir) = self.path.parent() {
+            fs::File::open(dir)?.sync_all()?;
+        }
+        self.handle = None;
+        self.len = bytes.len() as u64;
+        Ok(())
+    }
+
+    fn set_aside(&self, dir: &Path) -> io::Result<()> {
+        let aside = dir.join("aside");
+        let made = fs::DirBuilder::new().mode(0o700).create(&aside);
+        if let Err(error) = made
+            && error.kind() != io::ErrorKind::AlreadyExists
+        {
+            return Err(error);
+        }
+        let free = (0..).map(|number| aside.join(format!("{FILE_NAME}.{number}")));
+        let Some(place) = free.into_iter().find(|place| !place.exists()) else {
+            return Ok(());
+        };
+        fs::copy(&self.path, place).map(drop)
+    }
+}
+
+fn set_private_mode(options: &mut fs::OpenOptions) {
+    options.mode(0o600);
+}
+
+fn to_line(entry: &AnnotationRecord) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(entry)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// The annotations, how many bytes are whole lines, and how many lines could not be read.
+fn parse_records(bytes: &[u8]) -> (BTreeMap<AnnotationKey, Annotation>, usize, usize) {
+    let mut notes = BTreeMap::new();
+    let whole = bytes
+        .iter()
+        .rposition(|byte| *byte == b'\n')
+        .map_or(0, |at| at + 1);
+    let mut unread = 0;
+    for line in bytes[..whole]
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty())
+    {
+        match serde_json::from_slice(line) {
+            Ok(AnnotationRecord::Set(note)) => {
+                drop(notes.insert((note.tsuid.clone(), note.start()), note))
+            }
+            Ok(AnnotationRecord::Delete(key)) => drop(notes.remove(&key)),
+            Err(_) => unread += 1,
+        }
+    }
+    (notes, whole, unread)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pegel_testkit::TempDir;
+
+    fn note(second: i64) -> Annotation {
+        Annotation {
+            tsuid: "0A".into(),
+            description: "line\nbreak".into(),
+            notes: String::new(),
+            custom: None,
+            end_time: 0,
+            start_time: second,
+        }
+    }
+
+    #[test]
+    fn a_file_cut_at_any_byte_keeps_its_whole_lines() {
+        let dir = TempDir::new();
+        let (mut file, _) = AnnotationFile::open(dir.path()).expect("opens");
+        for second in 1..=3 {
+            file.set(&note(second)).expect("written");
+        }
+        file.delete(&("0A".into(), 2_000)).expect("written");
+        let whole = fs::read(dir.join(FILE_NAME)).expect("read");
+        let ends: Vec<usize> = (0..whole.len()).filter(|at| whole[*at] == b'\n').collect();
+        for len in 0..=whole.len() {
+            fs::write(dir.join(FILE_NAME), &whole[..len]).expect("cut");
+            let lines = ends.iter().filter(|end| **end < len).count();
+            let expected: &[i64] = [&[][..], &[1], &[1, 2], &[1, 2, 3], &[1, 3]][lines];
+            let (mut file, notes) = AnnotationFile::open(dir.path()).expect("opens");
+            let found: Vec<i64> = notes.values().map(|note| note.start_time).collect();
+            assert_eq!(found, expected, "cut at {len}");
+            file.set(&note(9)).expect("written");
+            let (_, notes) = AnnotationFile::open(dir.path()).expect("opens");
+            assert_eq!(
+                notes.len(),
+                expected.len() + 1,
+                "nothing spoils what follows"
+            );
+        }
+        assert!(!dir.join("aside").exists(), "a torn tail is no damage");
+    }
+
+    #[test]
+    fn damage_is_kept_aside() {
+        let dir = TempDir::new();
+        let (mut file, _) = AnnotationFile::open(dir.path()).expect("opens");
+        file.set(&note(1)).expect("written");
+        drop(file);
+        let mut bytes = b"nonsense\n".to_vec();
+        bytes.extend(fs::read(dir.join(FILE_NAME)).expect("read"));
+        fs::write(dir.join(FILE_NAME), &bytes).expect("spoilt");
+        let (_, notes) = AnnotationFile::open(dir.path()).expect("opens");
+        assert_eq!(notes.len(), 1);
+        assert_eq!(
+            fs::read(dir.join("aside/annotations.jsonl.0")).expect("kept"),
+            bytes
+        );
+        let (_, notes) = AnnotationFile::open(dir.path()).expect("opens");
+        assert_eq!(notes.len(), 1);
+        assert!(!dir.join("aside/annotations.jsonl.1").exists(), "once");
+    }
+}

@@ -1,0 +1,263 @@
+use std::collections::BTreeMap;
+
+use pegel_metric::Millis;
+use serde::Deserialize;
+
+use super::AnnotationKey;
+use super::annotation::{Annotation, to_millis};
+use crate::error::OpentsdbError;
+use crate::request::{LenientBool, LenientInt, LenientString, QueryParams, parse_json};
+use crate::time_syntax::parse_time;
+use crate::time_zone::TimeZone;
+
+/// What one annotation may take.
+const ANNOTATION_BYTES_MAX: usize = 16 << 10;
+/// How many one bulk request may hold.
+const BULK_MAX: usize = 1_000;
+
+/// What a client says about an annotation.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AnnotationUpdate {
+    start_time: Option<LenientInt>,
+    end_time: Option<LenientInt>,
+    tsuid: Option<String>,
+    description: Option<LenientString>,
+    notes: Option<LenientString>,
+    custom: Option<BTreeMap<String, LenientString>>,
+}
+
+impl AnnotationUpdate {
+    pub fn from_json(body: &[u8]) -> Result<AnnotationUpdate, OpentsdbError> {
+        parse_json(body)
+    }
+
+    /// A list of them.
+    pub fn list_from_json(body: &[u8]) -> Result<Vec<AnnotationUpdate>, OpentsdbError> {
+        let list: Vec<AnnotationUpdate> = parse_json(body)?;
+        match list.len() {
+            0 => Err(OpentsdbError::bad_request("No annotations were given")),
+            1..=BULK_MAX => Ok(list),
+            count => Err(OpentsdbError::too_large(format!(
+                "{count} annotations; at most {BULK_MAX} are taken at once"
+            ))),
+        }
+    }
+
+    pub fn from_uri(pairs: &QueryParams) -> Result<AnnotationUpdate, OpentsdbError> {
+        let text = |key| pairs.get(key).map(|text| LenientString(text.to_owned()));
+        Ok(AnnotationUpdate {
+            start_time: pairs.number("start_time")?.map(LenientInt),
+            end_time: pairs.number("end_time")?.map(LenientInt),
+            tsuid: pairs.get("tsuid").map(str::to_owned),
+            description: text("description"),
+            notes: text("notes"),
+            custom: None,
+        })
+    }
+
+    /// Which annotation it is about.
+    pub fn key(&self) -> Result<AnnotationKey, OpentsdbError> {
+        let missing = || {
+            OpentsdbError::bad_request("Missing start time")
+                .with_details("startTime, in seconds since 1970")
+        };
+        let start = self.start_time.ok_or_else(missing)?.0;
+        if !(1..=999_999_999_999_999).contains(&start) {
+            return Err(OpentsdbError::bad_request(format!(
+                "Invalid start time: {start}"
+            )));
+        }
+        let tsuid = self.tsuid.as_deref().unwrap_or_default().trim();
+        let is_name = tsuid.len() <= 256 && tsuid.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if !is_name {
+            return Err(
+                OpentsdbError::bad_request(format!("Invalid tsuid: {tsuid:.64}"))
+                    .with_details("hexadecimal digits, as showTSUIDs shows them"),
+            );
+        }
+        Ok((tsuid.to_uppercase(), to_millis(start)))
+    }
+
+    /// What becomes of the old one.
+    pub(super) fn apply(&self, old: Option<&Annotation>) -> Result<Annotation, OpentsdbError> {
+        let (tsuid, _) = self.key()?;
+        let mut note = old.cloned().unwrap_or(Annotation {
+            tsuid,
+            description: String::new(),
+            notes: String::new(),
+            custom: None,
+            end_time: 0,
+            start_time: self.start_time.unwrap_or_default().0,
+        });
+        if let Some(end) = self.end_time {
+            let is_sane = (0..=999_999_999_999_999).contains(&end.0);
+            if !is_sane || (end.0 > 0 && to_millis(end.0) < note.start()) {
+                return Err(OpentsdbError::bad_request(format!(
+                    "Invalid end time: {}",
+                    end.0
+                )));
+            }
+            note.end_time = end.0;
+        }
+        if let Some(text) = &self.description {
+            note.description.clone_from(&text.0);
+        }
+        if let Some(text) = &self.notes {
+            note.notes.clone_from(&text.0);
+        }
+        if let Some(custom) = &self.custom {
+            let owned = |(key, value): (&String, &LenientString)| (key.clone(), value.0.clone());
+            note.custom = Some(custom.iter().map(owned).collect());
+        }
+        match note.bytes() > ANNOTATION_BYTES_MAX {
+            true => Err(OpentsdbError::too_large(format!(
+                "an annotation may have {ANNOTATION_BYTES_MAX} bytes"
+            ))),
+            false => Ok(note),
+        }
+    }
+}
+
+/// Which annotations to delete.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AnnotationBulkDelete {
+    pub tsuids: Vec<String>,
+    /// Also those that concern all series.
+    pub global: bool,
+    pub start: Millis,
+    pub end: Millis,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct BulkDeleteBody {
+    tsuids: Option<Vec<String>>,
+    global: Option<LenientBool>,
+    start_time: Option<LenientString>,
+    end_time: Option<LenientString>,
+}
+
+impl AnnotationBulkDelete {
+    pub fn from_json(body: &[u8], now: Millis) -> Result<AnnotationBulkDelete, OpentsdbError> {
+        parse_json::<BulkDeleteBody>(body)?.check(now)
+    }
+
+    pub fn from_uri(
+        pairs: &QueryParams,
+        now: Millis,
+    ) -> Result<AnnotationBulkDelete, OpentsdbError> {
+        let text = |key| pairs.get(key).map(|text| LenientString(text.to_owned()));
+        let ids = pairs
+            .get("tsuids")
+            .map(|ids| ids.split(',').map(str::to_owned).collect());
+        let body = BulkDeleteBody {
+            tsuids: ids,
+            global: Some(LenientBool(pairs.flag("global"))),
+            start_time: text("start_time"),
+            end_time: text("end_time"),
+        };
+        body.check(now)
+    }
+}
+
+impl BulkDeleteBody {
+    fn check(self, now: Millis) -> Result<AnnotationBulkDelete, OpentsdbError> {
+        let moment = |text: Option<LenientString>| {
+            let text = text.filter(|text| !text.0.is_empty());
+            text.map(|text| parse_time(&text.0, now, &TimeZone::utc()))
+                .transpose()
+        };
+        let ids = self.tsuids.unwrap_or_default();
+        let ids = ids.iter().map(|id| id.trim().to_uppercase());
+        let bulk = AnnotationBulkDelete {
+            tsuids: ids.filter(|id| !id.is_empty()).collect(),
+            global: self.global.is_some_and(|flag| flag.0),
+            start: moment(self.start_time)?
+                .ok_or_else(|| OpentsdbError::bad_request("Missing start time"))?,
+            end: moment(self.end_time)?.unwrap_or(now),
+        };
+        match bulk.tsuids.is_empty() && !bulk.global {
+            true => Err(OpentsdbError::bad_request(
+                "Missing the TSUIDs or global annotations flag",
+            )),
+            false => Ok(bulk),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mistakes_are_named() {
+        let apply = |json: &str| {
+            AnnotationUpdate::from_json(json.as_bytes()).and_then(|change| change.apply(None))
+        };
+        let large = format!(r#"{{"startTime":1,"notes":"{}"}}"#, "x".repeat(20_000));
+        for (json, status, message) in [
+            ("{}", 400, "Missing start time"),
+            (r#"{"startTime":0}"#, 400, "Invalid start time: 0"),
+            (
+                r#"{"startTime":"x"}"#,
+                400,
+                "Unable to parse the given JSON",
+            ),
+            (
+                r#"{"startTime":1,"tsuid":"../x"}"#,
+                400,
+                "Invalid tsuid: ../x",
+            ),
+            (
+                r#"{"startTime":10,"endTime":9}"#,
+                400,
+                "Invalid end time: 9",
+            ),
+            (&large, 413, "an annotation may have 16384 bytes"),
+        ] {
+            let problem = apply(json).expect_err(message);
+            assert_eq!(
+                (problem.status(), problem.to_string().as_str()),
+                (status, message)
+            );
+        }
+        let bulk =
+            AnnotationBulkDelete::from_json(br#"{"startTime":"1d-ago"}"#, 1).expect_err("no ids");
+        assert_eq!(
+            bulk.to_string(),
+            "Missing the TSUIDs or global annotations flag"
+        );
+    }
+
+    #[test]
+    fn both_forms_say_the_same() {
+        let pairs = QueryParams::from([
+            ("start_time", "1h-ago"),
+            ("tsuids", "0a, 0B"),
+            ("end_time", "2000"),
+        ]);
+        let json = br#"{"startTime":"1h-ago","tsuids":["0a","0B"],"endTime":2000,"global":false}"#;
+        let now = 3_601_000;
+        let expected = AnnotationBulkDelete {
+            tsuids: vec!["0A".into(), "0B".into()],
+            global: false,
+            start: 1_000,
+            end: 2_000_000,
+        };
+        assert_eq!(
+            AnnotationBulkDelete::from_uri(&pairs, now).expect("valid"),
+            expected
+        );
+        assert_eq!(
+            AnnotationBulkDelete::from_json(json, now).expect("valid"),
+            expected
+        );
+        let pairs = QueryParams::from([("start_time", "1369141261"), ("description", "d")]);
+        let change = AnnotationUpdate::from_uri(&pairs).expect("valid");
+        assert_eq!(
+            change.key().expect("valid"),
+            (String::new(), 1_369_141_261_000)
+        );
+    }
+}

@@ -1,0 +1,68 @@
+use pegel_metric::Millis;
+
+use super::SubQueryPlan;
+use super::budget::EvaluationBudget;
+use crate::downsample::Buckets;
+use crate::error::OpentsdbError;
+
+/// Makes of the samples of one series the points that go into its group: downsampled, filled, as rates. Its buffers
+/// are used for one series after the other.
+pub(super) struct SeriesTransform<'a> {
+    plan: &'a SubQueryPlan<'a>,
+    values: Vec<f64>,
+    bucketed: Vec<(Millis, f64)>,
+    rates: Vec<(Millis, f64)>,
+}
+
+impl<'a> SeriesTransform<'a> {
+    pub fn new(
+        plan: &'a SubQueryPlan<'a>,
+        budget: &mut EvaluationBudget,
+    ) -> Result<SeriesTransform<'a>, OpentsdbError> {
+        if let Some((downsample, buckets)) = &plan.downsample
+            && downsample.fill.value().is_some()
+        {
+            // Every series has all of them.
+            budget.reserve(buckets.len().saturating_mul(2 * size_of::<(Millis, f64)>()))?;
+        }
+        Ok(SeriesTransform {
+            plan,
+            values: Vec::new(),
+            bucketed: Vec::new(),
+            rates: Vec::new(),
+        })
+    }
+
+    /// `samples` are those that the plan's question gave, in the order of their times.
+    pub fn apply<'b>(&'b mut self, samples: &'b [(Millis, f64)]) -> &'b [(Millis, f64)] {
+        let mut points = samples;
+        if let Some((downsample, buckets)) = &self.plan.downsample {
+            self.bucketed.clear();
+            let is_folded = downsample.function.fold().is_some();
+            match (is_folded, buckets) {
+                (true, Buckets::Even { .. }) => self.bucketed.extend_from_slice(samples),
+                // The store calls the one bucket 0.
+                (true, Buckets::One { start, .. }) => {
+                    self.bucketed
+                        .extend(samples.iter().map(|point| (*start, point.1)));
+                }
+                _ => buckets.fold(
+                    samples,
+                    downsample.function,
+                    &mut self.values,
+                    &mut self.bucketed,
+                ),
+            }
+            if let Some(value) = downsample.fill.value() {
+                buckets.fill(&mut self.bucketed, value);
+            }
+            points = &self.bucketed;
+        }
+        if let Some(rate) = &self.plan.query.rate {
+            self.rates.clear();
+            rate.apply(points, &mut self.rates);
+            points = &self.rates;
+        }
+        points
+    }
+}

@@ -1,0 +1,244 @@
+//! Times and lengths of time as OpenTSDB writes them.
+
+use pegel_metric::Millis;
+
+use crate::error::OpentsdbError;
+use crate::time_zone::TimeZone;
+use pegel_metric::civil::{DAY_SECONDS, date_of, days_of};
+
+const ACCEPTED_TIMES: &str = "seconds (1700000000, 1700000000.250), milliseconds (1700000000250), 1h-ago, now, or 2023/11/14-22:13:20";
+/// Numbers up to this many digits are seconds.
+const SECONDS_DIGITS_MAX: usize = 10;
+/// Far beyond any sample, and small enough to calculate with.
+const MILLIS_DIGITS_MAX: usize = 15;
+
+/// A unit of time in `5m`, `1dc`, `2h-ago`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeUnit {
+    Millisecond,
+    Second,
+    Minute,
+    Hour,
+    Day,
+    Week,
+    Month,
+    Year,
+}
+
+impl TimeUnit {
+    const ALL: [(TimeUnit, &'static str, Millis); 8] = [
+        (TimeUnit::Millisecond, "ms", 1),
+        (TimeUnit::Second, "s", 1_000),
+        (TimeUnit::Minute, "m", 60_000),
+        (TimeUnit::Hour, "h", 3_600_000),
+        (TimeUnit::Day, "d", 86_400_000),
+        (TimeUnit::Week, "w", 7 * 86_400_000),
+        (TimeUnit::Month, "n", 30 * 86_400_000),
+        (TimeUnit::Year, "y", 365 * 86_400_000),
+    ];
+
+    /// Months have 30 days and years 365, unless a calendar says otherwise.
+    pub fn millis(self) -> Millis {
+        TimeUnit::ALL
+            .into_iter()
+            .find_map(|(unit, _, millis)| (unit == self).then_some(millis))
+            .unwrap_or(1)
+    }
+}
+
+/// Reads `5m`: how many of which unit.
+pub(crate) fn parse_duration(text: &str) -> Result<(Millis, TimeUnit), OpentsdbError> {
+    let wrong = |why: &str| {
+        OpentsdbError::bad_request(format!("Invalid duration: {text}")).with_details(format!(
+            "{why}; a duration is a number and one of ms, s, m, h, d, w, n, y"
+        ))
+    };
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let number: Millis = match number.parse() {
+        Ok(0) => return Err(wrong("it must be more than zero")),
+        Ok(number) => number,
+        Err(_) => return Err(wrong("it must begin with a whole number")),
+    };
+    let known = TimeUnit::ALL.into_iter().find(|(_, name, _)| *name == unit);
+    let Some((unit, _, millis)) = known else {
+        return Err(wrong("its unit is not known"));
+    };
+    // A million years would do; what is longer could not be calculated with.
+    match number.checked_mul(millis) {
+        Some(span) if span <= 32_000_000_000_000_000 => Ok((number, unit)),
+        _ => Err(wrong("it is too long")),
+    }
+}
+
+/// Reads a time. `zone` is for dates.
+pub(crate) fn parse_time(
+    text: &str,
+    now: Millis,
+    zone: &TimeZone,
+) -> Result<Millis, OpentsdbError> {
+    let text = text.trim();
+    if text == "now" {
+        return Ok(now);
+    }
+    if let Some(span) = text.strip_suffix("-ago") {
+        let (number, unit) = parse_duration(span)?;
+        return Ok(now.saturating_sub(number * unit.millis()).max(0));
+    }
+    let found = match text.contains(['/', ':']) {
+        true => parse_date(text, zone),
+        false => parse_number(text),
+    };
+    found.ok_or_else(|| {
+        OpentsdbError::bad_request(format!("Invalid date: {text}")).with_details(ACCEPTED_TIMES)
+    })
+}
+
+fn parse_number(text: &str) -> Option<Millis> {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if let Some((seconds, fraction)) = text.split_once('.') {
+        if !is_number(seconds) || !is_number(fraction) || seconds.len() > SECONDS_DIGITS_MAX {
+            return None;
+        }
+        // Whoever writes numbers as 1700000000.0 or with microseconds means the same moment.
+        let millis: Millis = format!("{fraction:0<3}")[..3].parse().ok()?;
+        return Some(seconds.parse::<Millis>().ok()? * 1_000 + millis);
+    }
+    if !is_number(text) {
+        return None;
+    }
+    let number: Millis = text.parse().ok()?;
+    match text.trim_start_matches('0').len() {
+        0..=SECONDS_DIGITS_MAX => Some(number * 1_000),
+        digits => (digits <= MILLIS_DIGITS_MAX).then_some(number),
+    }
+}
+
+/// `yyyy/MM/dd[-HH:mm[:ss]]`, with a dash or a space in the middle.
+fn parse_date(text: &str, zone: &TimeZone) -> Option<Millis> {
+    let (date, time) = match text.split_once(['-', ' ']) {
+        Some((date, time)) => (date, Some(time)),
+        None => (text, None),
+    };
+    let number = |part: &str, digits: usize| {
+        let is_plain = part.len() == digits && part.bytes().all(|byte| byte.is_ascii_digit());
+        is_plain.then(|| part.parse::<i64>().ok()).flatten()
+    };
+    let mut parts = date.split('/');
+    let year = number(parts.next()?, 4)?;
+    let month = number(parts.next()?, 2)?;
+    let day = number(parts.next()?, 2)?;
+    if parts.next().is_some() || !(1..=12).contains(&month) {
+        return None;
+    }
+    let days = days_of(year, month, day);
+    if date_of(days) != (year, month, day) {
+        return None;
+    }
+    let mut seconds = 0;
+    if let Some(time) = time {
+        let parts: Vec<&str> = time.split(':').collect();
+        if !(2..=3).contains(&parts.len()) {
+            return None;
+        }
+        for (part, (unit, max)) in parts.iter().zip([(3_600, 23), (60, 59), (1, 59)]) {
+            let number = number(part, 2)?;
+            seconds += (number <= max).then_some(number * unit)?;
+        }
+    }
+    Some(zone.local_to_utc(days * DAY_SECONDS + seconds) * 1_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Millis = 1_700_000_000_123;
+
+    #[test]
+    fn reads_what_the_manual_lists() {
+        for (text, expected) in [
+            // Ten digits or fewer are seconds, more are milliseconds.
+            ("1364410924", 1_364_410_924_000),
+            ("1364410924250", 1_364_410_924_250),
+            ("1364410924.250", 1_364_410_924_250),
+            ("1364410924.5", 1_364_410_924_500),
+            ("0", 0),
+            ("now", NOW),
+            // Back from now: milliseconds, and months of 30, years of 365 days.
+            ("250ms-ago", NOW - 250),
+            ("90s-ago", NOW - 90_000),
+            ("5m-ago", NOW - 300_000),
+            ("1h-ago", NOW - 3_600_000),
+            ("2d-ago", NOW - 172_800_000),
+            ("1w-ago", NOW - 604_800_000),
+            ("1n-ago", NOW - 2_592_000_000),
+            ("1y-ago", NOW - 31_536_000_000),
+            ("900y-ago", 0),
+            // 2013-01-23 is day 15,728 after 1970-01-01.
+            ("2013/01/23", 15_728 * 86_400_000),
+            ("2013/01/23-12:50", 15_728 * 86_400_000 + 46_200_000),
+            ("2013/01/23 12:50:42", 15_728 * 86_400_000 + 46_242_000),
+            ("2013/01/23-12:50:42", 15_728 * 86_400_000 + 46_242_000),
+        ] {
+            let found = parse_time(text, NOW, &TimeZone::utc()).expect(text);
+            assert_eq!(found, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_no_time() {
+        for text in [
+            "",
+            "x",
+            "-1",
+            "1h",
+            "h-ago",
+            "0s-ago",
+            "1x-ago",
+            "-5m-ago",
+            "99999999999999999999",
+            "1234567890123456",
+            "1.2.3",
+            ".5",
+            "12345678901.5",
+            "1e9",
+            "2013/13/01",
+            "2013/02/30",
+            "2013/1/23",
+            "2013/01/23-24:00",
+            "2013/01/23-12",
+            "2013/01/23-12:50:42:1",
+            "12:50",
+            "99999999999999y-ago",
+        ] {
+            let problem = parse_time(text, NOW, &TimeZone::utc()).expect_err(text);
+            assert_eq!(problem.status(), 400, "{text}");
+        }
+    }
+
+    #[test]
+    fn spans_have_a_number_and_a_unit() {
+        assert_eq!(
+            parse_duration("15s").expect("valid"),
+            (15, TimeUnit::Second)
+        );
+        assert_eq!(
+            parse_duration("200ms").expect("valid"),
+            (200, TimeUnit::Millisecond)
+        );
+        for text in [
+            "",
+            "s",
+            "1",
+            "0s",
+            "1.5s",
+            "1 s",
+            "1sec",
+            "-1s",
+            "9999999999999999y",
+        ] {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! Writes a block from other runs: what a frozen head holds, or what several fresh blocks hold.
+//!
+//! Sources come in the order of their precedence, the weakest first. The runs of a group are joined
+//! into longer ones as long as their times grow; the points of a loose series are sorted, and of equal
+//! times the strongest stays.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use pegel_metric::{Members, Millis, Series};
+
+use crate::block::{BlockReadError, BlockReader, BlockWriter};
+use crate::codec::ROWS_MAX;
+use crate::head::sort_keep_last;
+use crate::input_class::InputClass;
+use crate::sample_run::{
+    DecodedColumn, EncodingEffort, RunColumn, RunOwner, SampleRun, bit, decode_column, set_bit,
+};
+
+/// A joined run is written when it has this many rows: small enough to be decoded for a short question,
+/// large enough for the encoding to pay.
+const JOINED_ROWS: usize = 4096;
+
+/// Where runs come from.
+#[derive(Debug)]
+pub(crate) enum MergeSource {
+    Memory(Vec<Arc<SampleRun>>),
+    Block(BlockReader),
+}
+
+/// The samples that go into the block: of this class, `start <= time < end`. [`Class::Mixed`] takes all.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MergeWindow {
+    pub class: InputClass,
+    pub start: Millis,
+    pub end: Millis,
+}
+
+impl MergeWindow {
+    fn overlaps(&self, min: Millis, max: Millis) -> bool {
+        min < self.end && self.start <= max
+    }
+
+    fn accepts(&self, series: &Series) -> bool {
+        self.class == InputClass::Mixed || self.class == InputClass::of(series)
+    }
+
+    fn rows(&self, times: &[Millis]) -> std::ops::Range<usize> {
+        times.partition_point(|time| *time < self.start)
+            ..times.partition_point(|time| *time < self.end)
+    }
+}
+
+/// A source and one of its runs.
+type RunLocation = (usize, u32);
+
+/// What is known of a run without reading it.
+struct SampleRunSummary {
+    /// None: points of a loose series.
+    group: Option<Arc<str>>,
+    min: Millis,
+    max: Millis,
+}
+
+impl MergeSource {
+    fn sample_run_summaries(&self) -> Vec<SampleRunSummary> {
+        match self {
+            MergeSource::Memory(runs) => runs
+                .iter()
+                .map(|run| {
+                    let group = match &run.owner {
+                        RunOwner::Group(members) => Some(members.group.clone()),
+                        RunOwner::Series(_) => None,
+                    };
+                    SampleRunSummary {
+                        group,
+                        min: run.min,
+                        max: run.max,
+                    }
+                })
+                .collect(),
+            MergeSource::Block(reader) => (reader.index.runs.iter())
+                .map(|run| {
+                    let group = run
+                        .group
+                        .map(|group| reader.index.groups[group as usize].clone());
+                    SampleRunSummary {
+                        group,
+                        min: run.min,
+                        max: run.max,
+                    }
+                })
+                .collect(),
+        }
+    }
+
+    /// Returns whether a run has series that the window takes. All series of a block are of its class.
+    fn has_accepted_series(&self, number: u32, window: MergeWindow) -> bool {
+        match self {
+            MergeSource::Memory(runs) => {
+                let series = runs[number as usize].owner.series();
+                series.iter().any(|series| window.accepts(series))
+            }
+            MergeSource::Block(_) => true,
+        }
+    }
+
+    /// The series of a loose run.
+    fn ungrouped_series(&self, number: u32) -> Option<Arc<Series>> {
+        match self {
+            MergeSource::Memory(runs) => runs[number as usize].owner.series().first().cloned(),
+            MergeSource::Block(reader) => {
+                let column = reader.index.runs[number as usize].columns.start;
+                let column = reader.index.columns.get(column as usize)?;
+                Some(reader.index.series[column.series as usize].clone())
+            }
+        }
+    }
+
+    /// A run, as far as it can be read.
+    fn load(&self, number: u32) -> Result<Option<Arc<SampleRun>>, BlockReadError> {
+        match self {
+            MergeSource::Memory(runs) => Ok(Some(runs[number as usize].clone())),
+            MergeSource::Block(reader) => match reader.run(number) {
+                Ok(run) => Ok(run.map(Arc::new)),
+                Err(BlockReadError::Io(error)) => Err(BlockReadError::Io(error)),
+                // Reading it again will not help, and must not keep the rest from being merged.
+                Err(_) => {
+                    self.mark_damaged();
+                    Ok(None)
+                }
+            },
+        }
+    }
+
+    fn mark_damaged(&self) {
+        if let MergeSource::Block(reader) = self {
+            reader.block.mark_damaged();
+        }
+    }
+}
+
+/// Writes all samples of `sources` that lie in `window`.
+pub(crate) fn merge_into_block(
+    sources: &[MergeSource],
+    window: MergeWindow,
+    effort: EncodingEffort,
+    writer: &mut BlockWriter,
+) -> Result<(), BlockReadError> {
+    let mut groups: BTreeMap<Arc<str>, Vec<RunLocation>> = BTreeMap::new();
+    let mut loose: BTreeMap<Arc<Series>, Vec<RunLocation>> = BTreeMap::new();
+    for (at, source) in sources.iter().enumerate() {
+        for (number, run) in (0u32..).zip(source.sample_run_summaries()) {
+            if !window.overlaps(run.min, run.max) || !source.has_accepted_series(number, window) {
+                continue;
+            }
+            match run.group {
+                Some(group) => groups.entry(group).or_default().push((at, number)),
+                None => {
+                    if let Some(series) = source.ungrouped_series(number) {
+                        loose.entry(series).or_default().push((at, number));
+                    }
+                }
+            }
+        }
+    }
+    for (group, places) in groups {
+        merge_group(&group, sources, &places, window, effort, writer)?;
+    }
+    for (series, mut places) in loose {
+        add_group_locations(&series, sources, window, &mut places);
+        merge_ungrouped(&series, sources, &places, window, effort, writer)?;
+    }
+    Ok(())
+}
+
+/// In one block the points of a loose series count more than those of a group. Where a series is in both, its
+/// samples in groups join its loose ones here, so that a newer block's group still counts more than an
+/// older block's points. (Within a head, `Head::append_row` sees to that.)
+fn add_group_locations(
+    series: &Series,
+    sources: &[MergeSource],
+    window: MergeWindow,
+    places: &mut Vec<RunLocation>,
+) {
+    for (at, source) in sources.iter().enumerate() {
+        let MergeSource::Block(reader) = source else {
+            continue;
+        };
+        let known = reader.index.number_of(series);
+        for &(number, _) in known.map_or(&[][..], |known| reader.index.locations_of(known)) {
+            let run = &reader.index.runs[number as usize];
+            if run.group.is_some() && window.overlaps(run.min, run.max) {
+                places.push((at, number));
+            }
+        }
+    }
+    places.sort_unstable();
+}
+
+/// A part of a joined run: a loaded run and which of its rows count.
+struct JoinedPart {
+    run: Arc<SampleRun>,
+    source: usize,
+    rows: std::ops::Range<usize>,
+}
+
+fn merge_group(
+    group: &Arc<str>,
+    sources: &[MergeSource],
+    places: &[RunLocation],
+    window: MergeWindow,
+    effort: EncodingEffort,
+    writer: &mut BlockWriter,
+) -> Result<(), BlockReadError> {
+    let mut parts: Vec<JoinedPart> = Vec::new();
+    let mut times: Vec<Millis> = Vec::new();
+    for &(source, number) in places {
+        let Some(run) = sources[source].load(number)? else {
+            continue;
+        };
+        let Ok(run_times) = run.decode_times() else {
+            sources[source].mark_damaged();
+            continue;
+        };
+        let rows = window.rows(&run_times);
+        let added = &run_times[rows.clone()];
+        let Some(&first) = added.first() else {
+            continue;
+        };
+        let steps_back = times.last().is_some_and(|last| first <= *last);
+        if steps_back || times.len() >= JOINED_ROWS || times.len() + added.len() > ROWS_MAX {
+            write_joined(group, sources, &parts, &times, window, effort, writer)?;
+            parts.clear();
+            times.clear();
+        }
+        times.extend_from_slice(added);
+        parts.push(JoinedPart { run, source, rows });
+    }
+    write_joined(group, sources, &parts, &times, window, effort, writer)
+}
+
+fn write_joined(
+    group: &Arc<str>,
+    sources: &[MergeSource],
+    parts: &[JoinedPart],
+    times: &[Millis],
+    window: MergeWindow,
+    effort: EncodingEffort,
+    writer: &mut BlockWriter,
+) -> Result<(), BlockReadError> {
+    if times.is_empty() {
+        return Ok(());
+    }
+    // For each series its column in each part: (part, column).
+    let mut columns: HashMap<&Arc<Series>, Vec<(usize, usize)>> = HashMap::new();
+    let mut order: Vec<&Arc<Series>> = Vec::new();
+    for (number, part) in parts.iter().enumerate() {
+        for (column, entry) in part.run.columns.iter().enumerate() {
+            let series = &part.run.owner.series()[entry.member as usize];
+            if !window.accepts(series) {
+                continue;
+            }
+            let places = columns.entry(series).or_default();
+            match places.last_mut() {
+                None => order.push(series),
+                // A group that names a series twice: its last column counts, as everywhere.
+                Some(last) if last.0 == number => {
+                    last.1 = column;
+                    continue;
+                }
+                Some(_) => {}
+            }
+            places.push((number, column));
+        }
+    }
+    let series = order.iter().map(|series| (*series).clone()).collect();
+    let members = Arc::new(Members {
+        group: group.clone(),
+        series,
+        live_for: 0,
+    });
+    let mut joined = SampleRun::new(RunOwner::Group(members), times);
+    let mut values: Vec<f64> = Vec::with_capacity(times.len());
+    let mut present = vec![0u64; times.len().div_ceil(64)];
+    let mut samples = DecodedColumn::default();
+    let firsts: Vec<usize> = parts
+        .iter()
+        .scan(0, |next, part| {
+            let first = *next;
+            *next += part.rows.len();
+            Some(first)
+        })
+        .collect();
+    for (member, series) in order.iter().enumerate() {
+        values.clear();
+        present.fill(0);
+        for &(number, column) in &columns[series] {
+            let part = &parts[number];
+            let bytes = part.run.column_bytes(&part.run.columns[column]);
+            if decode_column(bytes, part.run.rows, &mut samples).is_err() {
+                sources[part.source].mark_damaged();
+                continue;
+            }
+            take_rows(&samples, part, firsts[number], &mut values, &mut present);
+        }
+        joined.add_column(member as u32, &values, Some(&present), effort);
+    }
+    Ok(writer.add(&joined)?)
+}
+
+/// Appends the samples of the part's rows; row `part.rows.start` becomes row `first` of the whole.
+fn take_rows(
+    samples: &DecodedColumn,
+    part: &JoinedPart,
+    first: usize,
+    values: &mut Vec<f64>,
+    present: &mut [u64],
+) {
+    let mut next = 0;
+    for row in 0..part.rows.end {
+        let is_present = samples.present.as_ref().is_none_or(|bits| bit(bits, row));
+        if is_present && row >= part.rows.start {
+            values.push(samples.values[next]);
+            set_bit(present, first + row - part.rows.start);
+        }
+        next += usize::from(is_present);
+    }
+}
+
+fn merge_ungrouped(
+    series: &Arc<Series>,
+    sources: &[MergeSource],
+    places: &[RunLocation],
+    window: MergeWindow,
+    effort: EncodingEffort,
+    writer: &mut BlockWriter,
+) -> Result<(), BlockReadError> {
+    let mut points: Vec<(Millis, f64)> = Vec::new();
+    let mut samples = DecodedColumn::default();
+    for &(source, number) in places {
+        let Some(run) = sources[source].load(number)? else {
+            continue;
+        };
+        let members = run.owner.series();
+        let is_its = |column: &&RunColumn| members[column.member as usize] == *series;
+        let Some(column) = run.columns.iter().rfind(is_its) else {
+            continue;
+        };
+        let decoded = run.decode_times().and_then(|times| {
+            decode_column(run.column_bytes(column), run.rows, &mut samples).map(|()| times)
+        });
+        match decoded {
+            Ok(times) => points.extend(
+                samples
+                    .rows(run.rows)
+                    .map(|row| times[row])
+                    .zip(samples.values.iter().copied()),
+            ),
+            Err(_) => sources[source].mark_damaged(),
+        }
+    }
+    points.retain(|(time, _)| window.start <= *time && *time < window.end);
+    sort_keep_last(&mut points);
+    for chunk in points.chunks(ROWS_MAX) {
+        let times: Vec<Millis> = chunk.iter().map(|(time, _)| *time).collect();
+        let values: Vec<f64> = chunk.iter().map(|(_, value)| *value).collect();
+        let mut run = SampleRun::new(RunOwner::Series(series.clone()), &times);
+        run.add_column(0, &values, None, effort);
+        writer.add(&run)?;
+    }
+    Ok(())
+}

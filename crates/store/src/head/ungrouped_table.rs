@@ -1,0 +1,189 @@
+//! The loose series of a head. A series has a slot, which is the index of its points and of its current value.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use pegel_metric::{Ledger, Millis, Series};
+
+use super::ahead::AheadPoints;
+use super::current_values::{UngroupedCurrentValue, UngroupedCurrentValues};
+use super::ungrouped::{LateMerge, MergedRuns, UngroupedHead};
+
+#[derive(Debug, Default)]
+pub(crate) struct UngroupedTable {
+    slots: HashMap<Arc<Series>, u32>,
+    heads: Vec<UngroupedHead>,
+    pub current: UngroupedCurrentValues,
+    ahead: AheadPoints,
+    /// Slots with late points to merge. The owner merges them, and can do so without holding a lock.
+    due_merges: Vec<u32>,
+}
+
+impl UngroupedTable {
+    pub fn len(&self) -> usize {
+        self.heads.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.heads.is_empty()
+    }
+
+    pub fn contains(&self, series: &Arc<Series>) -> bool {
+        self.slots.contains_key(series)
+    }
+
+    /// Iterates over slot, series and points.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Arc<Series>, &UngroupedHead)> {
+        let heads = self.current.iter().zip(&self.heads);
+        heads.map(|((slot, series, _), head)| (slot, series, head))
+    }
+
+    pub fn head(&self, slot: u32) -> &UngroupedHead {
+        &self.heads[slot as usize]
+    }
+
+    pub fn append(
+        &mut self,
+        series: &Arc<Series>,
+        (time, value): (Millis, f64),
+        at: (u64, Millis),
+        ledger: &Ledger,
+    ) {
+        let slot = self.slot(series);
+        let newest = self.heads[slot as usize].newest();
+        if newest.max(Some(self.current.get(slot).latest.last_sampled)) >= Some(time) {
+            ledger.out_of_order(1);
+        }
+        if self.put(slot, (time, value), at) {
+            ledger.duplicate(1);
+        }
+    }
+
+    fn slot(&mut self, series: &Arc<Series>) -> u32 {
+        match self.slots.get(series) {
+            Some(slot) => *slot,
+            None => self.add(series.clone(), UngroupedCurrentValue::none()),
+        }
+    }
+
+    /// Returns the time of the current value of a series that is known.
+    pub fn seen(&self, series: &Arc<Series>) -> Option<Millis> {
+        let slot = self.slots.get(series)?;
+        Some(self.current.get(*slot).latest.last_sampled)
+    }
+
+    /// Adds a point of a block that is ahead of the clock, unless this head has one of that time.
+    pub fn restore_ahead(&mut self, series: &Arc<Series>, point: (Millis, f64)) {
+        let slot = self.slot(series);
+        self.ahead.insert_older(slot, point);
+    }
+
+    /// Makes a point of a block current if it is newer than all points of this head.
+    pub fn restore_current(&mut self, series: &Arc<Series>, point: (Millis, f64), now: Millis) {
+        if let Some(&slot) = self.slots.get(series)
+            && self.current.get(slot).latest.last_sampled < point.0
+        {
+            self.current.get_mut(slot).take(point, (1, now));
+        }
+    }
+
+    pub fn has_due_point(&self, now: Millis) -> bool {
+        self.ahead.first_time().is_some_and(|time| time <= now)
+    }
+
+    pub fn show_due_point(&mut self, change: u64, now: Millis) -> bool {
+        let due = self.ahead.pop_due(now);
+        if let Some((slot, point)) = due {
+            self.current.get_mut(slot).take(point, (change, now));
+        }
+        due.is_some()
+    }
+
+    /// Replaces the value of the point at that time. Returns whether there was one.
+    pub fn overwrite(&mut self, slot: u32, (time, value): (Millis, f64), change: u64) -> bool {
+        let is_known = time == self.current.get(slot).latest.last_sampled
+            || self.heads[slot as usize].has_point_at(time);
+        if is_known {
+            self.put(slot, (time, value), (change, time));
+        }
+        is_known
+    }
+
+    fn add(&mut self, series: Arc<Series>, current: UngroupedCurrentValue) -> u32 {
+        let slot = self.current.push(series.clone(), current);
+        self.slots.insert(series, slot);
+        self.heads.push(UngroupedHead::default());
+        slot
+    }
+
+    /// Adds a point, with the number of the change and the time of the clock. Returns whether it replaced one.
+    fn put(&mut self, slot: u32, point: (Millis, f64), (change, now): (u64, Millis)) -> bool {
+        let head = &mut self.heads[slot as usize];
+        let needed_merge = head.needs_merge();
+        let is_duplicate = head.put(self.current.series(slot), point);
+        if head.needs_merge() && !needed_merge {
+            self.due_merges.push(slot);
+        }
+        if point.0 > now {
+            self.ahead.insert(slot, point);
+        } else {
+            self.current.get_mut(slot).take(point, (change, now));
+        }
+        is_duplicate
+    }
+
+    /// Takes the list of slots that have late points to merge.
+    pub fn take_due_merges(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.due_merges)
+    }
+
+    /// Prepares a merge. The caller runs it and passes the result to [`LooseTable::apply_merge`] before any other change.
+    pub fn prepare_merge(&self, slot: u32) -> (Arc<Series>, LateMerge) {
+        (
+            self.current.series(slot).clone(),
+            self.head(slot).prepare_merge(),
+        )
+    }
+
+    /// Applies the result of a merge. Returns what it replaces, to be dropped when no lock is held.
+    pub fn apply_merge(&mut self, slot: u32, merged: MergedRuns) -> UngroupedHead {
+        self.heads[slot as usize].apply_merge(merged)
+    }
+
+    /// Counts the late points not merged yet that replace another.
+    pub fn late_duplicates(&self) -> u64 {
+        self.heads.iter().map(UngroupedHead::late_duplicates).sum()
+    }
+
+    /// Runs all merges that are due.
+    pub fn merge_all_due(&mut self) {
+        for slot in self.take_due_merges() {
+            let (series, merge) = self.prepare_merge(slot);
+            self.apply_merge(slot, merge.run(&series));
+        }
+    }
+
+    /// Returns a table without points that keeps the current values of live series, and points ahead of the clock.
+    pub fn successor(&self, now: Millis) -> UngroupedTable {
+        let mut table = UngroupedTable::default();
+        let ahead = self.ahead.slots();
+        let mut slots = HashMap::with_capacity(ahead.len());
+        for (slot, series, current) in self.current.iter() {
+            let is_ahead = ahead.contains(&slot);
+            if current.is_live(now) || is_ahead {
+                let new = table.add(series.clone(), *current);
+                slots.extend(is_ahead.then_some((slot, new)));
+            }
+        }
+        table.ahead = self.ahead.renumbered(|slot| slots.get(&slot).copied());
+        table
+    }
+
+    pub fn bytes(&self) -> usize {
+        let heads = self.iter();
+        heads
+            .map(|(_, series, head)| head.bytes() + series.text().len() + 160)
+            .sum::<usize>()
+            + self.ahead.bytes()
+    }
+}

@@ -1,0 +1,157 @@
+//! Hidden ranges: all samples of one input before a given time.
+//!
+//! They are no longer shown, and retention frees their space. The file `hidden` has one line `MILLIS INPUT` for each
+//! input; it is replaced with a rename, so that it is never incomplete. Older files name the help text of the
+//! input's families instead.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use pegel_metric::{Input, Millis, Series};
+
+use crate::files::{read_exact_at, write_all_at};
+use crate::options::StoreOptions;
+use crate::series_codec::input_of_help;
+
+const FILE: &str = "hidden";
+/// The most bytes that are read: one line per input is far shorter.
+const BYTES_MAX: u64 = 64 << 10;
+
+#[derive(Debug, Default)]
+pub(crate) struct HiddenRanges {
+    /// Locked only to copy or to replace the `Arc`: every reader locks it.
+    current: RwLock<Arc<Vec<HiddenRange>>>,
+    /// Serializes writers of the file. Readers never take it, so that they do not wait for the disk.
+    writing: Mutex<()>,
+}
+
+/// Hides the samples of an input before a time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HiddenRange {
+    input: Input,
+    before: Millis,
+}
+
+impl HiddenRanges {
+    /// What cannot be read hides nothing, and the log says so.
+    pub fn load(options: &StoreOptions) -> HiddenRanges {
+        let path = options.dir.join(FILE);
+        let ranges = match read(options) {
+            Ok(text) => parse(&text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Some(Vec::new()),
+            Err(error) => {
+                tracing::error!(path = %path.display(), %error, "cannot read what is hidden");
+                Some(Vec::new())
+            }
+        };
+        let ranges = ranges.unwrap_or_else(|| {
+            tracing::error!(path = %path.display(), "not a list of what is hidden; it is left out");
+            Vec::new()
+        });
+        HiddenRanges {
+            current: RwLock::new(Arc::new(ranges)),
+            writing: Mutex::new(()),
+        }
+    }
+
+    pub fn ranges(&self) -> Arc<Vec<HiddenRange>> {
+        self.current
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Hides more; never less. When this returns it survives a crash.
+    pub fn add(&self, options: &StoreOptions, input: Input, before: Millis) -> io::Result<()> {
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ranges = (*self.ranges()).clone();
+        match ranges.iter_mut().find(|range| range.input == input) {
+            Some(range) if range.before >= before => return Ok(()),
+            Some(range) => range.before = before,
+            None => ranges.push(HiddenRange { input, before }),
+        }
+        write(options, &ranges)?;
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(ranges);
+        Ok(())
+    }
+}
+
+/// Returns the time before which the samples of an input are hidden.
+pub(crate) fn hidden_before(ranges: &[HiddenRange], input: Input) -> Option<Millis> {
+    ranges
+        .iter()
+        .find(|range| range.input == input)
+        .map(|range| range.before)
+}
+
+pub(crate) fn is_hidden(ranges: &[HiddenRange], series: &Series, time: Millis) -> bool {
+    hidden_before(ranges, series.family().input).is_some_and(|before| time < before)
+}
+
+fn read(options: &StoreOptions) -> io::Result<String> {
+    let file = options.files.open(&options.dir.join(FILE))?;
+    let len = file.size()?;
+    if len > BYTES_MAX {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    let bytes = read_exact_at(&*file, 0, len as usize)?;
+    String::from_utf8(bytes).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+fn write(options: &StoreOptions, ranges: &[HiddenRange]) -> io::Result<()> {
+    let (path, beside) = (
+        options.dir.join(FILE),
+        options.dir.join(format!("{FILE}.tmp")),
+    );
+    let lines = ranges
+        .iter()
+        .map(|range| format!("{} {}\n", range.before, range.input.as_str()));
+    let file = options.files.create(&beside)?;
+    write_all_at(&*file, lines.collect::<String>().as_bytes(), 0)?;
+    file.sync()?;
+    options.files.rename(&beside, &path)?;
+    options.files.sync_dir(&options.dir)
+}
+
+fn parse(text: &str) -> Option<Vec<HiddenRange>> {
+    let range = |line: &str| {
+        let (before, input) = line.split_once(' ')?;
+        let named = Input::ALL.iter().find(|known| known.as_str() == input);
+        Some(HiddenRange {
+            input: named.copied().unwrap_or_else(|| input_of_help(input)),
+            before: before.parse().ok()?,
+        })
+    };
+    text.lines().map(range).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let options = StoreOptions::new(
+            std::env::temp_dir().join(format!("pegel-hidden-{}", std::process::id())),
+        );
+        std::fs::create_dir_all(&options.dir).expect("made");
+        let hidden = HiddenRanges::load(&options);
+        assert!(hidden.ranges().is_empty());
+        hidden.add(&options, Input::Http, 5).expect("written");
+        hidden.add(&options, Input::Put, 7).expect("written");
+        hidden.add(&options, Input::Http, 9).expect("written");
+        hidden.add(&options, Input::Http, 8).expect("no less");
+        assert_eq!(hidden_before(&hidden.ranges(), Input::Http), Some(9));
+        let old = "9 Sent by a program to /api/metrics.\n7 put\n";
+        assert_eq!(parse(old).as_ref(), Some(&*hidden.ranges()));
+        assert_eq!(HiddenRanges::load(&options).ranges(), hidden.ranges());
+        for broken in ["5", "x y\n", "\u{0}"] {
+            std::fs::write(options.dir.join(FILE), broken).expect("written");
+            assert!(
+                HiddenRanges::load(&options).ranges().is_empty(),
+                "{broken:?}"
+            );
+        }
+        std::fs::remove_dir_all(&options.dir).expect("removed");
+    }
+}

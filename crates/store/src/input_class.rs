@@ -1,0 +1,102 @@
+//! Classes of inputs. Each has blocks of its own and a share of `keep.bytes`, so that an input that fills the disk
+//! drops its own history and no other's. A series belongs to the class of its family's input.
+
+use pegel_metric::{Input, Series};
+
+/// The class of inputs whose samples a block holds. The order is that of precedence: of the blocks written from one
+/// head, later classes have higher ids, so that points take precedence over groups, as they do in a head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum InputClass {
+    /// All inputs: written before blocks had classes. It is accounted to the node.
+    Mixed,
+    /// The node's own collectors.
+    Node,
+    /// Values that programs count in lanes.
+    Lanes,
+    Statsd,
+    /// Points received over the socket and HTTP.
+    Points,
+}
+
+impl InputClass {
+    pub const ALL: [InputClass; 5] = [
+        InputClass::Mixed,
+        InputClass::Node,
+        InputClass::Lanes,
+        InputClass::Statsd,
+        InputClass::Points,
+    ];
+    /// Classes that have shares.
+    pub const WITH_SHARES: [InputClass; 4] = [
+        InputClass::Node,
+        InputClass::Lanes,
+        InputClass::Statsd,
+        InputClass::Points,
+    ];
+    /// Classes other than the node's. They are the first to return bytes beyond their shares.
+    pub const PROGRAM_CLASSES: [InputClass; 3] =
+        [InputClass::Lanes, InputClass::Statsd, InputClass::Points];
+
+    pub fn of(series: &Series) -> InputClass {
+        match series.family().input {
+            Input::Collect => InputClass::Node,
+            Input::Programs | Input::Lane => InputClass::Lanes,
+            Input::Statsd => InputClass::Statsd,
+            Input::Push | Input::Http | Input::Put => InputClass::Points,
+        }
+    }
+
+    /// Returns the name used in `/status`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            InputClass::Mixed => "mixed",
+            InputClass::Node => "node",
+            InputClass::Lanes => "lanes",
+            InputClass::Statsd => "statsd",
+            InputClass::Points => "points",
+        }
+    }
+
+    /// Returns the class with this code in a block's header.
+    pub fn from_code(code: u32) -> Option<InputClass> {
+        InputClass::ALL
+            .into_iter()
+            .find(|class| *class as u32 == code)
+    }
+
+    /// Returns the class to which the bytes of this one are accounted.
+    pub fn accounted_to(self) -> InputClass {
+        match self {
+            InputClass::Mixed => InputClass::Node,
+            class => class,
+        }
+    }
+
+    /// Returns how much of `bytes` is reserved for the class: half for the node, a sixth for each of the others.
+    pub fn share(self, bytes: u64) -> u64 {
+        match self.accounted_to() {
+            InputClass::Node | InputClass::Mixed => bytes / 2,
+            InputClass::Lanes | InputClass::Statsd | InputClass::Points => bytes / 6,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_fit_together_and_codes_read_back() {
+        for bytes in [0, 1, 7, 1 << 30, u64::MAX] {
+            let shares = InputClass::WITH_SHARES
+                .iter()
+                .map(|class| class.share(bytes));
+            let shares: u64 = shares.sum();
+            assert!(shares <= bytes, "{shares} of {bytes}");
+        }
+        for class in InputClass::ALL {
+            assert_eq!(InputClass::from_code(class as u32), Some(class));
+        }
+        assert_eq!(InputClass::from_code(5), None);
+    }
+}

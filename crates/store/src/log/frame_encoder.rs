@@ -1,0 +1,332 @@
+//! Turns ticks and points into frames.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use pegel_metric::{GroupRow, Input, Members, Point, Series, Tick};
+
+use crate::codec;
+use crate::codec::byte_reader::{put_varint, put_zigzag};
+use crate::lz4_block::pack;
+use crate::series_codec::SeriesEncoder;
+
+use super::{
+    FRAME_MARK, GROUP_FRAME, KEY_ROW_INTERVAL, PUSH_FRAME, ROW_KEY, ROW_PARTLY_PRESENT,
+    SERIES_FRAME, TICK_FRAME,
+};
+
+/// Definitions are written a second time after this much log, so that one damaged place never costs
+/// more than the samples that stood there.
+const DEFINITION_COPY_INTERVAL: usize = 32 << 10;
+
+/// A push of more points is several frames, and more text several definitions: frames stay far below
+/// `FRAME_LEN_MAX`, beyond which they would be taken for damage.
+const PUSH_POINTS_MAX: usize = 64 << 10;
+const DEFINITION_BYTES_MAX: usize = 1 << 20;
+
+/// The writing side of one segment: what it has defined so far, and the frames not yet written.
+#[derive(Debug, Default)]
+pub(crate) struct FrameEncoder {
+    groups: Vec<GroupEncoder>,
+    next_group: u64,
+    series: HashMap<Arc<Series>, u64>,
+    out: Vec<u8>,
+    body: Vec<u8>,
+    row: Vec<u8>,
+    bits: Vec<u64>,
+    copies: Vec<u8>,
+    copies_age: usize,
+}
+
+#[derive(Debug)]
+struct GroupEncoder {
+    id: u64,
+    members: Arc<Members>,
+    previous: Vec<u64>,
+    hints: codec::ExponentHints,
+    /// Rows until the next one that stands alone.
+    until_key: u32,
+}
+
+impl FrameEncoder {
+    /// Takes the frames out. Return their buffer with [`Self::recycle`].
+    pub fn take_frames(&mut self) -> Vec<u8> {
+        self.copies_age += self.out.len();
+        std::mem::take(&mut self.out)
+    }
+
+    /// Reuses a buffer for the next frames.
+    pub fn recycle(&mut self, mut buffer: Vec<u8>) {
+        buffer.clear();
+        self.out = buffer;
+        if self.copies_age > DEFINITION_COPY_INTERVAL {
+            self.out.append(&mut self.copies);
+            self.copies_age = 0;
+        }
+    }
+
+    /// Adds the rows of a tick that are wanted.
+    pub fn tick(&mut self, tick: &Tick, wanted: &[bool]) {
+        let rows = tick
+            .rows()
+            .iter()
+            .zip(wanted)
+            .filter(|(_, wanted)| **wanted)
+            .map(|(row, _)| row);
+        let states: Vec<usize> = rows
+            .clone()
+            .map(|row| self.define_group(&row.members))
+            .collect();
+        if states.is_empty() {
+            return;
+        }
+        let mut body = std::mem::take(&mut self.body);
+        body.clear();
+        put_varint(&mut body, states.len() as u64);
+        for (row, state) in rows.zip(states) {
+            self.put_row(row, state, &mut body);
+        }
+        let mut prefix = [0u8; 9];
+        prefix[0] = tick.input as u8;
+        prefix[1..].copy_from_slice(&tick.time.to_le_bytes());
+        put_frame(TICK_FRAME, &prefix, &body, &mut self.out);
+        self.body = body;
+    }
+
+    pub fn push(&mut self, input: Input, points: &[Point]) {
+        for points in points.chunks(PUSH_POINTS_MAX) {
+            self.put_points(input, points);
+        }
+    }
+
+    fn put_points(&mut self, input: Input, points: &[Point]) {
+        self.define_series(points);
+        let mut body = std::mem::take(&mut self.body);
+        body.clear();
+        put_varint(&mut body, points.len() as u64);
+        let mut time = 0;
+        for point in points {
+            put_varint(&mut body, self.series[&point.series]);
+            put_zigzag(&mut body, point.time.wrapping_sub(time));
+            time = point.time;
+            body.extend_from_slice(&point.value.to_bits().to_le_bytes());
+        }
+        put_frame(PUSH_FRAME, &[input as u8], &body, &mut self.out);
+        self.body = body;
+    }
+
+    fn put_row(&mut self, row: &GroupRow, state: usize, body: &mut Vec<u8>) {
+        let state = &mut self.groups[state];
+        let is_key = state.until_key == 0;
+        if is_key {
+            state.previous.fill(0);
+            state.hints.fill(0);
+            state.until_key = KEY_ROW_INTERVAL;
+        }
+        state.until_key -= 1;
+        let width = state.previous.len();
+        let is_partial = row.present_count() < width as u64;
+
+        self.bits.clear();
+        // An absent value repeats the one before and so costs nothing.
+        self.bits
+            .extend((0..width).map(|index| match row.is_present(index) {
+                true => row.values[index].to_bits(),
+                false => state.previous[index],
+            }));
+        self.row.clear();
+        put_varint(&mut self.row, state.id);
+        self.row
+            .push(u8::from(is_partial) * ROW_PARTLY_PRESENT + u8::from(is_key) * ROW_KEY);
+        if is_partial {
+            let bytes = row
+                .present
+                .iter()
+                .flat_map(|word| word.to_le_bytes())
+                .take(width.div_ceil(8));
+            self.row.extend(bytes);
+        }
+        codec::encode_row(&state.previous, &self.bits, &mut state.hints, &mut self.row);
+        state.previous.copy_from_slice(&self.bits);
+        put_varint(body, self.row.len() as u64);
+        body.extend_from_slice(&self.row);
+    }
+
+    fn define_group(&mut self, members: &Arc<Members>) -> usize {
+        if let Some(at) = self
+            .groups
+            .iter()
+            .position(|state| Arc::ptr_eq(&state.members, members))
+        {
+            return at;
+        }
+        let id = self.next_group;
+        self.next_group += 1;
+        let mut raw = Vec::new();
+        put_varint(&mut raw, id);
+        codec::byte_reader::put_str(&mut raw, &members.group);
+        put_zigzag(&mut raw, members.live_for);
+        put_varint(&mut raw, members.series.len() as u64);
+        let mut writer = SeriesEncoder::default();
+        members
+            .series
+            .iter()
+            .for_each(|series| writer.put(series, &mut raw));
+        self.put_definition(GROUP_FRAME, &raw);
+
+        let width = members.series.len();
+        let (previous, hints) = (vec![0; width], vec![0; width]);
+        let state = GroupEncoder {
+            id,
+            members: members.clone(),
+            previous,
+            hints,
+            until_key: 0,
+        };
+        // Only one version of a group is in use at a time, so that states do not pile up.
+        match self
+            .groups
+            .iter()
+            .position(|state| state.members.group == members.group)
+        {
+            Some(at) => {
+                self.groups[at] = state;
+                at
+            }
+            None => {
+                self.groups.push(state);
+                self.groups.len() - 1
+            }
+        }
+    }
+
+    fn define_series(&mut self, points: &[Point]) {
+        let mut first = self.series.len();
+        let mut raw = Vec::new();
+        let mut writer = SeriesEncoder::default();
+        for point in points {
+            if !self.series.contains_key(&point.series) {
+                self.series
+                    .insert(point.series.clone(), self.series.len() as u64);
+                writer.put(&point.series, &mut raw);
+            }
+            if raw.len() > DEFINITION_BYTES_MAX {
+                self.put_series(first, &raw);
+                first = self.series.len();
+                raw.clear();
+                writer = SeriesEncoder::default();
+            }
+        }
+        if !raw.is_empty() {
+            self.put_series(first, &raw);
+        }
+    }
+
+    /// Defines the series from number `first` to the last one.
+    fn put_series(&mut self, first: usize, raw: &[u8]) {
+        let mut definition = Vec::with_capacity(raw.len() + 12);
+        put_varint(&mut definition, first as u64);
+        put_varint(&mut definition, (self.series.len() - first) as u64);
+        definition.extend_from_slice(raw);
+        self.put_definition(SERIES_FRAME, &definition);
+    }
+
+    fn put_definition(&mut self, kind: u8, raw: &[u8]) {
+        let start = self.out.len();
+        put_frame(kind, &[], raw, &mut self.out);
+        self.copies.extend_from_slice(&self.out[start..]);
+        self.copies_age = 0;
+    }
+}
+
+/// Appends a frame whose payload is `prefix` and then `body`, packed.
+fn put_frame(kind: u8, prefix: &[u8], body: &[u8], out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend_from_slice(&FRAME_MARK);
+    out.extend_from_slice(&[kind, 0]);
+    out.extend_from_slice(&[0; 8]);
+    out.extend_from_slice(prefix);
+    pack(body, out);
+    let payload_len = (out.len() - start - super::FRAME_HEAD_LEN) as u32;
+    out[start + 4..start + 8].copy_from_slice(&payload_len.to_le_bytes());
+    let crc = frame_crc(&out[start..]);
+    out[start + 8..start + 12].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// The checksum of a whole frame: of everything but the mark and the checksum itself.
+pub(super) fn frame_crc(frame: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&frame[2..8]);
+    hasher.update(&frame[super::FRAME_HEAD_LEN..]);
+    hasher.finalize()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use pegel_metric::{Family, Kind, Millis};
+
+    use super::*;
+    use crate::log::segment::segment_header;
+    use crate::log::{FRAME_LEN_MAX, LogVisitor, replay};
+
+    #[derive(Default)]
+    struct ReplayedPoints(Vec<(Arc<Series>, Millis, u64)>);
+
+    impl LogVisitor for ReplayedPoints {
+        fn row(&mut self, _: Millis, _: &GroupRow) {
+            panic!("no ticks were written");
+        }
+
+        fn point(&mut self, point: &Point) {
+            let bits = point.value.to_bits();
+            self.0.push((point.series.clone(), point.time, bits));
+        }
+    }
+
+    #[test]
+    fn a_push_of_any_size_reads_back() {
+        static FAMILY: Family = Family::new("m", Kind::Gauge, "", 1, "");
+        let family = Arc::new(FAMILY.clone());
+        let long = "x".repeat(15 << 10);
+        let points: Vec<Point> = (0..150_000)
+            .map(|n: i64| {
+                let label = format!("{}{long}", n % 200);
+                let label = if n < 200 {
+                    &label[..]
+                } else {
+                    &label[..label.len() - long.len()]
+                };
+                let series = Series::new(family.clone(), &[("k", label)]).expect("valid");
+                Point {
+                    series: Arc::new(series),
+                    time: n * n,
+                    value: n as f64 / 3.0,
+                }
+            })
+            .collect();
+        let mut encoder = FrameEncoder::default();
+        encoder.push(Input::Push, &points);
+        let mut bytes = segment_header(1).to_vec();
+        bytes.extend_from_slice(&encoder.take_frames());
+        let mut read = ReplayedPoints::default();
+        let replayed = replay(&bytes, &mut read);
+        assert_eq!((replayed.torn, replayed.damaged), (0, 0));
+        let wanted = points
+            .iter()
+            .map(|point| (point.series.clone(), point.time, point.value.to_bits()));
+        assert!(read.0.into_iter().eq(wanted));
+
+        // No frame comes near the bound.
+        let mut kinds = HashSet::new();
+        let mut at = crate::log::HEADER_LEN;
+        while at < bytes.len() {
+            kinds.insert(bytes[at + 2]);
+            let len = u32::from_le_bytes(bytes[at + 4..at + 8].try_into().expect("four bytes"));
+            assert!((len as usize) < FRAME_LEN_MAX / 16, "{len} bytes");
+            at += crate::log::FRAME_HEAD_LEN + len as usize;
+        }
+        assert_eq!(kinds, HashSet::from([SERIES_FRAME, PUSH_FRAME]));
+    }
+}

@@ -1,0 +1,223 @@
+//! The upkeep: a thread that turns frozen heads into blocks, seals hours, and drops what is too old.
+
+mod retention;
+mod seal;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use pegel_metric::Millis;
+
+use crate::block::{Block, BlockKind, BlockReadError, BlockWriter, FooterFields};
+use crate::block_merge::{MergeSource, MergeWindow, merge_into_block};
+use crate::context::{FrozenHead, StoreContext};
+use crate::input_class::InputClass;
+use crate::log::{segment_number, segment_path};
+use crate::sample_run::EncodingEffort;
+
+use retention::{ClockTrust, drop_expired_blocks};
+use seal::seal_hour;
+
+/// How often to look without being asked.
+const PASS_INTERVAL: Duration = Duration::from_secs(10);
+/// The same after a failure.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+pub(crate) fn run(shared: &StoreContext) {
+    let mut pause = PASS_INTERVAL;
+    let mut trust = ClockTrust::new(shared);
+    loop {
+        let asked = {
+            let mut work = shared.background_work();
+            if work.maintenance_requested == work.maintenance_done && !work.stop {
+                work = shared
+                    .wake_maintenance
+                    .wait_timeout(work, pause)
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .0;
+            }
+            if work.stop {
+                return;
+            }
+            work.maintenance_requested
+        };
+        let trouble = run_pass(shared, &mut trust).err();
+        pause = if trouble.is_some() {
+            RETRY_INTERVAL
+        } else {
+            PASS_INTERVAL
+        };
+        shared.set_block_failure(trouble);
+        let mut work = shared.background_work();
+        work.maintenance_done = work.maintenance_done.max(asked);
+        drop(work);
+        shared.maintenance_passed.notify_all();
+    }
+}
+
+/// One round. What fails is tried again in the next one; nothing is lost by it.
+fn run_pass(shared: &StoreContext, trust: &mut ClockTrust) -> Result<(), String> {
+    // A directory that replaced ours may be in use by another agent.
+    shared
+        .locked_dir
+        .check()
+        .map_err(|error| error.to_string())?;
+    // Space is made first: that may be what the rest waits for.
+    drop_expired_blocks(shared, trust);
+    loop {
+        let Some(frozen) = shared.read().frozen.first().cloned() else {
+            break;
+        };
+        write_frozen_head(shared, &frozen)
+            .map_err(|error| format!("cannot write a block: {error}"))?;
+    }
+    for class in InputClass::ALL {
+        while seal_hour(shared, class).map_err(|error| format!("cannot seal an hour: {error}"))? {}
+    }
+    drop_expired_blocks(shared, trust);
+    Ok(())
+}
+
+/// Returns the time before which samples of a class go to late blocks, because their hours are sealed.
+fn sealed_until(shared: &StoreContext, class: InputClass) -> Millis {
+    shared
+        .read()
+        .blocks
+        .iter()
+        .filter(|block| block.class == class || block.class == InputClass::Mixed)
+        .map(|block| block.sealed_until)
+        .max()
+        .unwrap_or(Millis::MIN)
+}
+
+/// Writes a frozen head to one block for each class of inputs, and one more for late samples.
+fn write_frozen_head(shared: &StoreContext, frozen: &FrozenHead) -> Result<(), BlockReadError> {
+    let runs = frozen.head.runs();
+    let series = runs.iter().flat_map(|run| run.owner.series());
+    let mut classes: BTreeSet<InputClass> = series.map(|series| InputClass::of(series)).collect();
+    let last = classes.pop_last().unwrap_or(InputClass::Node);
+    let sources = [MergeSource::Memory(runs)];
+    let mut made = Vec::new();
+    for class in classes {
+        write_class(shared, frozen, class, &sources, 0, &mut made)?;
+    }
+    // The last block of a head replaces its log; until then a replay of the log restores all of it.
+    write_class(
+        shared,
+        frozen,
+        last,
+        &sources,
+        frozen.log_through,
+        &mut made,
+    )?;
+    let mut state = shared.write();
+    state.add_blocks(made.into_iter().map(Arc::new));
+    let stored = state.frozen.remove(0);
+    drop(state);
+    drop(stored);
+    remove_stored_segments(shared, frozen.log_through);
+    Ok(())
+}
+
+/// Writes the samples of one class, late ones first.
+fn write_class(
+    shared: &StoreContext,
+    frozen: &FrozenHead,
+    class: InputClass,
+    sources: &[MergeSource],
+    log_through: u64,
+    made: &mut Vec<Block>,
+) -> Result<(), BlockReadError> {
+    let boundary = sealed_until(shared, class);
+    let late = MergeWindow {
+        class,
+        start: Millis::MIN,
+        end: boundary,
+    };
+    let fresh = MergeWindow {
+        class,
+        start: boundary,
+        end: Millis::MAX,
+    };
+    let ending = FooterFields {
+        log_through,
+        ..FooterFields::default()
+    };
+    let next_id = |made: &[Block]| shared.next_block_id() + made.len() as u64;
+    if frozen.head.span.is_some_and(|(min, _)| min < boundary) {
+        let id = next_id(made);
+        made.extend(write_block(
+            shared,
+            id,
+            BlockKind::Late,
+            sources,
+            late,
+            FooterFields::default(),
+        )?);
+    }
+    let id = next_id(made);
+    made.extend(write_block(
+        shared,
+        id,
+        BlockKind::Fresh,
+        sources,
+        fresh,
+        ending,
+    )?);
+    Ok(())
+}
+
+/// Writes the samples of a window into a block; `None` when there are none and the block would say nothing.
+fn write_block(
+    shared: &StoreContext,
+    id: u64,
+    kind: BlockKind,
+    sources: &[MergeSource],
+    window: MergeWindow,
+    ending: FooterFields,
+) -> Result<Option<Block>, BlockReadError> {
+    let effort = if kind == BlockKind::Sealed {
+        EncodingEffort::Small
+    } else {
+        EncodingEffort::Quick
+    };
+    let mut writer = BlockWriter::create(
+        &shared.options.files,
+        &shared.block_dir(),
+        id,
+        kind,
+        window.class,
+    )?;
+    if let Err(error) = merge_into_block(sources, window, effort, &mut writer) {
+        writer.discard();
+        return Err(error);
+    }
+    if writer.is_empty() && ending.log_through == 0 && ending.replaces.is_empty() {
+        writer.discard();
+        return Ok(None);
+    }
+    Ok(Some(writer.finish(ending)?))
+}
+
+/// Removes the segments whose samples are all in blocks; those with damage are set aside.
+fn remove_stored_segments(shared: &StoreContext, through: u64) {
+    let dir = shared.log_dir();
+    let names = shared.options.files.list(&dir).unwrap_or_default();
+    for number in names
+        .iter()
+        .filter_map(|name| segment_number(name))
+        .filter(|number| *number <= through)
+    {
+        let path = segment_path(&dir, number);
+        let is_damaged = shared
+            .damaged_segments
+            .lock()
+            .is_ok_and(|damaged| damaged.contains(&number));
+        if is_damaged {
+            shared.set_aside(&path, "parts of this log segment could not be read");
+        } else if let Err(error) = shared.options.files.remove(&path) {
+            tracing::warn!(path = %path.display(), %error, "cannot remove a log segment");
+        }
+    }
+}

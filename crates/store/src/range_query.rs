@@ -1,0 +1,175 @@
+//! What a reader asks, and what it gets.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pegel_metric::{Kind, Millis, Selector, Series};
+
+/// A question about a stretch of time.
+#[derive(Debug, Clone)]
+pub struct RangeQuery {
+    pub selector: Selector,
+    /// Both ends are part of the answer.
+    pub start: Millis,
+    pub end: Millis,
+    /// One value per step; without it every sample.
+    pub step: Option<QueryStep>,
+    /// How much memory the answer may take while it is made, and how long that may last.
+    pub bytes_max: usize,
+    pub deadline: Instant,
+}
+
+impl RangeQuery {
+    /// With the usual bounds: 32 MiB and ten seconds.
+    pub fn new(
+        selector: Selector,
+        start: Millis,
+        end: Millis,
+        step: Option<QueryStep>,
+    ) -> RangeQuery {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        RangeQuery {
+            selector,
+            start,
+            end,
+            step,
+            bytes_max: 32 << 20,
+            deadline,
+        }
+    }
+}
+
+/// Samples are put into buckets `[k × millis, (k + 1) × millis)`; a bucket's time is its start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueryStep {
+    pub millis: Millis,
+    /// Without it, what suits the series: the last value of a counter, the average of anything else.
+    pub aggregation: Option<StepAggregation>,
+}
+
+/// How the samples of one bucket become one value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StepAggregation {
+    First,
+    Last,
+    Min,
+    Max,
+    Avg,
+    Sum,
+    Count,
+}
+
+impl StepAggregation {
+    pub const ALL: [StepAggregation; 7] = [
+        StepAggregation::First,
+        StepAggregation::Last,
+        StepAggregation::Min,
+        StepAggregation::Max,
+        StepAggregation::Avg,
+        StepAggregation::Sum,
+        StepAggregation::Count,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            StepAggregation::First => "first",
+            StepAggregation::Last => "last",
+            StepAggregation::Min => "min",
+            StepAggregation::Max => "max",
+            StepAggregation::Avg => "avg",
+            StepAggregation::Sum => "sum",
+            StepAggregation::Count => "count",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<StepAggregation> {
+        StepAggregation::ALL
+            .into_iter()
+            .find(|fold| fold.as_str() == text)
+    }
+
+    pub(crate) fn default_for(kind: Kind) -> StepAggregation {
+        match kind {
+            Kind::Counter => StepAggregation::Last,
+            Kind::Gauge | Kind::Unknown => StepAggregation::Avg,
+        }
+    }
+}
+
+/// Enforces a deadline without reading the clock for every series.
+#[derive(Debug)]
+pub(crate) struct TimeLimit {
+    deadline: Option<Instant>,
+    /// Work since the clock was last read.
+    spent: usize,
+}
+
+impl TimeLimit {
+    /// Bytes of text to be matched, or as much other work, between two readings of the clock.
+    const CHECK_EVERY: usize = 4096;
+    /// The work of any other step, such as finding a run.
+    pub const STEP: usize = 64;
+
+    pub fn new(deadline: Option<Instant>) -> TimeLimit {
+        TimeLimit {
+            deadline,
+            spent: TimeLimit::CHECK_EVERY,
+        }
+    }
+
+    /// Counts work that is about to be done; fails after the deadline.
+    pub fn spend(&mut self, work: usize) -> Result<(), QueryError> {
+        self.spent += work;
+        if self.spent < TimeLimit::CHECK_EVERY {
+            return Ok(());
+        }
+        self.check_now()
+    }
+
+    /// Counts a series that is about to be matched.
+    pub fn spend_on(&mut self, series: &Series) -> Result<(), QueryError> {
+        self.spend(TimeLimit::STEP + series.text().len())
+    }
+
+    /// Reads the clock now: for use before a step that is long by itself.
+    pub fn check_now(&mut self) -> Result<(), QueryError> {
+        self.spent = 0;
+        match self.deadline {
+            Some(deadline) if Instant::now() > deadline => Err(QueryError::TooLong),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Takes an answer, series by series, with its points in the order of their times.
+pub type SeriesVisitor<'a> = dyn FnMut(&Arc<Series>, &[(Millis, f64)]) + 'a;
+
+/// The current value of a live series.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LatestValue {
+    pub value: f64,
+    /// When it took that value.
+    pub last_changed: Millis,
+    /// When it was last sampled.
+    pub last_sampled: Millis,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum QueryError {
+    #[error(
+        "the answer needs more than {0} bytes; ask for fewer series, less time or a larger step"
+    )]
+    TooLarge(usize),
+    #[error("the answer took too long; ask for fewer series, less time or a larger step")]
+    TooLong,
+    #[error("the step must be at least 1 ms")]
+    Step,
+    #[error("the start lies after the end")]
+    Reversed,
+    #[error("cannot read block {path}")]
+    Read {
+        path: std::path::PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+}

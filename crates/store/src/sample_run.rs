@@ -1,0 +1,202 @@
+//! A run: rows of samples that share one time column, encoded. Everything that is no longer being
+//! appended to is a run, in memory and in blocks: some ticks of one group, or points of one series.
+
+use std::sync::Arc;
+
+use pegel_metric::{Members, Millis, Series};
+
+use crate::codec::{self, DecodeError, ROWS_MAX};
+
+/// Whose samples a run holds.
+#[derive(Debug, Clone)]
+pub(crate) enum RunOwner {
+    Group(Arc<Members>),
+    Series(Arc<Series>),
+}
+
+impl RunOwner {
+    pub fn series(&self) -> &[Arc<Series>] {
+        match self {
+            RunOwner::Group(members) => &members.series,
+            RunOwner::Series(series) => std::slice::from_ref(series),
+        }
+    }
+}
+
+/// How hard to look for a small form. The quick one is for what stays in memory or is read again soon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EncodingEffort {
+    Quick,
+    Small,
+}
+
+#[derive(Debug)]
+pub(crate) struct SampleRun {
+    pub owner: RunOwner,
+    pub rows: usize,
+    pub min: Millis,
+    pub max: Millis,
+    pub times: Vec<u8>,
+    /// In the order of their members; a member without a sample in these rows has no column.
+    pub columns: Vec<RunColumn>,
+    pub data: Vec<u8>,
+}
+
+/// Where the samples of one member stand in the run's data.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RunColumn {
+    pub member: u32,
+    pub start: u32,
+    pub end: u32,
+}
+
+impl SampleRun {
+    /// An empty run over `times`, which are strictly increasing and not empty.
+    pub fn new(owner: RunOwner, times: &[Millis]) -> SampleRun {
+        debug_assert!(!times.is_empty() && times.len() <= ROWS_MAX);
+        let mut encoded = Vec::new();
+        codec::encode_times(times, &mut encoded);
+        SampleRun {
+            owner,
+            rows: times.len(),
+            min: times[0],
+            max: times[times.len() - 1],
+            times: encoded,
+            columns: Vec::new(),
+            data: Vec::new(),
+        }
+    }
+
+    /// Adds the samples of a member: the values of its present rows; `present` is `None` for all.
+    pub fn add_column(
+        &mut self,
+        member: u32,
+        values: &[f64],
+        present: Option<&[u64]>,
+        effort: EncodingEffort,
+    ) {
+        if values.is_empty() {
+            return;
+        }
+        let start = self.data.len();
+        encode_column(values, present, self.rows, effort, &mut self.data);
+        // A run has at most ROWS_MAX rows and its owner's memory is bounded far below 4 GiB.
+        self.columns.push(RunColumn {
+            member,
+            start: start as u32,
+            end: self.data.len() as u32,
+        });
+    }
+
+    /// Ends the building: gives back what the buffers have too much.
+    pub fn finish(mut self) -> Arc<SampleRun> {
+        self.times.shrink_to_fit();
+        self.columns.shrink_to_fit();
+        self.data.shrink_to_fit();
+        Arc::new(self)
+    }
+
+    pub fn column_bytes(&self, column: &RunColumn) -> &[u8] {
+        &self.data[column.start as usize..column.end as usize]
+    }
+
+    pub fn decode_times(&self) -> Result<Vec<Millis>, DecodeError> {
+        let mut times = Vec::with_capacity(self.rows);
+        codec::decode_times(&self.times, self.rows, &mut times)?;
+        Ok(times)
+    }
+
+    /// What it takes in memory.
+    pub fn bytes(&self) -> usize {
+        size_of::<SampleRun>()
+            + self.times.len()
+            + self.data.len()
+            + self.columns.len() * size_of::<RunColumn>()
+    }
+}
+
+/// The decoded samples of one member: the values of its present rows.
+#[derive(Debug, Default)]
+pub(crate) struct DecodedColumn {
+    pub values: Vec<f64>,
+    /// A bit for each row, when not every row is present.
+    pub present: Option<Vec<u64>>,
+}
+
+impl DecodedColumn {
+    /// The rows that are present.
+    pub fn rows(&self, rows: usize) -> impl Iterator<Item = usize> + '_ {
+        (0..rows).filter(|row| match &self.present {
+            None => true,
+            Some(bits) => bit(bits, *row),
+        })
+    }
+}
+
+const ALL_PRESENT: u8 = 0;
+const SOME_PRESENT: u8 = 1;
+
+fn encode_column(
+    values: &[f64],
+    present: Option<&[u64]>,
+    rows: usize,
+    effort: EncodingEffort,
+    out: &mut Vec<u8>,
+) {
+    match present {
+        Some(bits) if values.len() < rows => {
+            out.push(SOME_PRESENT);
+            let bytes = bits
+                .iter()
+                .flat_map(|word| word.to_le_bytes())
+                .take(rows.div_ceil(8));
+            out.extend(bytes);
+        }
+        _ => out.push(ALL_PRESENT),
+    }
+    match effort {
+        EncodingEffort::Quick => codec::encode_quick(values, out),
+        EncodingEffort::Small => codec::encode_small(values, out),
+    }
+}
+
+/// Replaces what `into` holds by the samples of a column.
+pub(crate) fn decode_column(
+    bytes: &[u8],
+    rows: usize,
+    into: &mut DecodedColumn,
+) -> Result<(), DecodeError> {
+    into.values.clear();
+    into.present = None;
+    let (&flag, body) = bytes.split_first().ok_or(DecodeError("an empty column"))?;
+    match flag {
+        ALL_PRESENT => codec::decode_values(body, rows, &mut into.values),
+        SOME_PRESENT => {
+            let bitmap_len = rows.div_ceil(8);
+            if body.len() < bitmap_len {
+                return Err(DecodeError("a short presence bitmap"));
+            }
+            let (bitmap, values) = body.split_at(bitmap_len);
+            let mut bits = vec![0u64; rows.div_ceil(64)];
+            for (index, byte) in bitmap.iter().enumerate() {
+                bits[index / 8] |= u64::from(*byte) << (index % 8 * 8);
+            }
+            if !rows.is_multiple_of(64) && bits[rows / 64] >> (rows % 64) != 0 {
+                return Err(DecodeError("a presence bit beyond the last row"));
+            }
+            let count = bits.iter().map(|word| word.count_ones() as usize).sum();
+            codec::decode_values(values, count, &mut into.values)?;
+            into.present = Some(bits);
+            Ok(())
+        }
+        _ => Err(DecodeError("an unknown kind of column")),
+    }
+}
+
+pub(crate) fn bit(bits: &[u64], index: usize) -> bool {
+    bits[index / 64] >> (index % 64) & 1 == 1
+}
+
+pub(crate) fn set_bit(bits: &mut [u64], index: usize) {
+    bits[index / 64] |= 1 << (index % 64);
+}

@@ -1,0 +1,165 @@
+//! Turns samples in the order of their times into the points of an answer.
+
+use pegel_metric::Millis;
+
+use crate::range_query::{RangeQuery, StepAggregation};
+
+/// The points of one series at a time; its buffer is reused from series to series.
+#[derive(Debug)]
+pub(crate) struct PointsBuilder {
+    start: Millis,
+    end: Millis,
+    step: Option<Millis>,
+    fold: StepAggregation,
+    open: Option<OpenBucket>,
+    points: Vec<(Millis, f64)>,
+}
+
+/// A bucket that may get more samples.
+#[derive(Debug, Clone, Copy)]
+struct OpenBucket {
+    time: Millis,
+    value: f64,
+    count: u64,
+}
+
+/// The rows of a time column that lie in the question's range, and where its buckets end: worked out once
+/// for all series that share the column.
+#[derive(Debug)]
+pub(crate) struct StepBoundaries {
+    pub rows: std::ops::Range<usize>,
+    /// Time of the bucket and the row after its last.
+    buckets: Vec<(Millis, usize)>,
+}
+
+impl PointsBuilder {
+    pub fn new(question: &RangeQuery) -> PointsBuilder {
+        PointsBuilder {
+            start: question.start,
+            end: question.end,
+            step: question.step.map(|step| step.millis),
+            fold: StepAggregation::Last,
+            open: None,
+            points: Vec::new(),
+        }
+    }
+
+    /// The next series, of which samples from `start` on count. Whether that is another start than that of the
+    /// series before: then cuts must be made anew.
+    pub fn begin_series(&mut self, fold: StepAggregation, start: Millis) -> bool {
+        self.fold = fold;
+        self.open = None;
+        self.points.clear();
+        std::mem::replace(&mut self.start, start) != start
+    }
+
+    pub fn finish(&mut self) -> &[(Millis, f64)] {
+        self.close();
+        &self.points
+    }
+
+    /// What the points so far take.
+    pub fn bytes(&self) -> usize {
+        self.points.len() * size_of::<(Millis, f64)>()
+    }
+
+    pub fn step_boundaries(&self, times: &[Millis]) -> StepBoundaries {
+        let first = times.partition_point(|time| *time < self.start);
+        let last = times.partition_point(|time| *time <= self.end);
+        let mut buckets = Vec::new();
+        if let Some(step) = self.step {
+            let mut row = first;
+            while row < last {
+                let bucket = bucket_of(times[row], step);
+                let next = bucket.saturating_add(step);
+                while row < last && times[row] < next {
+                    row += 1;
+                }
+                buckets.push((bucket, row));
+            }
+        }
+        StepBoundaries {
+            rows: first..last,
+            buckets,
+        }
+    }
+
+    /// Adds a column of which every row is present.
+    pub fn add_column(&mut self, times: &[Millis], values: &[f64], cuts: &StepBoundaries) {
+        if self.step.is_none() {
+            let rows = cuts.rows.clone();
+            self.points.extend(
+                times[rows.clone()]
+                    .iter()
+                    .copied()
+                    .zip(values[rows].iter().copied()),
+            );
+            return;
+        }
+        let mut row = cuts.rows.start;
+        for &(time, end) in &cuts.buckets {
+            self.add_slice(time, &values[row..end]);
+            row = end;
+        }
+    }
+
+    /// Adds single samples, still in the order of their times.
+    pub fn add_samples(&mut self, samples: impl Iterator<Item = (Millis, f64)>) {
+        for (time, value) in samples {
+            if time < self.start || time > self.end {
+                continue;
+            }
+            match self.step {
+                None => self.points.push((time, value)),
+                Some(step) => self.add_slice(bucket_of(time, step), &[value]),
+            }
+        }
+    }
+
+    fn add_slice(&mut self, time: Millis, values: &[f64]) {
+        let Some((&first, rest)) = values.split_first() else {
+            return;
+        };
+        let (mut bucket, rest) = match self.open {
+            Some(open) if open.time == time => (open, values),
+            _ => {
+                self.close();
+                (
+                    OpenBucket {
+                        time,
+                        value: first,
+                        count: 1,
+                    },
+                    rest,
+                )
+            }
+        };
+        bucket.count += rest.len() as u64;
+        match self.fold {
+            StepAggregation::First | StepAggregation::Count => {}
+            StepAggregation::Last => bucket.value = rest.last().copied().unwrap_or(bucket.value),
+            // f64::min and max leave NaN out, which is what a reader of a chart wants.
+            StepAggregation::Min => bucket.value = rest.iter().fold(bucket.value, |a, b| a.min(*b)),
+            StepAggregation::Max => bucket.value = rest.iter().fold(bucket.value, |a, b| a.max(*b)),
+            StepAggregation::Sum | StepAggregation::Avg => {
+                bucket.value = rest.iter().fold(bucket.value, |a, b| a + b)
+            }
+        }
+        self.open = Some(bucket);
+    }
+
+    fn close(&mut self) {
+        if let Some(bucket) = self.open.take() {
+            let value = match self.fold {
+                StepAggregation::Avg => bucket.value / bucket.count as f64,
+                StepAggregation::Count => bucket.count as f64,
+                _ => bucket.value,
+            };
+            self.points.push((bucket.time, value));
+        }
+    }
+}
+
+fn bucket_of(time: Millis, step: Millis) -> Millis {
+    time.div_euclid(step).saturating_mul(step)
+}

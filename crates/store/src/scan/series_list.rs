@@ -1,0 +1,97 @@
+//! Which series there are, without reading their samples.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use pegel_metric::Series;
+
+use crate::block::{Block, BlockReadError, BlockReader};
+use crate::context::StoreContext;
+use crate::range_query::{QueryError, RangeQuery, TimeLimit};
+
+use super::head_search;
+
+/// Visits the series that match and have a sample in the range, sorted by text. A series whose samples end
+/// within the same few hundred rows as the range begins may be visited too.
+pub(crate) fn list_series(
+    shared: &StoreContext,
+    question: &RangeQuery,
+    visit: &mut dyn FnMut(&Arc<Series>),
+) -> Result<(), QueryError> {
+    if question.start > question.end {
+        return Err(QueryError::Reversed);
+    }
+    let mut question = question.clone();
+    question.start = question.start.max(shared.retention_start());
+    let mut limit = TimeLimit::new(Some(question.deadline));
+    let mut found = MatchingSeries {
+        series: HashSet::new(),
+        count_max: question.bytes_max / (2 * size_of::<Arc<Series>>()),
+        question: &question,
+    };
+    head_search::find_in_memory(shared, &question, 1, &mut limit, &mut |series, _| {
+        found.add(series)
+    })?;
+    // After memory, so that samples that moved to a block meanwhile are found there.
+    let blocks: Vec<_> = {
+        let state = shared.read();
+        let overlapping = |block: &&Arc<Block>| block.overlaps(question.start, question.end);
+        state.blocks.iter().filter(overlapping).cloned().collect()
+    };
+    for block in blocks {
+        limit.check_now()?;
+        match BlockReader::open(&block, &shared.indexes) {
+            Ok(reader) => found.add_block(&reader, &mut limit)?,
+            Err(BlockReadError::Io(source)) => {
+                let path = block.path.clone();
+                return Err(QueryError::Read { path, source });
+            }
+            // The question that reads its samples says so.
+            Err(_) => {}
+        }
+    }
+    let mut series: Vec<Arc<Series>> = found.series.into_iter().collect();
+    series.sort_unstable();
+    for series in &series {
+        limit.spend_on(series)?;
+        visit(series);
+    }
+    Ok(())
+}
+
+struct MatchingSeries<'a> {
+    series: HashSet<Arc<Series>>,
+    count_max: usize,
+    question: &'a RangeQuery,
+}
+
+impl MatchingSeries<'_> {
+    fn add(&mut self, series: &Arc<Series>) -> Result<(), QueryError> {
+        if !self.series.contains(series) {
+            self.series.insert(series.clone());
+        }
+        match self.series.len() > self.count_max {
+            true => Err(QueryError::TooLarge(self.question.bytes_max)),
+            false => Ok(()),
+        }
+    }
+
+    fn add_block(&mut self, reader: &BlockReader, limit: &mut TimeLimit) -> Result<(), QueryError> {
+        let (index, question) = (&reader.index, self.question);
+        let candidates = index.candidates(&question.selector);
+        for at in candidates.into_iter().flatten() {
+            let series = &index.series[at];
+            limit.spend_on(series)?;
+            let overlaps = || {
+                index.locations_of(at as u32).iter().any(|(run, _)| {
+                    let entry = &index.runs[*run as usize];
+                    entry.min <= question.end && question.start <= entry.max
+                })
+            };
+            if question.selector.matches(series) && overlaps() {
+                self.add(series)?;
+            }
+        }
+        Ok(())
+    }
+}

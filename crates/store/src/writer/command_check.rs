@@ -1,0 +1,107 @@
+//! What may be written: checks of time and of the limit of series, before anything is changed.
+
+use std::sync::mpsc::SyncSender;
+
+use pegel_metric::{Input, Millis, Point, Reason, Tick};
+
+use crate::context::StoreContext;
+use crate::{PushError, PushResult};
+
+use super::pending_series::PendingSeries;
+use super::queue::UncountedSamples;
+
+/// Samples that are further ahead of the clock are refused.
+const FUTURE_MAX_MS: Millis = 10 * 60 * 1000;
+
+/// A command that was looked at: what of it is to be written.
+pub(super) enum CheckedCommand {
+    /// Which rows may be kept.
+    Tick(Tick, Vec<bool>, UncountedSamples),
+    /// The points that are left.
+    Push(
+        Input,
+        Vec<Point>,
+        UncountedSamples,
+        PushResult,
+        SyncSender<Result<PushResult, PushError>>,
+    ),
+}
+
+/// Looks at the commands of one batch.
+pub(super) struct CommandCheck<'a> {
+    shared: &'a StoreContext,
+    pending_series: PendingSeries,
+}
+
+impl<'a> CommandCheck<'a> {
+    pub fn new(shared: &'a StoreContext) -> CommandCheck<'a> {
+        CommandCheck {
+            shared,
+            pending_series: PendingSeries::default(),
+        }
+    }
+
+    pub fn tick(&mut self, tick: Tick, mut unsettled: UncountedSamples) -> CheckedCommand {
+        let refused = self.time_refusal(tick.time);
+        let state = self.shared.read();
+        let rows = tick.rows().iter().map(|row| {
+            let reason = refused.or_else(|| {
+                let series_max = self.shared.options.series_max;
+                let fits = self
+                    .pending_series
+                    .admit_group(&state.head, &row.members, series_max);
+                (!fits).then_some(Reason::SeriesLimit)
+            });
+            if let Some(reason) = reason {
+                self.shared
+                    .count_dropped_tick(tick.input, reason, row.present_count());
+                unsettled.mark_counted(row.present_count());
+            }
+            reason.is_none()
+        });
+        let rows = rows.collect();
+        drop(state);
+        CheckedCommand::Tick(tick, rows, unsettled)
+    }
+
+    pub fn push(
+        &mut self,
+        input: Input,
+        points: Vec<Point>,
+        mut unsettled: UncountedSamples,
+        reply: SyncSender<Result<PushResult, PushError>>,
+    ) -> CheckedCommand {
+        let state = self.shared.read();
+        let mut pushed = PushResult::default();
+        let mut kept = Vec::with_capacity(points.len());
+        for (at, point) in points.into_iter().enumerate() {
+            let refused = self.time_refusal(point.time).or_else(|| {
+                let series_max = self.shared.options.series_max;
+                let fits = self
+                    .pending_series
+                    .admit_series(&state.head, &point.series, series_max);
+                (!fits).then_some(Reason::SeriesLimit)
+            });
+            match refused {
+                Some(reason) => {
+                    self.shared.ledger.dropped(input, reason, 1);
+                    unsettled.mark_counted(1);
+                    pushed.refused.push((at, reason));
+                }
+                None => kept.push(point),
+            }
+        }
+        pushed.kept = kept.len() as u64;
+        CheckedCommand::Push(input, kept, unsettled, pushed, reply)
+    }
+
+    fn time_refusal(&self, time: Millis) -> Option<Reason> {
+        if time > self.shared.now().saturating_add(FUTURE_MAX_MS) {
+            Some(Reason::Future)
+        } else if time < self.shared.retention_start() {
+            Some(Reason::TooOld)
+        } else {
+            None
+        }
+    }
+}

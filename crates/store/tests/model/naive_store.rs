@@ -1,0 +1,98 @@
+//! The naive store: a map, and folds written the plain way.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pegel_metric::{Kind, Millis, Selector, Series};
+use pegel_store::{QueryStep, StepAggregation};
+
+/// Series by text, then bits of the value by time.
+#[derive(Debug, Default)]
+pub struct NaiveStore {
+    samples: BTreeMap<Arc<Series>, BTreeMap<Millis, u64>>,
+}
+
+/// An answer: text of the series and its points, values as bits.
+pub type NaiveAnswer = Vec<(Arc<Series>, Vec<(Millis, u64)>)>;
+
+impl NaiveStore {
+    /// Says whether there was a sample at that time.
+    pub fn write(&mut self, series: &Arc<Series>, time: Millis, value: f64) -> bool {
+        let times = match self.samples.get_mut(series) {
+            Some(times) => times,
+            None => self.samples.entry(series.clone()).or_default(),
+        };
+        times.insert(time, value.to_bits()).is_some()
+    }
+
+    pub fn get(&self, series: &Series, time: Millis) -> Option<u64> {
+        self.samples.get(series)?.get(&time).copied()
+    }
+
+    /// The newest sample that is not later than this time.
+    pub fn newest(&self, series: &Series, time: Millis) -> Option<(Millis, u64)> {
+        let newest = self.samples.get(series)?.range(..=time).next_back();
+        newest.map(|(&time, &bits)| (time, bits))
+    }
+
+    /// Times at which the series has a sample.
+    pub fn times(&self, series: &Series) -> Vec<Millis> {
+        self.samples
+            .get(series)
+            .map_or_else(Vec::new, |times| times.keys().copied().collect())
+    }
+
+    pub fn raw(&self, selector: &Selector, start: Millis, end: Millis) -> NaiveAnswer {
+        if start > end {
+            return NaiveAnswer::new();
+        }
+        self.samples
+            .iter()
+            .filter(|(series, _)| selector.matches(series))
+            .map(|(series, times)| {
+                let points = times.range(start..=end).map(|(&time, &bits)| (time, bits));
+                (series.clone(), points.collect::<Vec<_>>())
+            })
+            .filter(|(_, points)| !points.is_empty())
+            .collect()
+    }
+}
+
+/// Folds raw answers as the documentation of `Step` and `Fold` says.
+pub fn fold(raw: NaiveAnswer, step: QueryStep) -> NaiveAnswer {
+    raw.into_iter()
+        .map(|(series, points)| {
+            let fold = step.aggregation.unwrap_or(match series.family().kind {
+                Kind::Counter => StepAggregation::Last,
+                Kind::Gauge | Kind::Unknown => StepAggregation::Avg,
+            });
+            let mut buckets: BTreeMap<Millis, Vec<f64>> = BTreeMap::new();
+            for (time, bits) in points {
+                let bucket = time.div_euclid(step.millis) * step.millis;
+                buckets
+                    .entry(bucket)
+                    .or_default()
+                    .push(f64::from_bits(bits));
+            }
+            let folded = buckets
+                .into_iter()
+                .map(|(bucket, values)| (bucket, folded(fold, &values).to_bits()));
+            (series, folded.collect())
+        })
+        .collect()
+}
+
+/// Sums add up in the order of the times, as the store does: results are equal bit for bit.
+fn folded(fold: StepAggregation, values: &[f64]) -> f64 {
+    let (first, rest) = (values[0], &values[1..]);
+    let sum = || rest.iter().fold(first, |sum, value| sum + value);
+    match fold {
+        StepAggregation::First => first,
+        StepAggregation::Last => values[values.len() - 1],
+        StepAggregation::Min => rest.iter().fold(first, |least, value| least.min(*value)),
+        StepAggregation::Max => rest.iter().fold(first, |most, value| most.max(*value)),
+        StepAggregation::Sum => sum(),
+        StepAggregation::Avg => sum() / values.len() as f64,
+        StepAggregation::Count => values.len() as f64,
+    }
+}
