@@ -4,7 +4,7 @@ use crate::BUCKETS;
 use crate::atomic::{AtomicU64, Ordering, fence};
 use crate::cells;
 use crate::layout::word;
-use crate::ring::{self, Found, Place};
+use crate::ring::{self, RingSlot, SlotState};
 
 /// A slot.
 #[derive(Debug)]
@@ -55,8 +55,8 @@ impl Cells {
         (
             counts.sum(),
             number(word::SUM, 0),
-            number(word::MIN, cells::MIN_NONE),
-            number(word::MAX, cells::MAX_NONE),
+            number(word::MIN, cells::MIN_UNSET),
+            number(word::MAX, cells::MAX_UNSET),
         )
     }
 }
@@ -65,14 +65,14 @@ impl Cells {
 #[derive(Debug)]
 pub struct Ring {
     head: AtomicU64,
-    places: Vec<Place>,
+    places: Vec<RingSlot>,
 }
 
 impl Ring {
     pub fn new(places: usize) -> Ring {
         let zero = || AtomicU64::new(0);
-        let place = |_| Place {
-            mark: zero(),
+        let place = |_| RingSlot {
+            sequence: zero(),
             time: zero(),
             value: zero(),
             series: zero(),
@@ -95,15 +95,15 @@ impl Ring {
         let mut copy = Vec::new();
         for number in first..head {
             let place = &self.places[(number % capacity) as usize];
-            let mark = place.mark.load(Ordering::Acquire);
+            let sequence = place.sequence.load(Ordering::Acquire);
             let time = place.time.load(Ordering::Relaxed) as i64;
             let value = f64::from_bits(place.value.load(Ordering::Relaxed)) as i64;
-            copy.push((number, mark, time, value));
+            copy.push((number, sequence, time, value));
         }
         fence(Ordering::Acquire);
         let overwritten = self.head.load(Ordering::Relaxed).saturating_sub(capacity);
-        copy.retain(|(number, mark, ..)| {
-            *number >= overwritten && ring::found(*mark, *number) == Found::Complete
+        copy.retain(|(number, sequence, ..)| {
+            *number >= overwritten && ring::slot_state(*sequence, *number) == SlotState::Complete
         });
         copy.into_iter()
             .map(|(_, _, time, value)| (time, value))
